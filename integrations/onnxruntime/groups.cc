@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "blocks.h"
 #include "graph.h"
 #include "node.h"
 #include "rules.h"
@@ -282,6 +283,17 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
   return group;
 }
 
+// Whether ONNX Runtime makes an integer operator of a node with weights in blocks, which fails in each run.
+bool FailsBehindBlocks(Ort::ConstNode dequantizer) {
+  const auto weights = OutputOf(dequantizer);
+  const auto next = SoleConsumer(weights);
+  if (!Is(next, "Conv") && !Is(next, "MatMul")) return false;
+  const auto b = InputOf(next, 1);
+  return b != nullptr && b.GetName() == weights.GetName() &&
+         Is(ProducerOf(InputOf(next, 0)), "DequantizeLinear") &&
+         Node(dequantizer, {}).Integer("block_size", 0) != 0;
+}
+
 }  // namespace
 
 bool DependsOnMoves(Ort::ConstNode node) {
@@ -306,6 +318,13 @@ Group GroupOf(Ort::ConstNode node) {
   if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return PoolGroup(node);
   if (Is(node, "Softmax")) return SoftmaxGroup(node);
+  if (Is(node, "DequantizeLinear") && FailsBehindBlocks(node))
+    return {.domain = kGroupDomain,
+            .type = kDequantizeBlocks,
+            .inputs = node.GetInputs(),
+            .output = OutputOf(node),
+            .nodes = {node},
+            .note = "ONNX Runtime's integer operator behind weights in blocks fails in each run"};
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
   auto outputs = node.GetOutputs();

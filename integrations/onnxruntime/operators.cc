@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "blocks.h"
 #include "byte_function.h"
 #include "convolution.h"
 #include "elementwise.h"
@@ -49,6 +50,10 @@ std::unique_ptr<Layer> MakeQLinearMul(const Node& node, const Context& context) 
   return std::make_unique<QLinearMul>(node, context);
 }
 
+std::unique_ptr<Layer> MakeDequantizedBlocks(const Node& node, const Context&) {
+  return std::make_unique<DequantizedBlocks>(node);
+}
+
 std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context&) {
   return std::make_unique<MaxPool>(node);
 }
@@ -77,6 +82,7 @@ const std::array kOperators = {
     Operator{"", "MaxPool", kMaxPool, MakeMaxPool},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
+    Operator{kGroupDomain, kDequantizeBlocks, DequantizedBlocks::kInputs, MakeDequantizedBlocks, true},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"com.microsoft", "DynamicQuantizeLSTM", DynamicQuantizeLstm::kInputs, MakeDynamicQuantizeLstm},
     Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd, true},

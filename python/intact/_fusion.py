@@ -22,6 +22,7 @@ _MOST_BYTES = 1 << 30  # larger models are not given to ONNX Runtime, which woul
 _INTEGER = {"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "ConvInteger", "MatMulInteger"}
 _ROUNDING = 1e-6  # scales of a bias that differ by less are a quantizer's rounding
 WEIGHT_ONLY = "a MatMulNBits, which quantizes the activations too"
+FAILS = "its weights are quantized in blocks, and ONNX Runtime fails to run it"
 _BITS = {2: 8, 3: 8, 21: 4, 22: 4, 25: 2, 26: 2}  # of types of onnx.TensorProto
 
 
@@ -49,7 +50,7 @@ class Fusions:
         """Why ONNX Runtime computes a QDQ group in floats; "": in integers."""
         by_rules = reason_for_floats(scope, node)
         made = self.made(node)
-        if not made:
+        if not made or by_rules == FAILS:
             return by_rules
         if made & _INTEGER:
             return ""
@@ -259,6 +260,8 @@ def wrong_bias(scope: Any, node: Any) -> str:
 
 def reason_for_floats(scope: Any, node: Any) -> str:
     """By the rules: why ONNX Runtime computes a QDQ group in floats; "": in integers."""
+    from ._onnx import attributes
+
     rule = rules()["groups"].get(node.op_type)
     if rule is None:
         return f"it computes {node.op_type} in floats"
@@ -266,7 +269,7 @@ def reason_for_floats(scope: Any, node: Any) -> str:
     through = scope.producer(node.input[1])
     if through.op_type == "Reshape":
         return "its weights are reshaped after they are dequantized"
-    if through.op_type == "Transpose" and node.op_type == "MatMul" and len(scope.consumers[node.input[1]]) > 1:
+    if through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.consumers[node.input[1]]) > 1:
         return "other nodes read its transposed weights too"
     types = [_type(scope, maker) for maker in (a, b)]
     add, bias = _addition(scope, node)
@@ -277,6 +280,8 @@ def reason_for_floats(scope: Any, node: Any) -> str:
     quantizer, why = _output(scope, add or node)
     if why:
         return why
+    if attributes(b).get("block_size"):
+        return FAILS if node.op_type != "Gemm" else "its weights are quantized in blocks"
     if quantizer is None and not rule["float_output"]:
         return "its output is not quantized"
     for name, kind in zip(("activations", "weights"), types):

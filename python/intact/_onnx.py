@@ -13,7 +13,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from ._fusion import WEIGHT_ONLY, Fusions, stays_s8, weights_in_words, wrong_bias
+from ._fusion import FAILS, WEIGHT_ONLY, Fusions, stays_s8, weights_in_words, wrong_bias
 from ._library import Error, excerpt, invalid
 from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
 
@@ -422,7 +422,7 @@ class _Reader:
         why = self.fusions.reason(scope, node)
         if why:
             self.model.float_in_onnxruntime += 1
-            self.model.pass_over(f"{node.op_type} (QDQ): {why}" + ("" if WEIGHT_ONLY in why else ": ONNX Runtime runs it in float"),
+            self.model.pass_over(f"{node.op_type} (QDQ): {why}" + ("" if WEIGHT_ONLY in why or why == FAILS else ": ONNX Runtime runs it in float"),
                                  is_harmless=True)
             return
         weights = scope.integers(node.input[1])

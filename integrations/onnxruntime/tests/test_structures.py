@@ -28,38 +28,38 @@ def told(findings: dict) -> str:
     return "\n".join(f"{found.what} {dict(key[1:])} {found.detail}" for key, found in findings.items())
 
 
-@pytest.mark.parametrize("all_changes", [({}, {"bias": "fit"}),
-                                         pytest.param(({"w": "u8"}, {"a": "s8", "a_from": "float"}), marks=pytest.mark.long)],
-                         ids=["usual", "types"])
+@pytest.mark.parametrize("all_changes", [{"Conv": {"bias": "fit"}, "Gemm": {"bias": "fit"}, "MatMul": {}, "Add": {"w": "u8"}},
+                                         *(pytest.param({op: changes for op in structures.FEATURES["op"]}, marks=pytest.mark.long)
+                                           for changes in ({}, {"w": "u8"}, {"a": "s8", "a_from": "float"}))],
+                         ids=["usual", "without a bias", "u8 weights", "s8 activations"])
 def test_each_unusual_feature(all_changes):
-    """Each operator with each value of one feature, without and with a bias, or with other types."""
+    """Operators with each value of one feature. `all_changes`: what else is unusual, by operator."""
     usual, checked = {name: values[0] for name, values in structures.FEATURES.items()}, 0
     findings = {}
     with tempfile.TemporaryDirectory() as folder:
-        for op in structures.FEATURES["op"]:
-            for changes in all_changes:
-                for name, values in structures.FEATURES.items():
-                    for value in dict.fromkeys(values):
-                        s = {**usual, "op": op, **changes, name: value}
-                        try:
-                            found = structures.examine(s, 40, folder)
-                        except structures.Invalid:
-                            continue
-                        checked += 1
-                        if found:
-                            findings[(found.what, *s.items())] = found
-    assert checked > 300 and not findings, told(findings)
+        for op, changes in all_changes.items():
+            for name, values in structures.FEATURES.items():
+                for value in dict.fromkeys(values):
+                    s = {**usual, "op": op, **changes, name: value}
+                    try:
+                        found = structures.examine(s, 40, folder)
+                    except structures.Invalid:
+                        continue
+                    checked += 1
+                    if found:
+                        findings[(found.what, *s.items())] = found
+    assert checked > 100 and not findings, told(findings)
 
 
 def test_random_structures():
-    valid, findings = structures.search(1200, seed=1)
-    assert valid > 150 and not findings, told(findings)
+    findings = structures.search(100, seed=1)
+    assert not findings, told(findings)
 
 
 @pytest.mark.long
 def test_more_random_structures():
-    valid, findings = structures.search(20000, seed=100000)
-    assert valid > 3000 and not findings, told(findings)
+    findings = structures.search(4000, seed=100000)
+    assert not findings, told(findings)
 
 
 def test_a_difference_is_found_and_shrunk(monkeypatch):
@@ -123,6 +123,37 @@ def test_a_bias_has_the_scale_that_the_model_gives_it(op, name, tmp_path):
         assert "ONNX Runtime" in notes[0] and "which ONNX Runtime ignores" in audited[0]
     if name == "fits":
         assert not notes and audited == [""]
+
+
+@pytest.mark.skipif(onnx.defs.onnx_opset_version() < 21, reason="this onnx has no blocks")
+@pytest.mark.parametrize("op", ["Conv", "MatMul"])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_weights_in_blocks_beside_quantized_activations(op, axis):
+    """ONNX Runtime makes an integer operator that fails in each run, of MatMul with a float output, of Conv with a quantized one."""
+    rng, node, f32 = np.random.default_rng(3), onnx.helper.make_node, np.float32
+    shape = (4, 6, 1, 1) if op == "Conv" else (6, 4)
+    blocks = [extent // 2 if i == axis else extent for i, extent in enumerate(shape)]
+    constants = {"xs": f32(0.05), "xz": np.uint8(99), "w": rng.integers(-128, 128, shape).astype(np.int8),
+                 "ws": rng.uniform(0.1, 0.4, blocks).astype(f32), "wz": rng.integers(-9, 9, blocks).astype(np.int8),
+                 "ys": f32(4), "yz": np.uint8(128)}
+    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+             node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=axis, block_size=2, name="weights"),
+             node(op, ["xf", "wf"], ["p"], name="layer"),
+             node("QuantizeLinear", ["p", "ys", "yz"], ["y"]) if op == "Conv" else node("Neg", ["p"], ["y"])]
+    extents = [1, 6, 3, 3] if op == "Conv" else [2, 6]
+    model = onnx.load_from_string(layers.model_of(nodes, {"x": (np.uint8, extents)},
+                                                  {"y": (np.uint8 if op == "Conv" else f32, None)}, constants, opset=21))
+    model.ir_version = 10
+    given = {"x": rng.integers(0, 256, extents).astype(np.uint8)}
+    session = session_of(model.SerializeToString())
+    report = {each["name"]: each for each in intact.onnxruntime.report(session)}
+    assert "fails in each run" in report["weights"]["note"]
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    expected = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, given)[0]
+    assert np.abs(session.run(None, given)[0] - expected.astype(float)).max() < 1e-3
+    with pytest.raises(Exception, match="QLinearConv|MatMulIntegerToFloat"):
+        cpu_session_of(model.SerializeToString()).run(None, given)
 
 
 def test_a_gemm_with_alpha_and_a_bias():
