@@ -29,29 +29,11 @@ std::vector<std::byte> ChannelsLast(const Constant& weights) {
   return reordered;
 }
 
-// O…I from the weights of a transposed convolution: I, output channels of a group, ….
-std::vector<std::byte> TransposedChannelsLast(const Constant& weights, int64_t groups) {
-  const int64_t inputs = weights.shape[0] / groups, outputs = weights.shape[1];
-  const int64_t taps = CountOf(std::span(weights.shape).subspan(2));
-  const auto* const source = static_cast<const std::byte*>(weights.data);
-  std::vector<std::byte> reordered(static_cast<size_t>(weights.count));
-  std::byte* target = reordered.data();
-  for (int64_t g = 0; g < groups; ++g)
-    for (int64_t o = 0; o < outputs; ++o)
-      for (int64_t t = 0; t < taps; ++t)
-        for (int64_t c = 0; c < inputs; ++c) *target++ = source[((g * inputs + c) * outputs + o) * taps + t];
-  return reordered;
-}
-
-enum class Direction { kForward, kTransposed };
-
 // Convolutions of NC… tensors, or N…C ones with `channels_last`.
 class Conv : public Layer {
  public:
-  // Reads the geometry of a node with weights OI…, or of a transposed convolution with weights I, output channels of
-  // a group, ….
-  Conv(const Node& node, const Constant& w, Linear linear, std::optional<FromRun> from_run = {},
-       Direction direction = Direction::kForward)
+  // Reads the geometry of a node with weights OI….
+  Conv(const Node& node, const Constant& w, Linear linear, std::optional<FromRun> from_run = {})
       : from_run_(from_run),
         x_bytes_(SizeOf(linear.desc.a_source_type)),
         y_bytes_(SizeOf(linear.desc.c_type)) {
@@ -61,10 +43,8 @@ class Conv : public Layer {
     channels_last_ = node.IsChannelsLast();
     desc_.spatial_dims = static_cast<int32_t>(dims);
     desc_.groups = node.Integer("group", 1);
-    const bool is_transposed = direction == Direction::kTransposed;
-    desc_.transposed = is_transposed;
-    desc_.output_channels = is_transposed ? w.shape[1] * desc_.groups : w.shape[0];
-    desc_.input_channels = is_transposed ? w.shape[0] : w.shape[1] * desc_.groups;
+    desc_.output_channels = w.shape[0];
+    desc_.input_channels = w.shape[1] * desc_.groups;
     if (desc_.groups < 1 || w.shape[0] % desc_.groups != 0)
       throw Refusal("group: is " + std::to_string(desc_.groups) + "; expected a divisor of " +
                     std::to_string(w.shape[0]));
@@ -77,12 +57,9 @@ class Conv : public Layer {
       desc_.dilation[i] = dilations[i];
     }
     SetPadding(node, dims);
-    if (is_transposed) std::ranges::copy(node.Integers("output_padding", dims, 0), desc_.output_pad);
     multiply_adds_ = static_cast<double>(w.count);
     const std::span weights(static_cast<const std::byte*>(w.data), static_cast<size_t>(w.count));
-    plan_ = MakeConvPlan(desc_, linear, weights, [&] {
-      return is_transposed ? TransposedChannelsLast(w, desc_.groups) : ChannelsLast(w);
-    });
+    plan_ = MakeConvPlan(desc_, linear, weights, [&] { return ChannelsLast(w); });
   }
 
   void Compute(Run& run) const override {
@@ -124,8 +101,7 @@ class Conv : public Layer {
     args.c = turns_y ? run.Allocate(static_cast<size_t>(CountOf(out)) * y_bytes_) : y;
     FromRun::Values values;
     if (from_run_) from_run_->Read(run, values, args);
-    const int64_t pixels = desc_.transposed != 0 ? in_pixels : out_pixels;
-    run.Compute(*plan_, args, static_cast<double>(args.batch * pixels) * multiply_adds_);
+    run.Compute(*plan_, args, static_cast<double>(args.batch * out_pixels) * multiply_adds_);
     if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, desc_.output_channels);
   }
 
@@ -136,14 +112,6 @@ class Conv : public Layer {
   int64_t Reach(size_t i) const { return desc_.dilation[i] * (desc_.kernel[i] - 1) + 1; }
 
   int64_t OutputExtent(size_t i, int64_t input) const {
-    if (desc_.transposed != 0) {
-      const int64_t output = (input - 1) * desc_.stride[i] - desc_.pad_begin[i] - desc_.pad_end[i] +
-                             Reach(i) + desc_.output_pad[i];
-      if (input < 1 || output < 1)
-        throw std::invalid_argument("X: has extent " + std::to_string(input) + ", which makes an output of " +
-                                    std::to_string(output) + "; expected at least 1");
-      return output;
-    }
     const int64_t padded = input + desc_.pad_begin[i] + desc_.pad_end[i];
     if (padded < Reach(i))
       throw std::invalid_argument("X: has extent " + std::to_string(padded) +
@@ -160,7 +128,6 @@ class Conv : public Layer {
       std::copy_n(pads.begin() + static_cast<int64_t>(dims), dims, desc_.pad_end);
       return;
     }
-    if (desc_.transposed != 0) throw Refusal("auto_pad: is " + automatic + "; expected explicit pads");
     // SAME_UPPER, SAME_LOWER: ⌈input/stride⌉ outputs. With a stride the padding depends on the input's
     // extents.
     const Shape shape = node.ShapeOf(0);
@@ -184,7 +151,7 @@ class Conv : public Layer {
   std::optional<FromRun> from_run_;
   size_t x_bytes_, y_bytes_;  // of an element
   bool channels_last_ = false;
-  double multiply_adds_ = 0;  // of an output pixel; of an input pixel if transposed
+  double multiply_adds_ = 0;  // of an output pixel
 };
 
 }  // namespace
@@ -233,28 +200,8 @@ std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Context& context)
   const int64_t channels = weights.shape.front();
   const bool is_depthwise = weights.shape[1] == 1 && channels == node.Integer("group", 1);
   Linear linear = QLinear(node, context, is_depthwise ? Pairs::kNone : Pairs::kClamped, w, channels);
-  linear.bias_s32 = Bias<int32_t>(node, 8, INTACT_S32, channels);
+  SetBias(node, context, 8, 9, channels, node.Scale(6), linear);
   return std::make_unique<Conv>(node, weights, std::move(linear));
-}
-
-// ONNX Runtime's CPU provider has no operator for this group: it computes floats.
-std::unique_ptr<Layer> MakeQLinearConvTranspose(const Node& node, const Context& context) {
-  if (context.settings.is_like_avx2) throw Refusal("like: ONNX Runtime computes ConvTranspose in floats");
-  if (node.HasAttribute("output_shape")) throw Refusal("output_shape: is given; expected explicit pads");
-  const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
-  const Constant weights = node.Weights(3, w);
-  const int64_t channels = weights.shape[1], groups = node.Integer("group", 1);
-  Linear linear = QLinear(node, context, Pairs::kNone, w, channels);
-  // Scales and zero points are those of a group's channels, the same ones for each group.
-  const auto repeat = [&](auto& values) {
-    if (std::ssize(values) < 2) return;
-    const auto of_group = values;
-    for (int64_t g = 1; g < groups; ++g) values.insert(values.end(), of_group.begin(), of_group.end());
-  };
-  repeat(linear.scales);
-  repeat(linear.b_zero_points);
-  linear.bias_s32 = Bias<int32_t>(node, 8, INTACT_S32, channels * groups);
-  return std::make_unique<Conv>(node, weights, std::move(linear), std::nullopt, Direction::kTransposed);
 }
 
 }  // namespace intact::onnxruntime

@@ -14,7 +14,6 @@ std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Context& context)
 std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Context& context);
 std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Context& context);
 std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Context& context);
-std::unique_ptr<Layer> MakeQLinearConvTranspose(const Node& node, const Context& context);
 
 }  // namespace intact::onnxruntime
 #endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_CONVOLUTION_H_

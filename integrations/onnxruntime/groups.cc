@@ -4,8 +4,10 @@
 #include <optional>
 #include <utility>
 
+#include "blocks.h"
 #include "graph.h"
 #include "node.h"
+#include "rules.h"
 
 namespace intact::onnxruntime {
 namespace {
@@ -52,11 +54,8 @@ struct FloatOperator {
   bool has_bias_last;     // among the inputs of `quantized`; else behind the weights
 };
 constexpr FloatOperator kFloatOperators[] = {
-    {"Add", kMicrosoft, "QLinearAdd", true},
-    {"Conv", "", "QLinearConv", true},
-    {"ConvTranspose", kGroupDomain, "QLinearConvTranspose", true},
-    {"Gemm", kMicrosoft, "QGemm", false},
-    {"MatMul", "", "QLinearMatMul", true},
+    {"Add", kMicrosoft, "QLinearAdd", true}, {"Conv", "", "QLinearConv", true},
+    {"Gemm", kMicrosoft, "QGemm", false},    {"MatMul", "", "QLinearMatMul", true},
     {"Mul", kMicrosoft, "QLinearMul", true},
 };
 
@@ -70,15 +69,15 @@ const FloatOperator* FindFloatOperator(Ort::ConstNode node) {
 
 // Throws Refusal if ONNX Runtime computes floats because of the types that tensors have when it has moved some of them to
 // u8. `quantizer`: null if the output stays float.
-void CheckMovedTypes(Ort::ConstNode node, Ort::ConstNode a, Ort::ConstNode b, Ort::ConstNode quantizer) {
+void CheckMovedTypes(const Rule& rule, Ort::ConstNode a, Ort::ConstNode b, Ort::ConstNode quantizer) {
   const bool a_is_s8 = StaysS8(a);
   if (quantizer != nullptr && OutputStaysS8(quantizer) != a_is_s8)
     throw Refusal(
         "output: has another type than A in ONNX Runtime, which computes floats; expected one type");
-  if (IsSumOrProduct(node)) {
+  if (rule.one_type) {
     if (StaysS8(b) != a_is_s8)
       throw Refusal("B: has another type than A in ONNX Runtime, which computes floats; expected one type");
-  } else if (Is(node, "Gemm")) {
+  } else if (rule.s8_input) {
     if (a_is_s8 && !IsS8(InputOf(b, 0)))
       throw Refusal(
           "A: is int8 and B is uint8, where ONNX Runtime computes floats; expected int8 weights or uint8 "
@@ -102,13 +101,19 @@ void CheckFloatOutput(Ort::ConstValueInfo output) {
 }
 
 // An operator of dequantized values, and what follows.
-Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
+Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats, const Rule& rule) {
   const bool is_elementwise = IsSumOrProduct(node), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
   Group group{.domain = of_floats.domain, .type = of_floats.quantized, .inputs = {}, .nodes = {node}};
   const auto add_inputs = [&group](Ort::ConstNode dequantizer) {
     for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
     group.nodes.push_back(dequantizer);
   };
+  if (rule.float_output && !Is(ProducerOf(InputOf(node, 0)), "DequantizeLinear") &&
+      Is(ProducerOf(InputOf(node, 1)), "DequantizeLinear"))
+    throw Refusal(
+        "A: comes from no DequantizeLinear, and B does: ONNX Runtime 1.26 and newer makes a MatMulNBits of "
+        "most such nodes, "
+        "which quantizes A too; expected both");
   const auto a = DequantizerOf(node, 0, "A"), b = DequantizerOf(node, 1, "B");
   add_inputs(a);
   add_inputs(b);
@@ -116,14 +121,19 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   group.is_b_moved_to_u8 = HasMovedInput(b);
   // ONNX Runtime has moved the node to NHWC, so intact has taken it before. Transpositions may hide that A is moved.
   const bool is_taken_before = node.GetDomain() == kNhwcDomain;
-  const bool is_integer_in_onnx_runtime = !Is(node, "ConvTranspose");
   const Node attributes(node, {});
   if (!is_elementwise) CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
-  Ort::ConstValueInfo bias;
+  std::vector<Ort::ConstValueInfo> bias(1);  // with its scale and its zero point if they are its own
   if (InputOf(node, 2) != nullptr) {
-    if (is_gemm && attributes.Float("beta", 1) != 1) throw Refusal("beta: is not 1; expected 1 with a bias");
+    for (const char* factor : {"alpha", "beta"})
+      if (is_gemm && attributes.Float(factor, 1) != 1)
+        throw Refusal(std::string(factor) +
+                      ": is not 1 with a bias, where ONNX Runtime computes floats; expected 1");
     const auto dequantizer = DequantizerOf(node, 2, "bias");
-    bias = InputOf(dequantizer, 0);
+    bias[0] = InputOf(dequantizer, 0);
+    const BiasFit fit = FitBias(rule, a, b, dequantizer);
+    group.note = fit.note;
+    if (fit.is_own) bias.insert(bias.end(), {InputOf(dequantizer, 1), InputOf(dequantizer, 2)});
     group.nodes.push_back(dequantizer);
   }
 
@@ -132,19 +142,18 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
   Ort::ConstNode relu;
   if (Is(quantizer, "Relu")) relu = std::exchange(quantizer, SoleConsumer(OutputOf(quantizer)));
   if (!Is(quantizer, "QuantizeLinear")) {
-    if (is_gemm || Is(node, "MatMul")) {
-      CheckFloatOutput(group.output);
-      CheckMovedTypes(node, a, b, {});
-    }
+    if (!rule.float_output) throw Refusal("output: stays float; expected a QuantizeLinear behind it");
+    CheckFloatOutput(group.output);
+    CheckMovedTypes(rule, a, b, {});
+    CheckQuantization(rule, a, b, {});
     if (is_gemm) {
-      group.inputs.push_back(bias);
-    } else if (Is(node, "MatMul")) {
+      group.inputs.push_back(bias[0]);
+      if (bias.size() > 1) group.inputs.insert(group.inputs.end(), {{}, {}, bias[1], bias[2]});
+    } else {
       const auto given = std::exchange(group.inputs, {});
       group.domain = kMicrosoft;
       group.type = "MatMulIntegerToFloat";
       group.inputs = {given[0], given[3], given[1], given[4], given[2], given[5]};
-    } else {
-      throw Refusal("output: stays float; expected a QuantizeLinear behind it");
     }
     return group;
   }
@@ -159,11 +168,13 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats) {
     group.nodes.push_back(relu);
   }
   group.nodes.push_back(quantizer);
-  if (!of_floats.has_bias_last) group.inputs.push_back(bias);
+  if (!of_floats.has_bias_last) group.inputs.push_back(bias[0]);
   group.inputs.push_back(InputOf(quantizer, 1));
   group.inputs.push_back(InputOf(quantizer, 2));
-  if (of_floats.has_bias_last) group.inputs.push_back(bias);
-  if (is_integer_in_onnx_runtime && !is_taken_before) CheckMovedTypes(node, a, b, quantizer);
+  if (of_floats.has_bias_last) group.inputs.push_back(bias[0]);
+  group.inputs.insert(group.inputs.end(), bias.begin() + 1, bias.end());
+  CheckQuantization(rule, a, b, quantizer);
+  if (!is_taken_before) CheckMovedTypes(rule, a, b, quantizer);
   return group;
 }
 
@@ -272,10 +283,21 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
   return group;
 }
 
+// Whether ONNX Runtime makes an integer operator of a node with weights in blocks, which fails in each run.
+bool FailsBehindBlocks(Ort::ConstNode dequantizer) {
+  const auto weights = OutputOf(dequantizer);
+  const auto next = SoleConsumer(weights);
+  if (!Is(next, "Conv") && !Is(next, "MatMul")) return false;
+  const auto b = InputOf(next, 1);
+  return b != nullptr && b.GetName() == weights.GetName() &&
+         Is(ProducerOf(InputOf(next, 0)), "DequantizeLinear") &&
+         Node(dequantizer, {}).Integer("block_size", 0) != 0;
+}
+
 }  // namespace
 
 bool DependsOnMoves(Ort::ConstNode node) {
-  if ((FindFloatOperator(node) == nullptr && !Is(node, "Softmax")) || Is(node, "ConvTranspose")) return false;
+  if (FindFloatOperator(node) == nullptr && !Is(node, "Softmax")) return false;
   const auto has_s8_input = [&](size_t i) {
     const auto dequantizer = ProducerOf(InputOf(node, i));
     return Is(dequantizer, "DequantizeLinear") && IsS8(InputOf(dequantizer, 0));
@@ -290,10 +312,19 @@ Group GroupOf(Ort::ConstNode node) {
   if (std::ranges::none_of(node.GetOutputs(), IsRead)) throw Refusal("output: nothing reads it");
   if (const FloatOperator* found = FindFloatOperator(node);
       found != nullptr && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
-    return DequantizedGroup(node, *found);
+    return DequantizedGroup(node, *found, *FindRule(node));
+  if (Is(node, "ConvTranspose"))
+    throw Refusal("operator: ONNX Runtime computes ConvTranspose in floats; expected another one");
   if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return PoolGroup(node);
   if (Is(node, "Softmax")) return SoftmaxGroup(node);
+  if (Is(node, "DequantizeLinear") && FailsBehindBlocks(node))
+    return {.domain = kGroupDomain,
+            .type = kDequantizeBlocks,
+            .inputs = node.GetInputs(),
+            .output = OutputOf(node),
+            .nodes = {node},
+            .note = "ONNX Runtime's integer operator behind weights in blocks fails in each run"};
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
   auto outputs = node.GetOutputs();

@@ -27,6 +27,8 @@ struct Group {
   bool is_moved_to_u8 = false;
   bool is_b_moved_to_u8 = false;       ///< whether ONNX Runtime moves a B that each run gives, too
   bool is_output_moved_to_u8 = false;  ///< of a ByteFunction and a Softmax: whether it moves the output
+  std::string note =
+      {};  ///< if ONNX Runtime's own operator computes another function than the group's nodes: why
 };
 
 /// Whether the types that tensors have in ONNX Runtime decide if it computes integers or floats: the node is a product, a
@@ -34,8 +36,8 @@ struct Group {
 bool DependsOnMoves(Ort::ConstNode node);
 
 /// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool, Softmax. Any other
-/// node is a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups, except of
-/// ConvTranspose. Throws Refusal if such a node of floats is no group.
+/// node is a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups.
+/// Throws Refusal if such a node of floats is no group.
 Group GroupOf(Ort::ConstNode node);
 
 }  // namespace intact::onnxruntime

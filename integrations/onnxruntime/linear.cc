@@ -63,6 +63,19 @@ std::vector<float> OutputScales(float a_scale, std::vector<float> b_scales, std:
   return b_scales;
 }
 
+void SetBias(const Node& node, const Context& context, size_t bias, size_t scale, int64_t columns,
+             float y_scale, Linear& linear) {
+  linear.bias_s32 = Bias<int32_t>(node, bias, INTACT_S32, columns);
+  if (linear.bias_s32.empty() || !node.Has(scale) || context.settings.is_like_avx2) return;
+  const auto scales = node.Scales(scale, columns);
+  const auto zero_points = node.ZeroPoints(scale + 1, INTACT_S32, columns);
+  const auto integers = std::exchange(linear.bias_s32, {});
+  for (size_t i = 0; i < integers.size(); ++i) {
+    const double value = static_cast<double>(integers[i]) - zero_points[i % zero_points.size()];
+    linear.bias_f32.push_back(static_cast<float>(value * scales[i % scales.size()] / y_scale));
+  }
+}
+
 Ort::ConstValue ElementOf(const Run& run, size_t input, const char* name) {
   const auto value = run.Input(input);
   const size_t count = value.GetTensorTypeAndShapeInfo().GetElementCount();

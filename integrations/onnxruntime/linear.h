@@ -60,6 +60,12 @@ std::vector<T> Bias(const Node& node, size_t input, intact_type type, int64_t co
   return {values.begin(), values.end()};
 }
 
+/// Sets the int32 bias of an input, if there is one. If the group gives the bias its own scale and zero point, inputs `scale`
+/// and `scale` + 1, the bias becomes floats in steps of the output, `y_scale`, except with `like`: ONNX Runtime's operator
+/// ignores them.
+void SetBias(const Node& node, const Context& context, size_t bias, size_t scale, int64_t columns,
+             float y_scale, Linear& linear);
+
 /// An input of one element.
 Ort::ConstValue ElementOf(const Run& run, size_t input, const char* name);
 

@@ -208,12 +208,12 @@ std::unique_ptr<Layer> MakeQGemm(const Node& node, const Context& context) {
   Linear linear(context, Pairs::kClamped, a, b, node.OutputType({INTACT_F32, INTACT_U8, INTACT_S8}));
   linear.desc.a_zero_point = node.ZeroPoint(2, a);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
-  linear.bias_s32 = Bias<int32_t>(node, 6, INTACT_S32, columns);
   std::optional<float> y_scale;
   if (linear.desc.c_type != INTACT_F32) {
     y_scale = node.Scale(7);
     linear.desc.c_zero_point = node.ZeroPoint(8, static_cast<intact_type>(linear.desc.c_type));
   }
+  SetBias(node, context, 6, 9, columns, y_scale.value_or(1), linear);
   linear.scales = OutputScales(node.Float("alpha", 1) * node.Scale(1), node.Scales(4, columns), y_scale);
   return std::make_unique<MatMul>(weights, transposed, std::move(linear), std::nullopt,
                                   node.Integer("transA", 0) != 0);

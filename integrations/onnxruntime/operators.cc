@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "blocks.h"
 #include "byte_function.h"
 #include "convolution.h"
 #include "elementwise.h"
@@ -18,12 +19,13 @@
 namespace intact::onnxruntime {
 namespace {
 
-// Of each operator, as the operator's definition names its inputs.
+// Of each operator, as the operator's definition names its inputs. The scale and the zero point of a bias, behind them, are
+// those of a group (groups.h).
 constexpr std::array kMatMulInteger = {"A", "B", "a_zero_point", "b_zero_point"};
 constexpr std::array kQLinearMatMul = {"a",       "a_scale",      "a_zero_point", "b",
                                        "b_scale", "b_zero_point", "y_scale",      "y_zero_point"};
-constexpr std::array kQGemm = {"A", "a_scale", "a_zero_point", "B", "b_scale", "b_zero_point",
-                               "C", "y_scale", "y_zero_point"};
+constexpr std::array kQGemm = {"A", "a_scale", "a_zero_point", "B",       "b_scale",     "b_zero_point",
+                               "C", "y_scale", "y_zero_point", "C_scale", "C_zero_point"};
 constexpr std::array kDynamicQuantizeMatMul = {"A", "B", "b_scale", "b_zero_point", "bias"};
 constexpr std::array kMatMulIntegerToFloat = {
     "A", "B", "a_scale", "b_scale", "a_zero_point", "b_zero_point", "bias"};
@@ -36,8 +38,9 @@ constexpr std::array kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
 constexpr std::array kQLinearElementwise = {"A",       "A_scale",      "A_zero_point", "B",
                                             "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
 constexpr std::array kMaxPool = {"X"};
-constexpr std::array kQLinearConv = {
-    "x", "x_scale", "x_zero_point", "w", "w_scale", "w_zero_point", "y_scale", "y_zero_point", "B"};
+constexpr std::array kQLinearConv = {"x",       "x_scale",      "x_zero_point", "w",
+                                     "w_scale", "w_zero_point", "y_scale",      "y_zero_point",
+                                     "B",       "B_scale",      "B_zero_point"};
 
 std::unique_ptr<Layer> MakeQLinearAdd(const Node& node, const Context& context) {
   return std::make_unique<QLinearAdd>(node, context);
@@ -45,6 +48,10 @@ std::unique_ptr<Layer> MakeQLinearAdd(const Node& node, const Context& context) 
 
 std::unique_ptr<Layer> MakeQLinearMul(const Node& node, const Context& context) {
   return std::make_unique<QLinearMul>(node, context);
+}
+
+std::unique_ptr<Layer> MakeDequantizedBlocks(const Node& node, const Context&) {
+  return std::make_unique<DequantizedBlocks>(node);
 }
 
 std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context&) {
@@ -75,7 +82,7 @@ const std::array kOperators = {
     Operator{"", "MaxPool", kMaxPool, MakeMaxPool},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
-    Operator{kGroupDomain, "QLinearConvTranspose", kQLinearConv, MakeQLinearConvTranspose},
+    Operator{kGroupDomain, kDequantizeBlocks, DequantizedBlocks::kInputs, MakeDequantizedBlocks, true},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"com.microsoft", "DynamicQuantizeLSTM", DynamicQuantizeLstm::kInputs, MakeDynamicQuantizeLstm},
     Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd, true},

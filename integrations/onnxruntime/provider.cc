@@ -57,13 +57,14 @@ std::string Quoted(const std::string& text) {
 struct Fate {
   bool is_taken;
   std::string detail;
+  std::string note = {};  // see Group
 };
 
 std::string JsonOf(Ort::ConstNode node, const Fate& fate) {
   return "{\"name\": " + Quoted(node.GetName()) + ", \"op\": " + Quoted(node.GetOperatorType()) +
          ", \"domain\": " + Quoted(node.GetDomain()) +
          ", \"taken\": " + (fate.is_taken ? "true, \"kernel\": " : "false, \"reason\": ") +
-         Quoted(fate.detail) + "}";
+         Quoted(fate.detail) + (fate.note.empty() ? "" : ", \"note\": " + Quoted(fate.note)) + "}";
 }
 
 // Reports by the option `report`, which whoever wants to read a report gives its session. Of several sessions
@@ -228,7 +229,7 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   std::map<size_t, Fate> fates;
   const auto take = [&](const Group& group) {
     std::unique_ptr<Layer> layer = MakeLayer(group, settings_);
-    for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel()};
+    for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel(), group.note};
     Taken& taken = taken_.emplace_back();
     taken.inputs = NamesOf(group.inputs);
     taken.outputs = NamesOf(group.more_outputs);

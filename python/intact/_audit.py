@@ -207,13 +207,13 @@ def cpu_clamps() -> bool:
     return not {"avx_vnni", "avx512_vnni"} & set(isas())
 
 
-def read_model(path: str | os.PathLike, proto: Any = None) -> QuantizedModel:
+def read_model(path: str | os.PathLike, proto: Any = None, ask: bool = True) -> QuantizedModel:
     """The quantized layers of a model file. Its first bytes or its name show the format: ONNX, TFLite or OpenVINO IR. `proto`:
-    the file's ONNX model with changed constants, which is read instead of the file."""
+    the file's ONNX model with changed constants, which is read instead of the file. `ask`: as for read_onnx()."""
     if proto is not None:
         from ._onnx import read_onnx
 
-        return read_onnx(path, proto)
+        return read_onnx(path, proto, ask)
     head = b""
     try:
         if os.path.isfile(path):  # a pipe can be read only once
@@ -227,13 +227,17 @@ def read_model(path: str | os.PathLike, proto: Any = None) -> QuantizedModel:
     elif suffix == ".xml":
         from ._openvino import read_openvino as read
     else:
-        from ._onnx import read_onnx as read
+        from ._onnx import read_onnx
+
+        return read_onnx(path, ask=ask)
     return read(Path(path))
 
 
-def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, progress: Any = None, proto: Any = None) -> Audit:
+def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, progress: Any = None, proto: Any = None,
+          ask: bool = True) -> Audit:
     """Audits the model in a file. `engines_asked`: names in `engines()`, or "all". Default: the engine that runs files of this
-    format. `progress(done, of)` is called after each layer. `proto`: as for read_model().
+    format. `progress(done, of)` is called after each layer. `proto`: as for read_model(). `ask`: if ONNX Runtime is installed,
+    it is asked which QDQ groups it computes in integers; without it, or with False, rules decide (docs/models.md).
 
     Raises `Error` for a file that cannot be read, or an unknown engine."""
     table = engines()
@@ -243,8 +247,10 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
     for name in names:
         if name not in table:
             raise invalid(f"engine {name!r}: is not known; expected {', '.join(table)}, or all")
-    model = read_model(path, proto)
+    model = read_model(path, proto, ask)
     names = names or [model.engine]
+    if any(name != "onnxruntime" for name in names):
+        model.not_audited += model.float_in_onnxruntime
     layers = []
     for i, layer in enumerate(model.layers):
         known: dict[str, Certified] = {}

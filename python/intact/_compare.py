@@ -469,8 +469,9 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
     if result.model.proto is None:
         raise invalid(f"compare: {excerpt(path)}: not an ONNX model; expected two ONNX models")
     if not result.layers:
+        left = "".join(f"; {line}" for line in result.model.left_out())
         raise invalid(f"{excerpt(path)}: has no quantized layer with constant weights; expected the quantized model first, "
-                      "then the float model")
+                      f"then the float model{left}")
     if not Path(float_path).is_file():
         raise invalid(f"{excerpt(float_path)}: no such file")
     matches, float_proto = match(result, float_path)

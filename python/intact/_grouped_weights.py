@@ -70,12 +70,14 @@ def nibbles(rows: np.ndarray) -> np.ndarray:
 def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights]]:
     """The weights in groups of a file, one matrix after the other, each with a name:
 
-    - ONNX: MatMulNBits nodes; the name of the node, or of its output if it has no name. Needs the package onnx.
+    - ONNX: MatMulNBits nodes, and MatMul and Gemm nodes whose weights a DequantizeLinear with a `block_size` makes of constants of 4
+      or 8 bits, in blocks of depths; the name of the node, or of its output if it has no name. Needs the package onnx.
     - GGUF: tensors of type Q4_0 and Q8_0. A tensor with the matrices of several experts yields each, named `name[i]`. Needs gguf.
     - safetensors, or a folder of such files: layers of GPTQ, AWQ, compressed-tensors (pack-quantized and int-quantized) and torchao
       (Int8Tensor, IntxUnpackedToInt8Tensor); the name of the layer. Needs safetensors, and ml_dtypes for bfloat16.
 
-    Other nodes and tensors are passed over. Raises `Error` if the file cannot be read."""
+    Other nodes and tensors are passed over. Raises `Error` if the file cannot be read. A node of ONNX whose weights cannot be read is
+    skipped; after the last node an `Error` says why."""
     path = Path(path)
     if path.suffix == ".gguf":
         yield from _read_gguf(path)
@@ -87,29 +89,36 @@ def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights
         return
     from ._onnx import load_onnx
 
+    failed: list[str] = []
     try:
-        yield from _read_graph(load_onnx(path).graph, path.parent, None, 0)
+        yield from _read_graph(load_onnx(path).graph, path.parent, None, 0, failed)
+        if failed:
+            more = f" ({len(failed)} nodes were skipped)" if len(failed) > 1 else ""
+            raise invalid(failed[0] + more)
     except Error as error:
         raise invalid(f"{excerpt(path)}: {error.message}") from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError, OverflowError, MemoryError) as error:
         raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
 
 
-def _read_graph(graph: Any, folder: Path, parent: Any, depth: int) -> Iterator[tuple[str, GroupedWeights]]:
+def _read_graph(graph: Any, folder: Path, parent: Any, depth: int, failed: list[str]) -> Iterator[tuple[str, GroupedWeights]]:
+    """`failed` gets a line for each node whose weights cannot be read."""
     from ._onnx import Scope
 
     scope = Scope(graph, folder, parent)
     for node in graph.node:
-        if (node.domain, node.op_type) == ("com.microsoft", "MatMulNBits"):
-            name = node.name or node.output[0]
-            try:
-                weights = _matmul_nbits(node, scope)
-            except Error as error:
-                raise invalid(f"MatMulNBits {excerpt(name)!r}: {error.message}") from None
-            yield name, weights
+        read = {("com.microsoft", "MatMulNBits"): _matmul_nbits, ("", "MatMul"): _dequantized_blocks,
+                ("", "Gemm"): _dequantized_blocks}.get((node.domain if node.domain != "ai.onnx" else "", node.op_type))
+        weights = None
+        try:
+            weights = read(node, scope) if read else None
+        except Error as error:
+            failed.append(f"{node.op_type} {excerpt(node.name or node.output[0])!r}: {error.message}")
+        if weights is not None:
+            yield node.name or node.output[0], weights
         for attribute in node.attribute if depth < _DEEPEST else ():
             for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
-                yield from _read_graph(inner, folder, scope, depth + 1)
+                yield from _read_graph(inner, folder, scope, depth + 1, failed)
 
 
 def _matmul_nbits(node: Any, scope: Any) -> GroupedWeights:
@@ -145,6 +154,51 @@ def _matmul_nbits(node: Any, scope: Any) -> GroupedWeights:
             raise invalid(f"bias: has shape {bias.shape}; expected {(n,)}")
         weights.bias = bias.astype(np.float32)
     return weights
+
+
+def _dequantized_blocks(node: Any, scope: Any) -> GroupedWeights | None:
+    """The weights of a product whose B a DequantizeLinear makes of constants in blocks; None for another product."""
+    from ._onnx import attributes
+
+    dequantizer = scope.producer(node.input[1])
+    if dequantizer is None or dequantizer.op_type != "DequantizeLinear":
+        return None
+    values, product = attributes(dequantizer), attributes(node)
+    group, axis = int(values.get("block_size", 0)), int(values.get("axis", 1))
+    if not group:
+        return None
+    depth_axis = 1 if product.get("transB") else 0
+    if axis % 2 != depth_axis:
+        raise invalid(f"axis: is {axis}, so blocks have one depth; expected {depth_axis}, blocks of depths")
+    if group not in GROUPS:
+        raise invalid(f"block_size: is {group}; expected 16, 32, 64, 128 or 256")
+    if product.get("alpha", 1.0) != 1 or product.get("beta", 1.0) != 1:
+        raise invalid("alpha, beta: is not 1; expected 1")
+
+    def rows(i: int, name: str) -> tuple[np.ndarray, str] | None:
+        """A constant as N rows, and its type."""
+        if len(dequantizer.input) <= i or not dequantizer.input[i]:
+            return None
+        found = scope.integers_of(dequantizer.input[i]) if i != 1 else (scope.constant(dequantizer.input[i]), "")
+        if found is None or found[0] is None or found[0].ndim != 2:
+            raise invalid(f"{name}: is no constant of two dimensions and 4 or 8 bits; expected one")
+        return (found[0] if depth_axis else np.ascontiguousarray(found[0].T)), found[1]
+
+    (b, b_type), (scales, _), points = rows(0, "weights"), rows(1, "scales"), rows(2, "zero points")
+    k, groups = b.shape[1], -(-b.shape[1] // group)
+    for name, array in (("scales", scales), ("zero points", points[0] if points else scales)):
+        if array.shape != (len(b), groups):
+            raise invalid(f"{name}: are for {array.shape[::-1]} blocks; expected {(groups, len(b))}")
+    if scales.dtype not in (np.float32, np.float16):
+        raise invalid(f"scales: are {scales.dtype}; expected float32 or float16")
+    if b_type.endswith("4"):
+        low = np.pad(b, [(0, 0), (0, k % 2)]).view(np.uint8) & 15
+        b = low[:, ::2] | low[:, 1::2] << 4
+    zero_points = points[0] if points else np.zeros_like(scales, np.uint8) if b_type.startswith("u") else None
+    bias = scope.constant(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2] else None
+    if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2] and (bias is None or bias.shape != (len(b),)):
+        raise invalid(f"C: is no constant of {len(b)} values; expected one")
+    return GroupedWeights(b, b_type, k, group, scales, zero_points, None if bias is None else bias.astype(np.float32))
 
 
 def nbits(b: np.ndarray, scales: np.ndarray, zero_points: np.ndarray | None, k: int, bits: int, group: int) -> GroupedWeights:

@@ -67,14 +67,24 @@ class QuantizedModel:
     layers: list[QuantizedLayer] = field(default_factory=list)
     passed_over: dict[str, int] = field(default_factory=dict)
     not_audited: int = 0  # number of operators left out that may add products in int16
+    float_in_onnxruntime: int = 0  # number of QDQ groups left out because ONNX Runtime runs them in float; other engines may not
     operators: int = 0
     proto: Any = None  # the file's content, if it is an ONNX model
     names: set[str] = field(default_factory=set)  # names of layers
+    fusions: Any = None  # what ONNX Runtime makes of QDQ groups (_fusion.Fusions), if the model has some
 
     def pass_over(self, reason: str, is_harmless: bool = False) -> None:
         self.not_audited += not is_harmless
-        reason = excerpt(reason)
+        reason = excerpt(reason, 200)
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
+
+    def left_out(self) -> list[str]:
+        """The operators left out: a line for each reason."""
+        return [f"passed over: {count} x {reason}" for reason, count in sorted(self.passed_over.items())]
+
+    def decided_by(self) -> list[str]:
+        """Who says which QDQ groups multiply integers: a line, or none for a model without QDQ groups."""
+        return [f"note: {self.fusions.source} decided which QDQ groups multiply integers"] if self.fusions else []
 
     def unique(self, name: str, suffix: str = "") -> str:
         """A unique name of a layer, safe to print. If `name` is taken, the operator's number is appended."""

@@ -13,6 +13,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
+from ._fusion import FAILS, WEIGHT_ONLY, Fusions, stays_s8, weights_in_words, wrong_bias
 from ._library import Error, excerpt, invalid
 from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
 
@@ -51,6 +52,7 @@ class Scope:
         inputs = {value.name for value in graph.input}
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
         self.overridable = inputs & set(self.initializers)
+        self.outputs = {value.name for value in graph.output}
         self.producers = {output: node for node in graph.node for output in node.output if output}
         self.consumers: dict[str, list] = {}
         for node in graph.node:
@@ -77,6 +79,25 @@ class Scope:
         if name not in scope._constants:
             scope._constants[name] = scope._evaluate(name, depth)
         return scope._constants[name]
+
+    def shape_of_constant(self, name: str) -> tuple[int, tuple[int, ...]] | None:
+        """The type (of onnx.TensorProto) and the shape of a constant, also of types of 2 and 4 bits."""
+        scope = self.scope_of(name)
+        if scope is None:
+            return None
+        tensor = scope.initializers.get(name)
+        if tensor is None and scope.producers[name].op_type == "Constant":
+            tensor = next((attribute.t for attribute in scope.producers[name].attribute if attribute.name == "value"), None)
+        return None if tensor is None else (tensor.data_type, tuple(tensor.dims))
+
+    def integers_of(self, name: str) -> tuple[np.ndarray, str] | None:
+        """A stored constant of 4 or 8 bits as int8 or uint8, and its type: "u8", "s8", "u4" or "s4"."""
+        scope = self.scope_of(name)
+        tensor = scope.initializers.get(name) if scope else None
+        if tensor is None or tensor.data_type not in (21, 22):
+            value = self.constant(name)
+            return (value, type_name(value.dtype)) if value is not None and type_name(value.dtype) else None
+        return four_bits(tensor, scope.folder), "u4" if tensor.data_type == 21 else "s4"
 
     def _evaluate(self, name: str, depth: int) -> np.ndarray | None:
         if name in self.initializers:
@@ -251,6 +272,21 @@ def array_of_tensor(tensor: Any, folder: Path) -> np.ndarray | None:
     return np.array(values).astype(dtype).reshape(shape)
 
 
+def four_bits(tensor: Any, folder: Path) -> np.ndarray:
+    """The values of a tensor of type UINT4 or INT4, which holds two in a byte: uint8 or int8."""
+    from onnx import TensorProto
+
+    count = math.prod(tensor.dims)
+    packed = TensorProto()
+    packed.CopyFrom(tensor)
+    packed.data_type = TensorProto.UINT8
+    del packed.dims[:]
+    packed.dims.append((count + 1) // 2)
+    halves = array_of_tensor(packed, folder)
+    values = np.stack([halves & 15, halves >> 4], 1).reshape(-1)[:count].reshape(tuple(tensor.dims))
+    return values if tensor.data_type == 21 else ((values ^ 8) - 8).astype(np.uint8).view(np.int8)
+
+
 def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) -> np.ndarray:
     where = {entry.key: entry.value for entry in tensor.external_data}
     try:
@@ -281,8 +317,8 @@ def _transposed_matrix(weights: np.ndarray) -> np.ndarray:
 class _Reader:
     """Finds the quantized layers of a graph and its inner graphs."""
 
-    def __init__(self, model: QuantizedModel, folder: Path):
-        self.model, self.folder = model, folder
+    def __init__(self, model: QuantizedModel, folder: Path, ask: bool):
+        self.model, self.folder, self.ask = model, folder, ask
 
     def read(self, graph: Any, parent: Scope | None = None, depth: int = 0, within: str = "") -> None:
         if depth > _DEEPEST:
@@ -302,7 +338,8 @@ class _Reader:
         if (domain, op) in _OPERATORS:
             getattr(self, "_" + op)(scope, node)
         elif op in _BLOCKS:
-            self.model.pass_over(f"{op}: weights in blocks of 4 bits", is_harmless=True)
+            bits = attributes(node).get("bits", 4)
+            self.model.pass_over(f"{op}: weights in blocks of {bits} bits", is_harmless=True)
         elif op == "ConvTranspose":
             if scope.dequantizer(node.input[1]) is not None:
                 self.model.pass_over("ConvTranspose (QDQ): ONNX Runtime runs it in float", is_harmless=True)
@@ -365,12 +402,27 @@ class _Reader:
 
     # ----- shared by the operators ----------------------------------------------------------------------------------
 
+    @property
+    def fusions(self) -> Fusions:
+        """What ONNX Runtime makes of the model's QDQ groups. It is asked when the first group is read."""
+        if self.model.fusions is None:
+            self.model.fusions = Fusions(self.model.proto, self.folder, self.ask)
+        return self.model.fusions
+
     def _qdq(self, scope: Scope, node: Any, add: Any, **options: Any) -> None:
         a, b = (scope.dequantizer(name) for name in node.input[:2])
         if a is None and b is None:
+            if self._is_dequantized_by_hand(scope, node.input[1]):
+                self.model.pass_over(f"{node.op_type}: Cast and Mul make its integer weights float, so the operator runs in float",
+                                     is_harmless=True)
             return  # a product of floats
         if a is None or b is None:
-            self.model.pass_over(f"{node.op_type} (QDQ): one of its operands is float, so the operator runs in float",
+            self._half_quantized(scope, node, b is not None)
+            return
+        why = self.fusions.reason(scope, node)
+        if why:
+            self.model.float_in_onnxruntime += 1
+            self.model.pass_over(f"{node.op_type} (QDQ): {why}" + ("" if WEIGHT_ONLY in why or why == FAILS else ": ONNX Runtime runs it in float"),
                                  is_harmless=True)
             return
         weights = scope.integers(node.input[1])
@@ -388,14 +440,33 @@ class _Reader:
         while node.op_type == "Conv" and not quantizers and len(outputs) == 1 and outputs[0].op_type in between:
             outputs = scope.consumers.get(outputs[0].output[0], [])
             quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
-        if node.op_type == "Conv" and not quantizers:
-            self.model.pass_over("Conv (QDQ): its output is not quantized: ONNX Runtime runs it in float", is_harmless=True)
-            return
         steps = None
         if quantizers:
             found = [scope.constant(name) for name in (a.input[1], b.input[1], quantizers[0].input[1])]
             steps = ratio(*found)
         add(scope, node, node.op_type, a.input[0], weights, steps, qdq=True, **options)
+
+    @staticmethod
+    def _is_dequantized_by_hand(scope: Scope, name: str) -> bool:
+        """Whether a tensor is a Mul (of a Sub) of a Cast of constant integers of 8 bits."""
+        for _ in range(4):
+            node = scope.producer(name)
+            if node is None or node.op_type not in ("Mul", "Sub", "Cast", "Transpose", "Reshape") or not node.input:
+                return False
+            if node.op_type == "Cast":
+                stored = scope.constant(node.input[0])
+                return stored is not None and stored.dtype in (np.int8, np.uint8)
+            name = next((each for each in node.input if scope.constant(each) is None), "")
+        return False
+
+    def _half_quantized(self, scope: Scope, node: Any, has_weights: bool) -> None:
+        """A product of a float tensor and a dequantized one."""
+        what = "one of its operands is float, so the operator runs in float"
+        if has_weights and self.fusions.is_weight_only(scope, node):
+            what = f"only its weights{weights_in_words(scope, node)} are quantized: ONNX Runtime 1.26 and newer makes {WEIGHT_ONLY}"
+        elif has_weights:
+            what = f"only its weights{weights_in_words(scope, node)} are quantized, so the operator runs in float"
+        self.model.pass_over(f"{node.op_type} (QDQ): {what}", is_harmless=True)
 
     @staticmethod
     def _steps(scope: Scope, node: Any, a: int, b: int, c: int) -> np.ndarray | None:
@@ -458,15 +529,12 @@ class _Reader:
             self.model.pass_over("ConvInteger: s8 activations with u8 weights: ONNX Runtime clamps pairs that intact does not audit")
             return
         low, high, why = self._range(scope, a, a_type, padded=weights.ndim > 2)
-        if qdq and a_type == "s8":  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
+        if qdq and a_type == "s8" and not stays_s8(scope, node):  # QDQS8ToU8Transformer; session.qdqisint8allowed=1 keeps s8
             a_type, low, high = "u8", low + 128, high + 128
-            note = note or ("s8 activations of QDQ models become u8 in ONNX Runtime; "
-                            "if several operators read the same activations, these operators run in float")
+            note = note or "s8 activations of QDQ models become u8 in ONNX Runtime"
         if qdq:
             hidden = hidden or scope.producer(node.input[0]).op_type != "DequantizeLinear"  # no tensor holds the integers
-            scale = scope.constant(scope.dequantizer(node.input[0]).input[1])
-            if scale is None or scale.size > 1:
-                note = note or "some activations have a scale for each channel: ONNX Runtime runs their operators in float"
+            note = wrong_bias(scope, node) or note
         name = self.model.unique(node.name or node.output[0], suffix)
         self.model.layers.append(QuantizedLayer(
             name, operator, node.op_type, qdq, a_type, b_type, weights, (low, high), why, steps, groups, note,
@@ -514,13 +582,14 @@ def load_onnx(path: str | Path) -> Any:
     return proto
 
 
-def read_onnx(path: str | Path, proto: Any = None) -> QuantizedModel:
+def read_onnx(path: str | Path, proto: Any = None, ask: bool = True) -> QuantizedModel:
     """The quantized layers of the model in a file. Raises `Error` if it cannot be read. `proto`: the file's model with other
-    constants. External data are read from the file's folder."""
+    constants. External data are read from the file's folder. `ask`: an installed ONNX Runtime is asked which QDQ groups it
+    computes in integers; else rules decide."""
     path = Path(path)
     proto = proto or load_onnx(path)
     model = QuantizedModel(str(path), proto=proto)
-    reader = _Reader(model, path.parent)
+    reader = _Reader(model, path.parent, ask)
     try:
         reader.read(proto.graph)
         for function in proto.functions:

@@ -114,6 +114,8 @@ def to_text(repair: Repair) -> str:
                      "(--bit-exact keeps the stored orders)")
     for line in repair.check.lines() if repair.check else []:
         lines.append(line)
+    lines += repair.before.model.decided_by()
+    lines += repair.before.model.left_out() if not repair.layers else []
     lines.append(f"{excerpt(repair.after.model.path, 400)}: {verdict(repair.after)}")
     return "\n".join(lines) + "\n"
 

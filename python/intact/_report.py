@@ -138,6 +138,7 @@ def _remarks(audit: Audit) -> list[str]:
     """Lines on outputs, notes of layers, and layers with 7 bits."""
     lines = [output_words(audit, output) for output in audit.on_data.outputs] if audit.on_data else []
     lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})]
+    lines += audit.model.decided_by()
     weights = sum(layer.uses_7_bits for layer in audit.layers)
     if weights:
         lines.append(f"7 bits: the weights of {weights} layers lie within -64 to 64 (reduce_range); CPUs with VNNI do not need "
@@ -196,8 +197,7 @@ def to_text(audit: Audit) -> str:
     if worst_layers:
         lines.append(EXPLANATION)
     lines += _remarks(audit)
-    for reason, count in sorted(audit.model.passed_over.items()):
-        lines.append(f"passed over: {count} x {reason}")
+    lines += audit.model.left_out()
     lines += [f"remedy: {text}" for text in _all_remedies(audit)]
     lines.append(verdict(audit))
     return "\n".join(lines) + "\n"
@@ -226,6 +226,7 @@ def to_json(audit: Audit) -> dict:
         "cpu_without_vnni": audit.cpu_clamps,
         "engines": {name: {key: table[name][key] for key in ("name", "versions")} for name in audit.engines},
         "passed_over": audit.model.passed_over,
+        "qdq_groups_by": audit.model.fusions.source if audit.model.fusions else None,
         "stock_clamps": audit.on_data.stock_clamps if audit.on_data else None,
         "outputs": [{key: finite(value) for key, value in vars(output).items()}
                     for output in (audit.on_data.outputs if audit.on_data else [])],

@@ -79,8 +79,8 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
 def report(session_or_model: Any) -> list[dict]:
     """What became of each node of a session that add() prepared, in the model's order: a dict with "name", "op", "domain"
     and "taken"; "kernel", the main kernel of a node that intact computes; "reason", why another node stays with ONNX
-    Runtime. For a model (a path or its bytes) a session is made. If several sessions have the same SessionOptions, the report
-    is of the last session."""
+    Runtime; "note", what ONNX Runtime's own operator would compute wrongly and intact computes rightly. For a model (a path or
+    its bytes) a session is made. If several sessions have the same SessionOptions, the report is of the last session."""
     if not isinstance(session_or_model, onnxruntime.InferenceSession):
         options = onnxruntime.SessionOptions()
         add(options)

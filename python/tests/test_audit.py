@@ -1,5 +1,6 @@
 """`intact audit` on small models made here."""
 
+import importlib.util
 import json
 import math
 import subprocess
@@ -13,6 +14,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from intact._audit import audit, certify, engines, pairing  # noqa: E402
+from intact._fusion import rules  # noqa: E402
 from intact._model import QuantizedLayer  # noqa: E402
 from intact._onnx import read_onnx  # noqa: E402
 from intact._report import to_html, to_json, to_text, verdict  # noqa: E402
@@ -200,6 +202,93 @@ def test_qdq_groups_as_the_engine_runs_them(tmp_path):
     assert not model.layers and "ConvTranspose (QDQ)" in next(iter(model.passed_over))
     (layer,) = audit(qdq(tmp_path, a_point=np.int8(0))).layers
     assert layer.layer.a_type == "u8" and layer.layer.a_range == (0, 255) and "become u8" in layer.layer.note
+
+
+# Of a QDQ group: what is unusual, and why ONNX Runtime then computes floats; "": integers. Each case is checked by the rules and,
+# if ONNX Runtime is installed, by its graph.
+FLOATS = {
+    "usual": ({}, ""),
+    "u16": ({"a": np.uint16, "y": np.uint16}, "its activations are uint16"),
+    "another output": ({"y": np.uint16}, "its output has 16 bits"),
+    "output becomes u8": ({"y": np.int8}, ""),
+    "only the output becomes u8": ({"a": np.int8, "y": np.int8}, "its input and its output differ in type"),
+    "another reader": ({"readers": 2}, "other nodes read its float output too"),
+    "float output": ({"readers": 0}, "its output is not quantized"),
+    "Clip": ({"clip": 1.0}, "a Clip changes its output"),
+    "wide Clip": ({"clip": 1e9}, ""),
+    "reshaped weights": ({"reshape": True}, "its weights are reshaped after they are dequantized"),
+    "bias": ({"bias": 1.0}, ""),
+    "scale of the bias": ({"bias": 2.0}, "its bias has a scale or a zero point of its own"),
+}
+
+
+def group(tmp_path, a=np.uint8, y=np.uint8, readers=1, clip=None, reshape=False, bias=None):
+    """A QDQ Conv of quantized activations. `readers`: of its float output; the first is a QuantizeLinear."""
+    weights, node = np.full((1, 2, 1, 1), 127, np.int8), helper.make_node
+    constants = {"s": np.float32(1), "az": a(0), "yz": y(np.iinfo(y).min), "w": weights.reshape(1, 2) if reshape else weights,
+                 "wz": np.int8(0), "shape": np.array([1, 2, 1, 1]), "b": np.int32([7]), "bs": np.float32(bias or 1),
+                 "low": np.float32(-1e9), "high": np.float32(clip or 0)}
+    nodes = [node("DequantizeLinear", ["a", "s", "az"], ["af"]),
+             node("DequantizeLinear", ["w", "s", "wz"], ["wd" if reshape else "wf"])]
+    nodes += [node("Reshape", ["wd", "shape"], ["wf"])] if reshape else []
+    nodes += [node("DequantizeLinear", ["b", "bs"], ["bf"])] if bias else []
+    nodes += [node("Conv", ["af", "wf"] + (["bf"] if bias else []), ["c"], name="n")]
+    nodes += [node("Clip", ["c", "low", "high"], ["d"])] if clip else []
+    last, outputs = "d" if clip else "c", []
+    if readers != 1:
+        nodes.append(node("Neg", [last], ["n"]))
+        outputs.append("n")
+    if readers:
+        nodes += [node("QuantizeLinear", [last, "s", "yz"], ["q"]), node("DequantizeLinear", ["q", "s", "yz"], ["qf"]),
+                  node("Neg", ["qf"], ["y"])]
+        outputs.append("y")
+    path = save(tmp_path, nodes, constants, [("a", helper.np_dtype_to_tensor_dtype(np.dtype(a)))], outputs, opset=21)
+    model = onnx.load(str(path))
+    model.ir_version = 10
+    extents = [onnx.TensorShapeProto.Dimension(dim_value=n) for n in (1, 2, 1, 1)]
+    model.graph.input[0].type.tensor_type.shape.CopyFrom(onnx.TensorShapeProto(dim=extents))
+    onnx.save(model, str(path))
+    return path
+
+
+@pytest.mark.skipif(onnx.defs.onnx_opset_version() < 21, reason="this onnx has no tensors of 16 bits in QDQ groups")
+@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize("ask", [False, True])
+def test_groups_that_onnxruntime_computes_in_floats(tmp_path, name, ask):
+    changes, reason = FLOATS[name]
+    path = group(tmp_path, **changes)
+    result = audit(path, ask=ask)
+    assert [layer.layer.name for layer in result.layers] == ([] if reason else ["n"])
+    assert list(result.model.passed_over) == ([f"Conv (QDQ): {reason}: ONNX Runtime runs it in float"] if reason else [])
+    has_engine = ask and importlib.util.find_spec("onnxruntime") is not None
+    source = "the graph that ONNX Runtime " if has_engine else f"the rules of ONNX Runtime {rules()['version']}"
+    assert result.model.fusions.source.startswith(source) and source in to_text(result)
+    assert to_json(result)["qdq_groups_by"] == result.model.fusions.source
+    if reason:  # other engines may compute integers
+        assert audit(path, engines_asked=["onednn"], ask=ask).model.not_audited == 1 and result.model.not_audited == 0
+
+
+@pytest.mark.parametrize("op,axis,point,expected", [
+    ("MatMul", 1, True, "makes a MatMulNBits"), ("Gemm", 1, True, "makes a MatMulNBits"), ("MatMul", 0, False, "the operator runs in float")])
+def test_weight_only_products(tmp_path, op, axis, point, expected):
+    """A scale for each column or row of the weights; activations are float."""
+    constants = {"w": np.ones((64, 32), np.int8), "s": np.ones(32 if axis else 64, np.float32)}
+    nodes = [helper.make_node("DequantizeLinear", ["w", "s"], ["wf"], axis=axis), helper.make_node(op, ["a", "wf"], ["y"], name="n")]
+    path = save(tmp_path, nodes, constants, [("a", TensorProto.FLOAT)])
+    for ask in (False, True):
+        (reason,) = audit(path, ask=ask).model.passed_over
+        assert "only its weights of 8 bits are quantized" in reason
+        assert expected in reason or ask  # ONNX Runtime before 1.26 makes none
+        assert audit(path, ask=ask).model.not_audited == 0
+    run = program("compare", path, path, "--data", path)
+    assert run.returncode == 2 and "only its weights of 8 bits" in run.stderr and len(run.stderr.splitlines()) == 1
+
+
+def test_weights_that_cast_and_mul_make_float(tmp_path):
+    nodes = [helper.make_node("Cast", ["w"], ["c"], to=TensorProto.FLOAT), helper.make_node("Mul", ["c", "s"], ["wf"]),
+             helper.make_node("MatMul", ["a", "wf"], ["y"], name="n")]
+    result = audit(save(tmp_path, nodes, {"w": HOT, "s": np.float32(1)}, [("a", TensorProto.FLOAT)]))
+    assert list(result.model.passed_over) == ["MatMul: Cast and Mul make its integer weights float, so the operator runs in float"]
 
 
 @pytest.mark.parametrize("op,place", [("MaxPool", "before"), ("MaxPool", "after"), ("Transpose", "before"), ("Identity", "after")])

@@ -152,3 +152,54 @@ def test_files_that_are_not_models(tmp_path):
     for name in ("m.gguf", "missing.gguf"):
         with pytest.raises(intact.Error, match=name):
             list(intact.read_grouped_weights(tmp_path / name))
+
+
+@pytest.mark.parametrize("bits,is_signed", [(4, True), (4, False), (8, True), (8, False)])
+@pytest.mark.parametrize("op", ["MatMul", "Gemm", "Gemm, transB"])
+@pytest.mark.parametrize("has_points", [False, True])
+def test_blocks_of_a_dequantizer(tmp_path, op, bits, is_signed, has_points):
+    onnx = pytest.importorskip("onnx", minversion="1.16")
+    k, n, group = 72, 3, 32
+    low, high = (-(1 << bits - 1), 1 << bits - 1) if is_signed else (0, 1 << bits)
+    b, points = RNG.integers(low, high, (n, k)), RNG.integers(low, high, (n, 3)) * has_points
+    scales, bias = RNG.uniform(0.5, 2, (n, 3)).astype(np.float32), RNG.uniform(-1, 1, n).astype(np.float32)
+    kind = {(4, True): onnx.TensorProto.INT4, (4, False): onnx.TensorProto.UINT4, (8, True): onnx.TensorProto.INT8,
+            (8, False): onnx.TensorProto.UINT8}[bits, is_signed]
+    transposed = op.endswith("transB")
+
+    def tensor(name, values, kind):
+        values = values if transposed else values.T
+        return onnx.helper.make_tensor(name, kind, values.shape, values.ravel().tolist())
+
+    tensors = [tensor("w", b, kind), tensor("s", scales, onnx.TensorProto.FLOAT), tensor("z", points, kind),
+               onnx.numpy_helper.from_array(bias, "c")]
+    nodes = [onnx.helper.make_node("DequantizeLinear", ["w", "s"] + ["z"] * has_points, ["wf"], axis=int(transposed), block_size=group),
+             onnx.helper.make_node(op.split(",")[0], ["a", "wf"] + ["c"] * (op != "MatMul"), ["y"], name="product",
+                                   **({"transB": 1} if transposed else {}))]
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(nodes, "g", [value("a", 1, ["m", k])], [value("y", 1, ["m", n])], tensors)
+    path = tmp_path / "m.onnx"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10), str(path))
+    ((name, weights),) = intact.read_grouped_weights(path)
+    assert (name, weights.n, weights.k, weights.group) == ("product", n, k, group)
+    assert weights.b_type == ("s" if is_signed else "u") + str(bits)
+    assert np.array_equal(weights.integers(), b - np.repeat(points, group, 1)[:, :k]) and np.array_equal(weights.scales, scales)
+    assert (weights.bias is None) == (op == "MatMul") and (op == "MatMul" or np.array_equal(weights.bias, bias))
+
+
+def test_nodes_that_cannot_be_read_are_skipped(tmp_path):
+    onnx = pytest.importorskip("onnx")
+    k, n, tensors, nodes = 1024, 2, [], []
+    for name, group in (("first", 32), ("big", 512), ("last", 64)):
+        _, _, _, constants = operands(4, group, k, n, False)
+        tensors += [onnx.numpy_helper.from_array(array, f"{name}_{i}") for i, array in enumerate(constants[:2])]
+        nodes.append(onnx.helper.make_node("MatMulNBits", ["a", f"{name}_0", f"{name}_1"], [f"{name}_y"], name=name,
+                                           domain="com.microsoft", K=k, N=n, bits=4, block_size=group))
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(nodes, "g", [value("a", 1, ["m", k])], [value("first_y", 1, None)], tensors)
+    onnx.save(onnx.helper.make_model(graph), str(tmp_path / "m.onnx"))
+    read = []
+    with pytest.raises(intact.Error, match=r"m.onnx: MatMulNBits 'big': block_size: is 512; expected 16"):
+        for name, _ in intact.read_grouped_weights(tmp_path / "m.onnx"):
+            read.append(name)
+    assert read == ["first", "last"]

@@ -37,7 +37,7 @@ ISAS = ("avx2", "avx_vnni", "avx512", "avx512_vnni", "amx_int8")
 LIKE = "onnxruntime:avx2"
 # The operators that intact can take. Nodes that stay with ONNX Runtime for a float input or output are not counted: report()
 # gives one of the reasons FLOAT.
-OPERATORS = re.compile("(QLinear)?(Add|Conv|MatMul|Mul|Softmax)|Q?Gemm|(Conv|MatMul)Integer|MatMulIntegerToFloat|ConvTranspose|Div|"
+OPERATORS = re.compile("(QLinear)?(Add|Conv|MatMul|Mul|Softmax)|Q?Gemm|(Conv|MatMul)Integer|MatMulIntegerToFloat|Div|"
                        "DynamicQuantize(LSTM|MatMul)|MaxPool")
 FLOAT = re.compile("[ABX]: is float|output: stays float|no operator of this provider")
 SECONDS = 10  # `speed` starts no further round of a case after this time. Three rounds always run.

@@ -103,20 +103,6 @@ def convolution(x: np.ndarray, x_zero: Any, w: np.ndarray, w_zero: np.ndarray, s
     return y.reshape([y.shape[0], -1, *extents])
 
 
-def transposed_convolution(x: np.ndarray, x_zero: Any, w: np.ndarray, strides: list, dilations: list, pads: list,
-                           output_padding: list, groups: int) -> np.ndarray:
-    dims = w.ndim - 2
-    x = (x.astype(np.int64) - int(x_zero)).reshape([x.shape[0], groups, -1, *x.shape[2:]])
-    w = w.astype(np.int64).reshape([groups, -1, *w.shape[1:]])
-    whole = [(x.shape[3 + i] - 1) * strides[i] + dilations[i] * (w.shape[3 + i] - 1) + 1 + output_padding[i] for i in range(dims)]
-    y = np.zeros([x.shape[0], groups, w.shape[2], *whole], np.int64)
-    for tap in np.ndindex(*w.shape[3:]):
-        window = tuple(slice(t * d, t * d + (e - 1) * s + 1, s) for t, d, e, s in zip(tap, dilations, x.shape[3:], strides))
-        y[(slice(None),) * 3 + window] += np.einsum("bgc...,gco->bgo...", x, w[(slice(None),) * 3 + tap])
-    cropped = tuple(slice(pads[i], whole[i] - pads[dims + i]) for i in range(dims))
-    return y.reshape([y.shape[0], -1, *whole])[(slice(None),) * 2 + cropped]
-
-
 def matrices(r: Random, dtype: Any, depth: int) -> np.ndarray:
     """Of one to four dimensions."""
     extents = [r.below(most) for most in r.one_of((), (40,), (3, 20), (2, 2, 9))]

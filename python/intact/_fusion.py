@@ -1,0 +1,333 @@
+"""Which QDQ groups of an ONNX model ONNX Runtime computes in integers: asked of the installed ONNX Runtime, which writes the graph
+that it runs; without ONNX Runtime by the rules of onnxruntime_rules.json.
+
+A group is an operator whose inputs come from DequantizeLinear nodes. Each function returns a reason: "" if the operator multiplies
+integers, else why it multiplies floats."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._library import excerpt
+
+_MOST_BYTES = 1 << 30  # larger models are not given to ONNX Runtime, which would copy them
+_INTEGER = {"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "ConvInteger", "MatMulInteger"}
+_ROUNDING = 1e-6  # scales of a bias that differ by less are a quantizer's rounding
+WEIGHT_ONLY = "a MatMulNBits, which quantizes the activations too"
+FAILS = "its weights are quantized in blocks, and ONNX Runtime fails to run it"
+_BITS = {2: 8, 3: 8, 21: 4, 22: 4, 25: 2, 26: 2}  # of types of onnx.TensorProto
+
+
+@functools.cache
+def rules() -> dict:
+    """onnxruntime_rules.json."""
+    return json.loads(Path(__file__).with_name("onnxruntime_rules.json").read_text())
+
+
+class Fusions:
+    """What ONNX Runtime makes of each operator of a model. `source`: who says so, in words."""
+
+    def __init__(self, proto: Any, folder: Path, ask: bool = True):
+        self._made, version = _asked(proto, folder) if ask else ({}, "")
+        self.source = (f"the graph that ONNX Runtime {version} makes of the model" if version else
+                       f"the rules of ONNX Runtime {rules()['version']}")
+        self.version = version or rules()["version"]
+        self._places = {} if not version else {id(node): i for i, node in enumerate(_nodes(proto.graph))}
+
+    def made(self, node: Any) -> set[str]:
+        """The operators that ONNX Runtime has in the place of a node; empty if that is not known."""
+        return self._made.get(self._places.get(id(node), -1), set())
+
+    def reason(self, scope: Any, node: Any) -> str:
+        """Why ONNX Runtime computes a QDQ group in floats; "": in integers."""
+        by_rules = reason_for_floats(scope, node)
+        made = self.made(node)
+        if not made or by_rules == FAILS:
+            return by_rules
+        if made & _INTEGER:
+            return ""
+        if "MatMulNBits" in made:
+            return f"ONNX Runtime {self.version} makes {WEIGHT_ONLY}"
+        return by_rules or f"ONNX Runtime {self.version} leaves it in float"
+
+    def is_weight_only(self, scope: Any, node: Any) -> bool:
+        """Whether ONNX Runtime makes a MatMulNBits of a product of floats and quantized weights."""
+        made = self.made(node)
+        return "MatMulNBits" in made if made else becomes_matmul_nbits(scope, node)
+
+
+def weights_in_words(scope: Any, node: Any) -> str:
+    """The bits and the blocks of the weights of a QDQ product."""
+    from ._onnx import attributes
+
+    dequantizer = scope.dequantizer(node.input[1])
+    stored, block = scope.shape_of_constant(dequantizer.input[0]), attributes(dequantizer).get("block_size", 0)
+    bits = _BITS.get(stored[0]) if stored else None
+    return (f" of {bits} bits" if bits else "") + (f" in blocks of {block}" if block else "")
+
+
+def _nodes(graph: Any) -> Any:
+    from ._onnx import every_node
+
+    return every_node(graph)
+
+
+def _asked(proto: Any, folder: Path) -> tuple[dict[int, set[str]], str]:
+    """The operators in the place of each node of a model, by the node's number, and ONNX Runtime's version; ({}, "") if no ONNX
+    Runtime is installed, or if it does not load the model."""
+    size = proto.ByteSize() if proto is not None else 0
+    names = {entry.value for tensor in proto.graph.initializer for entry in tensor.external_data if entry.key == "location"}
+    try:
+        import onnx
+        import onnxruntime
+
+        size += sum((folder / name).stat().st_size for name in names)
+        if size > _MOST_BYTES:
+            return {}, ""
+        named = copy.deepcopy(proto)
+        for i, node in enumerate(_nodes(named.graph)):
+            node.name = f"intact:{i}:"  # ONNX Runtime keeps it, or begins a longer name with it
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level, options.intra_op_num_threads = 4, 1
+        with tempfile.TemporaryDirectory() as made:
+            options.optimized_model_filepath = os.path.join(made, "model.onnx")
+            options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "weights")
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.resolve()))
+            onnxruntime.InferenceSession(named.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            optimized = onnx.load(options.optimized_model_filepath, load_external_data=False)
+    except Exception:  # without onnxruntime, or for a model that it refuses, the rules decide
+        return {}, ""
+    found: dict[int, set[str]] = {}
+    for node in _nodes(optimized.graph):
+        for part in node.name.split("intact:")[1:]:
+            number = part.split(":", 1)[0]
+            if number.isdigit():
+                found.setdefault(int(number), set()).add(node.op_type)
+    return found, onnxruntime.__version__
+
+
+def _input(node: Any, i: int) -> str:
+    return node.input[i] if len(node.input) > i else ""
+
+
+def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
+    """Whether ONNX Runtime moves the s8 tensor between both nodes to u8: nothing else reads it, and both have one constant zero
+    point."""
+    if quantizer is None or dequantizer is None:
+        return False
+    if (quantizer.op_type, dequantizer.op_type) != ("QuantizeLinear", "DequantizeLinear"):
+        return False
+    readers = scope.consumers.get(dequantizer.output[0], [])
+    if len(scope.consumers.get(quantizer.output[0], [])) != 1 or len(readers) > 1 or quantizer.output[0] in scope.outputs:
+        return False
+    points = [scope.constant(_input(node, 2)) for node in (quantizer, dequantizer)]
+    return all(point is not None and point.size == 1 for point in points) and points[0].reshape(-1)[0] == points[1].reshape(-1)[0]
+
+
+def _type(scope: Any, dequantizer: Any) -> Any:
+    """The NumPy type of the integers that a DequantizeLinear reads, or None."""
+    point = scope.constant(_input(dequantizer, 2)) if _input(dequantizer, 2) else None
+    return scope.type_of(dequantizer.input[0]) if point is None else point.dtype.type
+
+
+def stays_s8(scope: Any, node: Any) -> bool:
+    """Whether the activations of a QDQ group are s8, and ONNX Runtime does not move them to u8."""
+    dequantizer = scope.dequantizer(node.input[0])
+    return _type(scope, dequantizer) is np.int8 and not _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
+
+
+def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
+    """Whether a Relu or a Clip changes nothing, because the QuantizeLinear behind it clamps at least as much."""
+    scale, point = scope.constant(quantizer.input[1]), np.zeros((), np.uint8)
+    if _input(quantizer, 2):
+        point = scope.constant(quantizer.input[2])
+    if point is None or point.size != 1 or point.dtype.kind not in "iu":
+        return False
+    limits = np.iinfo(point.dtype)
+    if node.op_type == "Relu":
+        return int(point.reshape(-1)[0]) == limits.min
+    if scale is None or scale.ndim or point.ndim:
+        return False
+    low, high, _ = scope.real_range(node.output[0])
+    with np.errstate(all="ignore"):
+        low, high = (np.rint(np.clip(value / float(scale), -2.0**31, 2.0**31)) + int(point) for value in (low, high))
+    return low <= limits.min and high >= limits.max
+
+
+def _output(scope: Any, node: Any) -> tuple[Any, str]:
+    """The QuantizeLinear behind an operator, or None, and why ONNX Runtime then computes floats."""
+    name = node.output[0]
+    readers = scope.consumers.get(name, [])
+    from ._onnx import MOVED_THROUGH
+
+    for _ in range(16):  # a QuantizeLinear moves back through these operators
+        if len(readers) != 1 or readers[0].op_type not in MOVED_THROUGH or name in scope.outputs:
+            break
+        behind = scope.consumers.get(readers[0].output[0], [])
+        if not any(reader.op_type == "QuantizeLinear" for reader in behind):
+            break
+        name, readers = readers[0].output[0], behind
+    if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip") and readers[0].output[0] not in scope.outputs:
+        clip, behind = readers[0], scope.consumers.get(readers[0].output[0], [])
+        if len(behind) == 1 and name not in scope.outputs:
+            if behind[0].op_type == "QuantizeLinear" and _clamps_as_the_quantizer(scope, clip, behind[0]):
+                return behind[0], ""
+            return None, f"a {clip.op_type} changes its output"
+    quantizers = [reader for reader in readers if reader.op_type == "QuantizeLinear"]
+    if quantizers and (len(readers) > 1 or name in scope.outputs):
+        return quantizers[0], "other nodes read its float output too"
+    return (quantizers or [None])[0], ""
+
+
+def _addition(scope: Any, node: Any) -> tuple[Any, str]:
+    """The Add of a bias behind a MatMul, which ONNX Runtime makes a Gemm with the MatMul, and the bias; None without one."""
+    readers = scope.consumers.get(node.output[0], []) if node.op_type == "MatMul" else []
+    if len(readers) != 1 or readers[0].op_type != "Add" or node.output[0] in scope.outputs:
+        return None, ""
+    bias = next((name for name in readers[0].input if name != node.output[0]), "")
+    maker = scope.producer(bias)
+    stored = maker.input[0] if maker is not None and maker.op_type == "DequantizeLinear" else bias
+    shape = scope.shape_of_constant(stored)
+    return (readers[0], bias) if shape is not None and len(shape[1]) == 1 else (None, "")
+
+
+def _bias(scope: Any, node: Any, name: str, rule: dict, dequantizers: tuple, is_quantized: bool) -> str:
+    """Why ONNX Runtime computes floats because of the bias `name`. `is_quantized`: the output is quantized. ONNX Runtime then
+    quantizes a constant float bias."""
+    from ._onnx import attributes
+
+    if not name:
+        return ""
+    values = attributes(node)
+    if node.op_type == "Gemm" and (values.get("alpha", 1.0) != 1 or values.get("beta", 1.0) != 1):
+        return "it has a bias, and alpha or beta is not 1"
+    maker = scope.producer(name)
+    if maker is None or maker.op_type != "DequantizeLinear":
+        bias, scale = scope.constant(name), scope.constant(dequantizers[0].input[1])
+        becomes_s32 = is_quantized and bias is not None and bias.ndim == 1 and scale is not None
+        return "" if becomes_s32 and not (rule["checks_bias"] and scale.ndim) else "its bias is float"
+    if scope.type_of(maker.input[0]) != np.int32:
+        return "its bias is not int32"
+    if not rule["checks_bias"]:
+        return ""
+    difference = bias_difference(scope, dequantizers, maker)
+    if difference is None:
+        return "the scale of its bias is no constant"
+    expected, apart, point = difference
+    limit = rules()["bias_scale"]
+    if point or (apart > limit["absolute"] + limit["relative"] * expected).any():
+        return "its bias has a scale or a zero point of its own"
+    return ""
+
+
+def bias_difference(scope: Any, dequantizers: tuple, bias: Any) -> tuple[np.ndarray, np.ndarray, bool] | None:
+    """a_scale·b_scale of each channel, how far the scale of a bias is from it, and whether the bias has another zero point than 0;
+    None if a scale is no constant."""
+    scales = [scope.constant(node.input[1]) for node in (*dequantizers, bias)]
+    point = scope.constant(bias.input[2]) if _input(bias, 2) else np.zeros(1)
+    if any(scale is None for scale in scales) or point is None or scales[0].size != 1:
+        return None
+    a, b, own = (scale.reshape(-1).astype(np.float32) for scale in scales)
+    if len({b.size, own.size} - {1}) > 1:
+        return None
+    expected = a * b
+    with np.errstate(all="ignore"):
+        return np.abs(expected) + np.zeros_like(own), np.abs(own - expected), bool(point.any())
+
+
+def wrong_bias(scope: Any, node: Any) -> str:
+    """What ONNX Runtime computes wrongly of a group that it computes in integers: it ignores the scale and the zero point of the
+    bias."""
+    maker = scope.producer(_input(node, 2)) if _input(node, 2) else None
+    if maker is None or maker.op_type != "DequantizeLinear":
+        return ""
+    difference = bias_difference(scope, tuple(scope.dequantizer(name) for name in node.input[:2]), maker)
+    if difference is None:
+        return ""
+    expected, apart, point = difference
+    if not point and not (apart > _ROUNDING * expected).any():
+        return ""
+    return "some biases have a scale or a zero point of their own, which ONNX Runtime ignores: its outputs are not the model's"
+
+
+def reason_for_floats(scope: Any, node: Any) -> str:
+    """By the rules: why ONNX Runtime computes a QDQ group in floats; "": in integers."""
+    from ._onnx import attributes
+
+    rule = rules()["groups"].get(node.op_type)
+    if rule is None:
+        return f"it computes {node.op_type} in floats"
+    a, b = (scope.dequantizer(name) for name in node.input[:2])
+    through = scope.producer(node.input[1])
+    if through.op_type == "Reshape":
+        return "its weights are reshaped after they are dequantized"
+    if through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.consumers[node.input[1]]) > 1:
+        return "other nodes read its transposed weights too"
+    types = [_type(scope, maker) for maker in (a, b)]
+    add, bias = _addition(scope, node)
+    rule = rules()["groups"]["Gemm"] if add is not None else rule
+    stored = scope.shape_of_constant(b.input[0])
+    if stored is not None and _BITS.get(stored[0], 8) < 8:
+        return f"its weights have {_BITS[stored[0]]} bits"
+    quantizer, why = _output(scope, add or node)
+    if why:
+        return why
+    if attributes(b).get("block_size"):
+        return FAILS if node.op_type != "Gemm" else "its weights are quantized in blocks"
+    if quantizer is None and not rule["float_output"]:
+        return "its output is not quantized"
+    for name, kind in zip(("activations", "weights"), types):
+        if kind not in (np.uint8, np.int8, None):
+            return f"its {name} are {np.dtype(kind).name}"
+    is_s8 = stays_s8(scope, node)
+    if quantizer is not None:
+        point = scope.point(quantizer)
+        kind = scope.type_of(quantizer.output[0]) if point is None else point.dtype.type
+        readers = scope.consumers.get(quantizer.output[0], [])
+        output_stays = kind is np.int8 and not _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None)
+        if kind not in (np.uint8, np.int8):
+            return "its output has 16 bits"
+        if types[0] is not None and output_stays != is_s8:
+            return "its input and its output differ in type"
+    if is_s8 and not rule["s8_input"]:
+        return "its activations are s8 and stay s8"
+    if is_s8 and types[1] is not np.int8:
+        return "its activations are s8 and its weights u8"
+    if rule["needs_zero_points"] and not all(_input(maker, 2) for maker in (a, b)):
+        return "its activations or its weights have no zero point"
+    scale = scope.constant(a.input[1])
+    if scale is not None and scale.size > 1:
+        return "its activations have a scale for each channel"
+    return _bias(scope, node, bias or _input(node, 2), rule, (a, b), quantizer is not None)
+
+
+def becomes_matmul_nbits(scope: Any, node: Any) -> bool:
+    """By the rules: whether ONNX Runtime makes a MatMulNBits of a MatMul or a Gemm of floats and quantized weights."""
+    from ._onnx import attributes
+
+    dequantizer = scope.producer(node.input[1])
+    if node.op_type not in ("MatMul", "Gemm") or dequantizer is None or dequantizer.op_type != "DequantizeLinear":
+        return False
+    if len(scope.consumers.get(dequantizer.output[0], [])) != 1 or any(
+            reader.op_type == "QuantizeLinear" for reader in scope.consumers.get(node.output[0], [])):
+        return False
+    values = attributes(node)
+    if node.op_type == "Gemm" and (values.get("alpha", 1.0) != 1 or values.get("transA") or values.get("transB")
+                                   or _input(node, 2) and values.get("beta", 1.0) != 1):
+        return False
+    tensor, scale = scope.shape_of_constant(dequantizer.input[0]), scope.shape_of_constant(dequantizer.input[1])
+    if tensor is None or scale is None or len(tensor[1]) != 2 or tensor[0] not in _BITS:
+        return False
+    (depth, columns), shape = tensor[1], scale[1]
+    block, axis = attributes(dequantizer).get("block_size", 0), attributes(dequantizer).get("axis", 1)
+    if block:
+        return axis == 0 and block >= 16 and block & (block - 1) == 0 and shape == (-(-depth // block), columns)
+    return shape == () or (shape == (columns,) and axis == 1)
