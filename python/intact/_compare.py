@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from ._audit import Audit, audit, engines, pairing
+from ._control import control_variant
 from ._library import excerpt, invalid
 from ._match import Matched, Output, along_columns, columns_last, match
-from ._run import (OnData, Run, Sums, compare_outputs, control_variant, decibels, distances, dynamically_quantized, emulated,
+from ._run import (OnData, Run, Sums, compare_outputs, decibels, distances, dynamically_quantized, emulated,
                    exact_variant, inputs_of, load_data, power, session_of, take_data_in, windows)
 
 NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control by more than this

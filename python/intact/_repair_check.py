@@ -15,10 +15,11 @@ from typing import Any
 import numpy as np
 
 from ._audit import cpu_clamps
+from ._control import control_variant
 from ._library import excerpt, invalid
 from ._repair import Repair
 from ._report import NEAR, finite
-from ._run import distances, power, control_variant, decibels, emulated, exact_variant, float_session, inputs_of, session_of
+from ._run import distances, power, decibels, emulated, exact_variant, float_session, inputs_of, session_of
 
 _RUNS = 3
 _SIZE = 16  # size of random inputs along dimensions that the model leaves open

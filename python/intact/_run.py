@@ -19,11 +19,10 @@ from typing import Any
 import numpy as np
 
 from ._audit import Audit, engines, pairing, slices
+from ._control import control_variant
 from ._gemm import Gemm
 from ._library import excerpt, invalid
 from ._onnx import QuantizedLayer, Scope, array_of_tensor, attributes, every_node
-
-CONTROL = 1e-7  # relative change of the control's float constants
 
 
 @dataclass
@@ -210,20 +209,6 @@ def exact_variant(audit: Audit) -> Any:
                           "made")
         node.input[layer.point_input] = constant(f"{name}__u8_point_{place}_{layer.point_input}", as_u8(point))
     return proto
-
-
-def control_variant(proto: Any) -> Any:
-    """The exact variant with each float constant changed by a relative 1e-7, alternately up and down."""
-    from onnx import numpy_helper
-
-    changed = copy.deepcopy(proto)
-    for tensor in changed.graph.initializer:
-        if tensor.data_type != 1:
-            continue
-        array = numpy_helper.to_array(tensor).astype(np.float64)
-        signs = np.where(np.arange(array.size).reshape(array.shape) % 2, -1.0, 1.0)
-        tensor.CopyFrom(numpy_helper.from_array((array * (1 + CONTROL * signs)).astype(np.float32), tensor.name))
-    return changed
 
 
 def session_of(model: Any, is_as_written: bool = False) -> Any:
