@@ -116,7 +116,8 @@ def _amount(text: str) -> float:
 
 def _repair(arguments: list[str]) -> int:
     from . import _repair_report
-    from ._repair import repair_file
+    from ._repair import Repair, repair_file
+    from ._repair_check import check
 
     parser = _Parser(prog="intact repair",
                      description="Reorders the channels of a quantized model, so that its sums are right on CPUs without VNNI.")
@@ -125,8 +126,9 @@ def _repair(arguments: list[str]) -> int:
     parser.add_argument("--for", action="append", metavar="ENGINE", dest="engines",
                         help=f"engines: {', '.join(engines())}, or all, with commas between; may be given more than once "
                              "(default: onnxruntime)")
-    parser.add_argument("--bit-exact", action="store_true",
-                        help="keeps the order in which floats are added (by LayerNormalization, say)")
+    parser.add_argument("--reorder-sums", action="store_true",
+                        help="also chooses orders in which floats are added in another order (by LayerNormalization, say): costs "
+                             "less time, moves outputs by rounding noise, and measures by how much")
     parser.add_argument("--keep-channels", action="store_true", help="adds no copies of channels")
     parser.add_argument("--max-depth", type=_amount, metavar="P",
                         help="copied channels add at most P percent of the model's multiply-adds (default: 100)")
@@ -140,7 +142,8 @@ def _repair(arguments: list[str]) -> int:
                         help="with --undo-reduce-range: 8 bits also if only copied channels or u8 weights make them safe, which "
                              "costs time")
     parser.add_argument("--check", action="store_true",
-                        help="runs the stored and the repaired model in ONNX Runtime and compares both with exact sums")
+                        help="runs the stored and the repaired model in ONNX Runtime and compares both with exact sums; if the "
+                             "repair is wrong, OUT is not written")
     parser.add_argument("--data", metavar="PATH",
                         help="with --check or --undo-reduce-range: inputs, a file .npz or a folder of them (--check's default: "
                              "random inputs)")
@@ -158,21 +161,29 @@ def _repair(arguments: list[str]) -> int:
     try:
         runs = load_data(options.data) if options.data else None
         asked = [name for names in options.engines or [] for name in names.split(",")]
-        done = repair_file(options.model, options.output, engines_asked=asked, bit_exact=options.bit_exact,
+
+        def checked_and_shown(done: Repair) -> bool:
+            """Checks a repair and prints its report, before the model is written. Returns whether the model may be written."""
+            if options.check or done.sums or any(layer.shortened for layer in done.layers):
+                try:
+                    done.check = check(done, runs, emulate=options.emulate, progress=_progress("check", "runs"))
+                except Error as error:
+                    if options.check:
+                        raise
+                    done.not_checked = error.message
+            _print(_repair_report.to_text(done))
+            return done.check is None or done.check.is_right
+
+        done = repair_file(options.model, options.output, engines_asked=asked, reorder_sums=options.reorder_sums,
                            keep_channels=options.keep_channels, max_depth=options.max_depth, max_noise=options.max_noise,
                            float_model=options.float_model, allow_u8_weights=options.allow_u8_weights, data=runs,
-                           progress=_progress("repair", "layers"))
-        if options.check:
-            from ._repair_check import check
-
-            done.check = check(done, runs, emulate=options.emulate, progress=_progress("check", "runs"))
+                           progress=_progress("repair", "layers"), before_writing=checked_and_shown)
         if options.json:
             write(options.json, _repair_report.to_json(done))
     except (Error, OSError) as error:
         return _failed(error)
-    _print(_repair_report.to_text(done))
     if done.check is not None and not done.check.is_right:
-        _print(f"THE REPAIR IS WRONG: do not use {options.output}; please report it\n")
+        _print(f"THE REPAIR IS WRONG: {excerpt(options.output)} was not written; please report it\n")
     if not done.layers:
         return 2
     return 0 if done.is_proven and (done.check is None or done.check.is_right) else 1
