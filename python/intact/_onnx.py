@@ -14,7 +14,7 @@ from typing import Any, Iterator
 import numpy as np
 
 from ._library import Error, excerpt, invalid
-from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
+from ._model import TYPE_RANGES, ActivationProduct, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
 
 _DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
            11: np.float64, 12: np.uint32, 13: np.uint64}
@@ -375,9 +375,7 @@ class _Reader:
             return
         weights = scope.integers(node.input[1])
         if weights is None:
-            constant = scope.integers(node.input[0]) is not None
-            self.model.pass_over(f"{node.op_type} (QDQ): " + ("its first operand is the constant one" if constant else
-                                                             "both operands change from run to run"))
+            self._activations(scope, node, a.input[0], b.input[0], qdq=True)
             return
         if weights.dtype not in (np.int8, np.uint8):
             self.model.pass_over(f"{node.op_type} (QDQ): weights of {weights.dtype}", is_harmless=True)
@@ -419,9 +417,7 @@ class _Reader:
     def _product(self, scope, node, operator, a, b, steps, transposed=False, a_type=None, qdq=False):
         weights = b if isinstance(b, np.ndarray) else scope.constant(b)
         if weights is None:
-            constant = bool(a) and scope.constant(a) is not None
-            self.model.pass_over(f"{node.op_type}: " + ("its first operand is the constant one" if constant else
-                                                       "both operands change from run to run"))
+            self._activations(scope, node, a, b, a_type)
             return
         if weights.ndim < 2:
             self.model.pass_over(f"{node.op_type}: weights of {weights.ndim} dimensions")
@@ -431,6 +427,29 @@ class _Reader:
         if steps is not None and steps.size not in (1, arrange(weights).shape[1]):
             steps = None
         self._add(scope, node, operator, a_type, weights, arrange, steps, a, qdq=qdq, hidden=hidden)
+
+    def _activations(self, scope: Scope, node: Any, a: str, b: str, a_type: "str | None" = None, qdq: bool = False) -> None:
+        """Adds a product whose second operand is no constant."""
+        types, ranges = [], []
+        for name, given in ((a, a_type), (b, None)):
+            dtype = scope.type_of(name)
+            kind = given or (type_name(dtype) if dtype else "")
+            if not kind:
+                self.model.pass_over(f"{node.op_type}{' (QDQ)' * qdq}: the second operand is no constant, and the file does not "
+                                     "state the operands' types")
+                return
+            value = scope.constant(name) if name else None
+            low, high, _ = (int(value.min(initial=0)), int(value.max(initial=0)), "") if value is not None else (
+                self._range(scope, name, kind, padded=False))
+            maker = scope.producer(name)
+            if qdq and kind == "s8" and maker is not None and maker.op_type == "QuantizeLinear" and len(scope.consumers[name]) == 1:
+                kind, low, high = "u8", low + 128, high + 128  # QDQS8ToU8Transformer, of both operands
+            types.append(kind)
+            ranges.append((low, high))
+        weights = np.zeros((2, 1), np.uint8 if types[1] == "u8" else np.int8)
+        name = self.model.unique(node.name or node.output[0])
+        self.model.products.append(ActivationProduct(
+            QuantizedLayer(name, node.op_type, node.op_type, qdq, *types, weights, ranges[0], "", within=scope.within), ranges[1]))
 
     def _add(self, scope, node, operator, a_type, stored, arrange, steps, a, groups=1, qdq=False, suffix="", inputs=None,
              hidden=False):

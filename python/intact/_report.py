@@ -25,6 +25,7 @@ def verdict(audit: Audit) -> str:
     table = engines()
     parts = []
     data = _data_verdict(audit)
+    products = _products_verdict(audit)
     for name in audit.engines:
         failing = audit.failing(name)
         of = len(audit.layers)
@@ -37,8 +38,8 @@ def verdict(audit: Audit) -> str:
                 f"this CPU has VNNI, but some layers can be wrong here too in {names}")
     left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
     if not audit.is_unsafe:
-        return "; ".join(parts) + ", whatever the input" + left
-    return "on CPUs without VNNI " + "; ".join(parts) + "; " + data + here + left
+        return "; ".join(parts) + ", whatever the input" + products + left
+    return "on CPUs without VNNI " + "; ".join(parts) + products + "; " + data + here + left
 
 
 NEAR = 3.0  # decibels by which a difference from exact sums must exceed the control's difference to count
@@ -50,32 +51,88 @@ def _data_verdict(audit: Audit) -> str:
         return ""
     seen = [layer for layer in data.layers.values() if layer is not None]
     changed = sum(layer.changed > 0 for layer in seen)
-    hidden = sum(data.layers.get(layer.layer.name) is None and not layer.engines[data.engine].is_proven for layer in audit.layers)
-    of = f"{changed} of {len(audit.layers)} layers" + (f" ({hidden} not measured)" if hidden else "")
-    text = f"on your data {of} compute wrong sums in {engines()[data.engine]['name']}; "
+    name = engines()[data.engine]["name"]
+    hidden = [layer for layer in audit.layers if _is_hidden(audit, layer)]
+    text = "on your data "
+    if hidden:
+        text += (f"it is not known how many sums of {len(hidden)} of {len(audit.layers)} layers are wrong in {name} "
+                 f"({', '.join(sorted({_why_hidden(layer) for layer in hidden}))})" + ("; of the others " if seen else ""))
+    if seen:
+        text += f"{changed} of {len(audit.layers) - len(hidden)} layers compute wrong sums in {name}"
+    text += "; "
     if not data.stock_clamps or not data.outputs:
         return text
     harmed = [o for o in data.outputs if o.stock < o.control - NEAR]
     if not harmed:
-        return text + "the outputs change no more than by rounding noise; "
+        same = all(o.stock == math.inf for o in data.outputs)
+        return text + ("the outputs are equal to those with exact sums; " if same else
+                       "the outputs change no more than by rounding noise; ")
     worst = min(harmed, key=lambda o: o.stock)
-    return text + (f"{worst.stock_changed:,} of {worst.values:,} values of output {excerpt(worst.name)!r} change: "
-                   f"{_error_in_words(worst.stock)}; rounding noise alone makes {_error_in_words(worst.control)}; ")
+    return text + _harm(worst)
+
+
+def _is_hidden(audit: Audit, layer: AuditedLayer) -> bool:
+    """Whether a layer can saturate, and its sums were not measured on the data."""
+    return audit.on_data.layers.get(layer.layer.name) is None and not layer.engines[audit.on_data.engine].is_proven
+
+
+def _why_hidden(layer: AuditedLayer) -> str:
+    """Why the sums of a layer were not measured on data."""
+    if layer.layer.within:
+        return "in an inner graph"
+    if layer.layer.op_type == "DynamicQuantizeLSTM":
+        return "in an LSTM"
+    return "their quantized inputs are no tensor of the model"
+
+
+def _harm(output: Any) -> str:
+    """Words on an output that clamped sums change by more than rounding noise. Only a distance from the float model is called an
+    error."""
+    text = (f"{output.stock_changed:,} of {output.values:,} values of output {excerpt(output.name)!r} change"
+            f"{_share_in_words(output.stock)}; rounding noise alone changes "
+            + (f"{output.control_changed:,}{_share_in_words(output.control)}" if output.control_changed else "none") + "; ")
+    if output.exact_to_float is None or output.stock_to_float is None:
+        return text
+    is_near = output.stock_to_float >= output.exact_to_float - 1
+    return text + (f"from the float model the output is {'no ' * is_near}farther than with exact sums: "
+                   f"{decibels_in_words(output.stock_to_float)}, with exact sums {decibels_in_words(output.exact_to_float)}; ")
 
 
 def decibels_in_words(distance: float) -> str:
-    return "identical" if distance == math.inf else f"{distance:.0f} dB"
+    return "identical" if distance == math.inf else "infinitely far" if distance == -math.inf else f"{distance:.0f} dB"
 
 
-def _error_in_words(distance: float) -> str:
-    share = f"an error of {100 * 10 ** (-distance / 20):.2g} % (" if math.isfinite(distance) else ""
-    return share + decibels_in_words(distance) + ")" * bool(share)
+def _share_in_words(distance: float) -> str:
+    return f" by {100 * 10 ** (-distance / 20):.2g} % ({decibels_in_words(distance)})" if math.isfinite(distance) else ""
+
+
+def _products_verdict(audit: Audit) -> str:
+    """Words on products of two activations, which have no constant weights."""
+    of = len(audit.products)
+    failing = sum(product.fails(audit.engines) for product in audit.products)
+    if not of:
+        return ""
+    return f"; {f'{failing} of ' if failing else ''}{of} products of two activations " + (
+        "can compute wrong sums too" if failing else "are proven safe too")
+
+
+def _products_lines(audit: Audit) -> list[str]:
+    """A line for each product of two activations that can saturate."""
+    lines = []
+    for product in audit.products:
+        failing = [name for name in audit.engines if not product.engines[name].is_proven]
+        if failing:
+            layer = product.layer
+            lines.append(f"product of two activations {layer.name} ({layer.node}, {layer.a_type}{layer.b_type}): unsafe in "
+                         f"{', '.join(engines()[name]['name'] for name in failing)}: {product.engines[failing[0]].witness}; u8 for "
+                         "the second operand makes it exact in ONNX Runtime")
+    return lines
 
 
 def _on_data(audit: Audit, layer: AuditedLayer) -> str:
     found = audit.on_data.layers.get(layer.layer.name)
     if found is None:
-        return "" if layer.engines[audit.on_data.engine].is_proven else "not measured"
+        return f"not measured: {_why_hidden(layer)}" if _is_hidden(audit, layer) else ""
     words = f"{found.changed:,} of {found.results:,} sums are wrong"
     return words + (f" ({decibels_in_words(found.sqnr)})" if found.changed else "")
 
@@ -137,6 +194,7 @@ def output_words(audit: Audit, output: Any) -> str:
 def _remarks(audit: Audit) -> list[str]:
     """Lines on outputs, notes of layers, and layers with 7 bits."""
     lines = [output_words(audit, output) for output in audit.on_data.outputs] if audit.on_data else []
+    lines += _products_lines(audit)
     lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})]
     weights = sum(layer.uses_7_bits for layer in audit.layers)
     if weights:
@@ -226,6 +284,10 @@ def to_json(audit: Audit) -> dict:
         "cpu_without_vnni": audit.cpu_clamps,
         "engines": {name: {key: table[name][key] for key in ("name", "versions")} for name in audit.engines},
         "passed_over": audit.model.passed_over,
+        "products_of_activations": [
+            {"name": product.layer.name, "operator": product.layer.node, "types": product.layer.a_type + product.layer.b_type,
+             "engines": {name: {"proven": c.is_proven, "witness": c.witness} for name, c in product.engines.items()}}
+            for product in audit.products],
         "stock_clamps": audit.on_data.stock_clamps if audit.on_data else None,
         "outputs": [{key: finite(value) for key, value in vars(output).items()}
                     for output in (audit.on_data.outputs if audit.on_data else [])],

@@ -1,6 +1,7 @@
 """`intact audit --data`: sums as engines compute them, and outputs compared with the float model's."""
 
 import json
+import math
 import shutil
 
 import numpy as np
@@ -11,7 +12,8 @@ from onnx import TensorProto, helper  # noqa: E402
 
 from intact._audit import audit  # noqa: E402
 from intact._onnx import QuantizedLayer  # noqa: E402
-from intact._run import Sums, dynamically_quantized  # noqa: E402
+from intact._report import to_text, verdict  # noqa: E402
+from intact._run import LayerOnData, OnData, OutputOnData, Sums, dynamically_quantized  # noqa: E402
 from test_audit import HOT, program, save  # noqa: E402
 
 
@@ -103,7 +105,8 @@ def test_an_emulator_shows_the_harm(tmp_path, monkeypatch):
     monkeypatch.delenv("INTACT_PYTHON", raising=False)
     quantized, before, data = models(tmp_path)
     run = program("audit", quantized, "--data", data, "--float", before, "--emulate", "--json", tmp_path / "j")
-    assert run.returncode == 1 and "dB); rounding noise alone makes" in run.stdout
+    assert run.returncode == 1 and "values of output 'y' change by " in run.stdout
+    assert "from the float model the output is farther than with exact sums: " in run.stdout
     report = json.loads((tmp_path / "j").read_text())
     assert report["stock_clamps"] and report["outputs"][0]["stock_to_float"] < 10
 
@@ -145,3 +148,40 @@ def test_sums_of_an_engine_without_outputs(tmp_path):
     assert "on your data, OpenVINO" in run.stdout and "\noutput" not in run.stdout
     run = program("audit", quantized, "--data", data, "--engine", "openvino", "--emulate")
     assert run.returncode == 2 and "add --engine onnxruntime" in run.stderr
+
+
+def result_on_data(tmp_path, layers, output):
+    """The audit of a model with unsafe layers in an inner graph, and a planted result on data of a CPU without VNNI."""
+    inner = helper.make_graph([helper.make_node("MatMulInteger", ["a", "w"], ["t"], name="inner")], "then", [],
+                              [helper.make_tensor_value_info("t", TensorProto.INT32, None)])
+    nodes = [helper.make_node("If", ["c"], ["u"], then_branch=inner, else_branch=inner),
+             helper.make_node("MatMulInteger", ["a", "w"], ["y"], name="outer")]
+    result = audit(save(tmp_path, nodes, {"w": HOT}, [("a", TensorProto.UINT8), ("c", TensorProto.BOOL)]))
+    assert len(result.layers) == 3
+    known = {layer.layer.name: None for layer in result.layers}
+    result.on_data = OnData(1, "onnxruntime", True, {**known, **layers}, [output])
+    return result
+
+
+def test_the_verdict_says_first_what_is_not_known(tmp_path):
+    output = OutputOnData("y", 20.0, math.inf, 1.0, 0.0, 200, 117, 0, 0, 0, 0)
+    words = verdict(result_on_data(tmp_path, {"outer": LayerOnData(100, 0)}, output))
+    assert ("; on your data it is not known how many sums of 2 of 3 layers are wrong in ONNX Runtime (in an inner graph); of the "
+            "others 0 of 1 layers compute wrong sums in ONNX Runtime; 117 of 200 values of output 'y' change by 10 % (20 dB); "
+            "rounding noise alone changes none; ") in words
+    assert "not measured: in an inner graph" in to_text(result_on_data(tmp_path, {"outer": LayerOnData(100, 0)}, output))
+    words = verdict(result_on_data(tmp_path, {}, output))
+    assert "it is not known how many sums of 3 of 3 layers" in words and "of the others" not in words
+
+
+@pytest.mark.parametrize("stock,word", [(14.9, "no farther"), (9.0, "farther")])
+def test_only_a_distance_from_the_float_model_is_called_farther(tmp_path, stock, word):
+    output = OutputOnData("y", 16.0, 40.0, 1.0, 0.1, 200, 117, 9, 0, 0, 0, 15.0, stock)
+    words = verdict(result_on_data(tmp_path, {}, output))
+    assert "an error of" not in words and "alone changes 9 by 1 % (40 dB)" in words
+    assert f"from the float model the output is {word} than with exact sums: {stock:.0f} dB, with exact sums 15 dB" in words
+
+
+def test_equal_outputs_are_called_equal(tmp_path):
+    output = OutputOnData("y", math.inf, 40.0, 0.0, 0.1, 200, 0, 9, 0, 0, 0)
+    assert "the outputs are equal to those with exact sums; " in verdict(result_on_data(tmp_path, {}, output))
