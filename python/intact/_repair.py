@@ -26,7 +26,7 @@ from ._run import as_u8, exact_variant, weights_zero_point
 from ._shorten import Halving, halved, halving, shortened, squares, weights_key
 
 _MOST_PROTOBUF = (1 << 31) - 1
-_NOTABLE = 1.0  # percent of the products' time: below it no cheaper repair is searched
+NOTABLE = 1.0  # percent of the products' time: below it no cheaper repair is searched
 _USUAL_NOISE = 0.05  # squared steps: the noise of shortened weights that reports offer; rounding to 8 bits has 0.083
 
 
@@ -604,7 +604,7 @@ def _axes(proto: Any, folder: Path, result: Audit, reorder_sums: bool) -> Axes:
 
 def _cheaper(done: Repair, result: Audit, folder: Path, reorder_sums: bool, add_gathers: bool) -> "list[tuple[str, float]]":
     """Options with which a repair costs less, and their price in percent. Each of them moves outputs."""
-    if done.price < _NOTABLE:
+    if done.price < NOTABLE:
         return []
     found = []
     for option, reorder, noise in (("--reorder-sums", True, done.max_noise),
@@ -613,7 +613,7 @@ def _cheaper(done: Repair, result: Audit, folder: Path, reorder_sums: bool, add_
             continue
         plan = plan_of(result, _axes(result.model.proto, folder, result, reorder), done.max_depth, noise, add_gathers)
         price = plan.price(plan.with_u8)
-        if price < done.price - _NOTABLE and len(plan.unsafe) <= sum(layer.left > 0 for layer in done.layers):
+        if price < done.price - NOTABLE and len(plan.unsafe) <= sum(layer.left > 0 for layer in done.layers):
             found.append((option, price))
     return sorted(found, key=lambda one: one[1])
 

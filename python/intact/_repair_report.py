@@ -6,7 +6,7 @@ from typing import Any
 
 from ._audit import engines
 from ._library import excerpt
-from ._repair import Repair, RepairedLayer
+from ._repair import NOTABLE, Repair, RepairedLayer
 from ._report import EXPLANATION, finite, table_lines, verdict
 
 JSON_SCHEMA = "intact-repair"
@@ -83,10 +83,10 @@ def _price(repair: Repair) -> list[str]:
     lines = [f"price: {repair.price:+.2g} % of the time of the model's products, predicted ({', '.join(means) or 'orders cost nothing'}"
              f"{'; the mean of a CPU with VNNI and one without' * bool(means)})"]
     if repair.check is not None and repair.check.time is not None:
-        lines[0] += f"; measured on this CPU: a run takes {repair.check.time:.2f} times as long"
+        lines[0] += f"; measured on this CPU: a run takes {repair.check.time:.2f} times the CPU time"
     lines += [f"cheaper: {option}: {price:+.2g} %, but outputs move: the command measures by how much"
               for option, price in repair.cheaper]
-    if repair.cheaper and repair.engines == ["onnxruntime"]:
+    if repair.price >= NOTABLE and repair.engines == ["onnxruntime"]:
         lines.append("cheaper: the stored model with intact's execution provider, which computes exact sums (docs/onnxruntime.md)")
     return lines
 

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -12,7 +13,7 @@ from onnx import TensorProto, helper  # noqa: E402
 
 from intact._audit import audit  # noqa: E402
 from intact._onnx import QuantizedLayer  # noqa: E402
-from intact._report import to_text, verdict  # noqa: E402
+from intact._report import to_html, to_text, verdict  # noqa: E402
 from intact._run import LayerOnData, OnData, OutputOnData, Sums, dynamically_quantized  # noqa: E402
 from test_audit import HOT, program, save  # noqa: E402
 
@@ -185,3 +186,15 @@ def test_only_a_distance_from_the_float_model_is_called_farther(tmp_path, stock,
 def test_equal_outputs_are_called_equal(tmp_path):
     output = OutputOnData("y", math.inf, 40.0, 0.0, 0.1, 200, 0, 9, 0, 0, 0)
     assert "the outputs are equal to those with exact sums; " in verdict(result_on_data(tmp_path, {}, output))
+
+
+def test_bars_of_the_page_show_wrong_sums(tmp_path):
+    output = OutputOnData("y", 20.0, math.inf, 1.0, 0.0, 200, 117, 0, 0, 0, 0)
+    result = result_on_data(tmp_path, {"outer": LayerOnData(1000, 420)}, output)
+    page = to_html(result)
+    assert page.count('class="bar"') == 1 and 'style="width:42.0%"' in page  # the other layers are not measured
+    assert "share of a layer&#x27;s sums that ONNX Runtime computes wrong on your data" in page
+    heads = re.findall("<th(?: [^>]*)?>", page)
+    assert len(heads) == 5 and all("data-by" in head for head in heads)
+    result.on_data = None
+    assert to_html(result).count('class="bar"') == 3 and "A bar is the share of a layer's weight pairs" in to_html(result)
