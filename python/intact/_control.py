@@ -7,13 +7,16 @@ bytes: an exponent, the scales of a Resize, a mask's constants, whatever becomes
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ._onnx import attributes, every_node
+from ._onnx import array_of_tensor, attributes, every_node
+from ._weights import set_array
 
 CONTROL = 1e-7  # relative change of a float constant
+_PIECE = 1 << 20  # numbers that are changed at once; even
 _FLOAT = 1  # onnx.TensorProto.FLOAT
 _FLOATS = {1, 10, 11, 16}  # onnx.TensorProto.DataType: float, float16, double, bfloat16
 
@@ -102,22 +105,24 @@ def _is_of_a_formula(array: np.ndarray) -> bool:
     return value == round(value) or abs(np.frexp(value)[0]) == 0.5 if np.isfinite(value) else True
 
 
-def control_variant(proto: Any) -> Any:
+def control_variant(proto: Any, owner: Any = None) -> Any:
     """The model with each float constant that all its readers read as a value changed by a relative 1e-7, alternately up and
-    down. Finite numbers stay finite."""
-    from onnx import numpy_helper
-
+    down. Finite numbers stay finite. `owner`: as for set_array()."""
     changed = copy.deepcopy(proto)
     roles = _Roles(changed.graph)
     for tensor in changed.graph.initializer:
         if tensor.data_type != _FLOAT:
             continue
-        stored = numpy_helper.to_array(tensor)
+        stored = array_of_tensor(tensor, Path())  # variants have no other files
         if not roles.is_value(tensor.name, stored):
             continue
-        signs = np.where(np.arange(stored.size).reshape(stored.shape) % 2, -1.0, 1.0)
-        with np.errstate(over="ignore"):
-            array = (stored.astype(np.float64) * (1 + CONTROL * signs)).astype(np.float32)
-        array = np.where(np.isfinite(array), array, stored)
-        tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+        flat = stored.reshape(-1)
+        array = np.empty(flat.shape, np.float32)
+        for begin in range(0, flat.size, _PIECE):
+            piece = flat[begin:begin + _PIECE]
+            signs = np.where(np.arange(len(piece)) % 2, -1.0, 1.0)
+            with np.errstate(over="ignore", invalid="ignore"):
+                moved = (piece.astype(np.float64) * (1 + CONTROL * signs)).astype(np.float32)
+            array[begin:begin + _PIECE] = np.where(np.isfinite(moved), moved, piece)
+        set_array(tensor, array.reshape(stored.shape), owner)
     return changed

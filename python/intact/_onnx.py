@@ -15,9 +15,11 @@ import numpy as np
 
 from ._library import Error, excerpt, invalid
 from ._model import TYPE_RANGES, ActivationProduct, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
+from ._weights import shared
 
 _DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
            11: np.float64, 12: np.uint32, 13: np.uint64}
+ITEM_SIZES = {number: np.dtype(dtype).itemsize for number, dtype in _DTYPES.items()}  # bytes, by onnx.TensorProto.DataType
 # The numbers of the inputs that are the weights and their zero point.
 _INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5), "MatMulInteger": (1, 3), "QGemm": (3, 5),
            "MatMulIntegerToFloat": (1, 5), "DynamicQuantizeMatMul": (1, 3), "QAttention": (1, 7)}
@@ -236,7 +238,8 @@ def array_of_tensor(tensor: Any, folder: Path) -> np.ndarray | None:
     count = math.prod(shape)
     size = count * np.dtype(dtype).itemsize
     if tensor.data_location == 1:
-        return _external(tensor, folder, dtype, shape, size)
+        array = shared(tensor)
+        return array if array is not None else _external(tensor, folder, dtype, shape, size)
     if tensor.HasField("raw_data"):
         if len(tensor.raw_data) != size:
             raise invalid(f"tensor {excerpt(tensor.name)!r}: holds {len(tensor.raw_data)} bytes; expected {size} of shape {shape}")
@@ -264,8 +267,10 @@ def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) ->
     if length != size or offset < 0 or offset + size > available:
         raise invalid(f"tensor {excerpt(tensor.name)!r}: needs bytes {offset} to {offset + size} of {path.name}, which has "
                       f"{available}")
-    try:
-        return np.fromfile(path, np.dtype(dtype).newbyteorder("<"), math.prod(shape), offset=offset).reshape(shape)
+    if not size:
+        return np.zeros(shape, dtype)
+    try:  # mapped, so that large weights need no memory of their own
+        return np.asarray(np.memmap(path, np.dtype(dtype).newbyteorder("<"), "r", offset, shape))
     except OSError as error:
         raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {error.strerror}") from None
 

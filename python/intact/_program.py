@@ -8,14 +8,17 @@ import re
 import sys
 import traceback
 from pathlib import Path
-from typing import Callable, NoReturn
+from typing import Any, Callable, NoReturn
 
 import numpy as np
 
 from ._audit import audit, engines
 from ._library import Error, excerpt, invalid
-from ._run import load_data, run_on_data
+from ._run import load_data, memory_available, memory_needed, run_on_data
 from ._report import to_html, to_json, to_text, write
+
+
+_MUCH = 1 << 30  # bytes
 
 
 def _progress(command: str, what: str) -> Callable[[int, int], None]:
@@ -65,6 +68,14 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"intact: {excerpt(message, 400)}\n")
 
 
+def _say_memory(result: Any) -> None:
+    """Says how much memory a run on data needs, if it is much."""
+    needed, available = memory_needed(result), memory_available()
+    if needed >= _MUCH or needed > available > 0:
+        print(f"intact: --data: the weights need up to {needed / 1e9:.1f} GB of memory, activations come on top; "
+              f"{available / 1e9:.1f} GB are available{': this may not suffice' if needed > available else ''}", file=sys.stderr)
+
+
 def _audit(arguments: list[str]) -> int:
     parser = _Parser(prog="intact audit",
                      description="Shows which layers of a quantized model can compute wrong sums on CPUs without VNNI.")
@@ -90,6 +101,7 @@ def _audit(arguments: list[str]) -> int:
         if options.data and result.model.proto is None:
             raise invalid(f"--data: needs an ONNX model; {excerpt(options.model)} is none")
         if options.data:
+            _say_memory(result)
             result.on_data = run_on_data(result, load_data(options.data), progress=_progress("audit", "runs"),
                                          float_model=options.float_model, emulate=options.emulate)
         if options.json:

@@ -414,6 +414,7 @@ def _files(path: Path, graph: Any) -> set[Path]:
 def _write(proto: Any, folder: Path, name: str, source: Path, is_external: bool) -> None:
     """Writes folder/name; the weights of a model with external data go to folder/name.data."""
     if is_external:
+        (folder / f"{name}.data").unlink(missing_ok=True)  # an audit may still map the file that was written before
         with open(folder / f"{name}.data", "wb") as data:
             for tensor in _tensors(proto.graph):
                 if tensor.data_location == 1:

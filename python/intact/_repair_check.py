@@ -22,6 +22,7 @@ from ._library import excerpt, invalid
 from ._repair import Repair
 from ._report import NEAR, finite
 from ._run import distances, power, decibels, emulated, exact_variant, float_session, inputs_of, session_of
+from ._weights import write_model
 
 _RUNS = 3
 _ROUNDING = 120.0  # decibels: a relative error of 1e-6, the rounding of float32 sums in another order, whatever the control's
@@ -136,7 +137,7 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
     names = [output.name for output in exact.graph.output]
     where = "in the emulator" if emulate else "on this CPU" + ("" if cpu_clamps() else ", which has VNNI")
     found = Check(len(runs or []), where, not done.sums, done.ordered is not None, done.widened is not None)
-    models: list[Any] = [exact, done.before.model.path, done.after.model.path, control_variant(exact)]
+    models: list[Any] = [exact, done.before.model.path, done.after.model.path, control_variant(exact, done.before)]
     if done.ordered is not None:
         models += [done.ordered, exact_variant(done.after)]
     sessions = [session_of(str(model) if isinstance(model, str) else model) for model in models]
@@ -157,7 +158,7 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
                 path = model
                 if not isinstance(model, str):
                     path = str(Path(folder, f"{k}.onnx"))
-                    Path(path).write_bytes(model.SerializeToString())
+                    write_model(model, Path(path))
                 results.append(emulated(path, names, runs))
                 continue
             try:

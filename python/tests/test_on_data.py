@@ -1,5 +1,6 @@
 """`intact audit --data`: sums as engines compute them, and outputs compared with the float model's."""
 
+import gc
 import json
 import math
 import re
@@ -9,12 +10,13 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from intact import _program, _run, _weights  # noqa: E402
 from intact._audit import audit  # noqa: E402
 from intact._onnx import QuantizedLayer  # noqa: E402
 from intact._report import to_html, to_text, verdict  # noqa: E402
-from intact._run import LayerOnData, OnData, OutputOnData, Sums, dynamically_quantized  # noqa: E402
+from intact._run import LayerOnData, OnData, OutputOnData, Sums, dynamically_quantized, exact_variant, load_data, run_on_data  # noqa: E402
 from test_audit import HOT, program, save  # noqa: E402
 
 
@@ -198,3 +200,41 @@ def test_bars_of_the_page_show_wrong_sums(tmp_path):
     assert len(heads) == 5 and all("data-by" in head for head in heads)
     result.on_data = None
     assert to_html(result).count('class="bar"') == 3 and "A bar is the share of a layer's weight pairs" in to_html(result)
+
+
+@pytest.mark.parametrize("is_external", [False, True])
+def test_shared_weights_change_nothing(tmp_path, monkeypatch, is_external):
+    """All constants are shared, and lie in a file of their own or in the model."""
+    pytest.importorskip("onnxruntime")
+    quantized, before, data = models(tmp_path)
+    if is_external:
+        model = onnx.load(str(quantized))
+        onnx.save(model, str(quantized), save_as_external_data=True, location="w.bin", size_threshold=0)
+    first = run_on_data(audit(quantized), load_data(data), float_model=str(before))
+    monkeypatch.setattr(_weights, "SHARED_SIZE", 1)
+    monkeypatch.setattr(_run, "SHARED_SIZE", 1)
+    monkeypatch.setattr(_run, "_MOST_KEPT", 0)
+    result = audit(quantized)
+    second = run_on_data(result, load_data(data), float_model=str(before))
+    assert second == first and first.layers["n"].changed and _weights._arrays
+    exact = exact_variant(result)
+    assert {tensor.name for tensor in exact.graph.initializer} == {"w__u8", "w__u8_point_1_3"}
+    _weights.write_model(exact, tmp_path / "exact.onnx")
+    tensor = onnx.load(str(tmp_path / "exact.onnx")).graph.initializer[0]
+    assert (numpy_helper.to_array(tensor) == (HOT.astype(np.int16) + 128)).all()
+    del result, exact, second
+    gc.collect()
+    assert not _weights._arrays  # they live as long as the audit
+
+
+def test_a_large_model_says_what_memory_it_needs(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("onnxruntime")
+    quantized, _, data = models(tmp_path)
+    arguments = [str(quantized), "--data", str(data)]
+    _program._audit(arguments)
+    assert "memory" not in capsys.readouterr().err
+    for most, words in ((10 ** 12, "are available\n"), (1, "are available: this may not suffice\n")):
+        monkeypatch.setattr(_program, "memory_available", lambda most=most: most)
+        monkeypatch.setattr(_program, "_MUCH", 1)
+        _program._audit(arguments)
+        assert capsys.readouterr().err == f"intact: --data: the weights need up to 0.3 GB of memory, activations come on top; {most / 1e9:.1f} GB " + words
