@@ -492,7 +492,7 @@ def memory_needed(audit: Audit) -> int:
     floats = sum(size for tensor, size in zip(tensors, sizes) if tensor.data_type == 1)
     weights = [audited.layer.weights.nbytes for audited in audit.layers]
     plans = 3 * (sum(weights) if sum(weights) < _MOST_KEPT else max(weights, default=0))
-    return int(_BASE + 4 * inside + floats + sum(weights) + 1.2 * sum(sizes) + plans)
+    return int(_BASE + 4 * inside + floats + sum(weights) + 1.5 * sum(sizes) + plans)
 
 
 def memory_available() -> int:
