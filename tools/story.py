@@ -197,8 +197,8 @@ def story(out: Path) -> int:
     for part in PARTS:
         model = MODEL / f"{part}.onnx"
         audits[part] = intact("audit", model, "--data", data[part], "--emulate", "--json", WORK / f"{part}_audit.json")
-        repairs[part] = intact("repair", model, "-o", WORK / model.name, "--check", "--data", data[part], "--emulate",
-                               "--json", WORK / f"{part}_repair.json")
+        repairs[part] = intact("repair", model, "-o", WORK / model.name, "--reorder-sums", "--check", "--data", data[part],
+                               "--emulate", "--json", WORK / f"{part}_repair.json")
     plot(out / "story.svg", audits)
 
     titlers["repaired"] = Titler(WORK)

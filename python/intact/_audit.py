@@ -8,13 +8,13 @@ import math
 import os
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any, Callable, Iterable
 
 import numpy as np
 
 from ._gemm import FailingPair, Gemm
 from ._library import excerpt, invalid, isas
-from ._model import QuantizedLayer, QuantizedModel
+from ._model import ActivationProduct, QuantizedLayer, QuantizedModel
 
 _PIECE = 32768  # depths of a plan: sums of 32768 products stay within int32, and a certificate needs only adjacent depths
 
@@ -102,6 +102,7 @@ class Audit:
     layers: list[AuditedLayer]
     cpu_clamps: bool  # whether this CPU has no VNNI
     has_avx512: bool  # whether this CPU has AVX-512
+    products: list[AuditedLayer] = field(default_factory=list)  # products of two activations, which have no constant weights
     on_data: Any = None  # the result of _run.run_on_data()
 
     @property
@@ -111,8 +112,8 @@ class Audit:
 
     @property
     def is_unsafe(self) -> bool:
-        """Whether some layer can saturate."""
-        return any(layer.fails(self.engines) for layer in self.layers)
+        """Whether some layer, or some product of two activations, can saturate."""
+        return any(layer.fails(self.engines) for layer in [*self.layers, *self.products])
 
     @property
     def affecting(self) -> list[str]:
@@ -125,7 +126,7 @@ class Audit:
                 return False
             return self.cpu_clamps or _row(table[name], layer.layer).get("with_vnni", False)
 
-        return [name for name in self.engines if any(fails_here(layer, name) for layer in self.layers)]
+        return [name for name in self.engines if any(fails_here(layer, name) for layer in [*self.layers, *self.products])]
 
     def failing(self, engine: str) -> int:
         return sum(not layer.engines[engine].is_proven for layer in self.layers)
@@ -178,6 +179,33 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
     if layer.scales is not None and layer.scales.size in (1, columns.size):
         unit, error = "steps of the output", float(math.ceil((columns * layer.scales).max()))  # rounded up to whole steps
     return Certified(pairs, total, failing, int(np.count_nonzero(columns)), witness, error, unit if failing else "")
+
+
+def certify_product(product: ActivationProduct, pairs: str) -> Certified:
+    """The certificate of a product of two activations, from the ranges of both: one pair stands for all."""
+    if pairs == "none":
+        return Certified(pairs, 1, 0, 0)
+    products = [(a * b, f"{a}*{b}") for a in product.layer.a_range for b in product.b_range]
+    beyond, (value, words) = max((max(2 * one[0] - 32767, -32768 - 2 * one[0]), one) for one in products)
+    if beyond <= 0:
+        return Certified(pairs, 1, 0, 0)
+    return Certified(pairs, 1, 1, 1, f"{words} + {words} = {2 * value}")
+
+
+def _certificates(layer: QuantizedLayer, names: list[str], certify_in: Callable[[str], Certified]) -> dict[str, Certified]:
+    """By engine, the certificate of a layer in the engine's pairing, or in its pairing on CPUs with AVX-512 if only this one
+    fails."""
+    known: dict[str, Certified] = {}
+    certified: dict[str, Certified] = {}
+    for name in names:
+        for pairs in pairings(engines()[name], layer):
+            if pairs not in known:
+                known[pairs] = certify_in(pairs)
+            if name not in certified:
+                certified[name] = known[pairs]
+            elif certified[name].is_proven and not known[pairs].is_proven:
+                certified[name] = replace(known[pairs], only_with_avx512=True)
+    return certified
 
 
 def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) -> list[str]:
@@ -253,16 +281,7 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
         model.not_audited += model.float_in_onnxruntime
     layers = []
     for i, layer in enumerate(model.layers):
-        known: dict[str, Certified] = {}
-        certified: dict[str, Certified] = {}
-        for name in names:
-            for pairs in pairings(table[name], layer):
-                if pairs not in known:
-                    known[pairs] = certify(layer, pairs)
-                if name not in certified:
-                    certified[name] = known[pairs]
-                elif certified[name].is_proven and not known[pairs].is_proven:
-                    certified[name] = replace(known[pairs], only_with_avx512=True)
+        certified = _certificates(layer, names, functools.partial(certify, layer))
         uses_7_bits = layer.b_type == "s8" and bool(layer.weights.min() >= -64 and layer.weights.max() <= 64)
         layers.append(AuditedLayer(layer, certified, uses_7_bits))
         if progress:
@@ -271,4 +290,6 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
     for audited in layers:
         if audited.fails(names):
             audited.remedies = _remedies(audited.layer, failing, model)
-    return Audit(model, names, layers, cpu_clamps(), "avx512" in isas())
+    products = [AuditedLayer(product.layer, _certificates(product.layer, names, functools.partial(certify_product, product)), False)
+                for product in model.products]
+    return Audit(model, names, layers, cpu_clamps(), "avx512" in isas(), products)

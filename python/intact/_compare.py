@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 
 from ._audit import Audit, audit, engines, pairing
+from ._control import control_variant
 from ._library import excerpt, invalid
 from ._match import Matched, Output, along_columns, columns_last, match
-from ._run import (OnData, Run, Sums, compare_outputs, control_variant, decibels, distances, dynamically_quantized, emulated,
+from ._run import (OnData, Run, Sums, compare_outputs, decibels, distances, dynamically_quantized, emulated,
                    exact_variant, inputs_of, load_data, power, session_of, take_data_in, windows)
+from ._weights import write_model
 
 NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control by more than this
 KINDS = ("data-insensitive", "data-sensitive", "implementation")
@@ -502,17 +504,17 @@ class _Runs:
     def __init__(self, found: Comparison, float_proto: Any):
         result = self.audit = found.audit
         self.found = found
-        take_data_in(float_proto, Path(found.float_path).parent)
+        take_data_in(float_proto, Path(found.float_path).parent, result)
         self.exact = exact_variant(result)
         stored = copy.deepcopy(result.model.proto)
-        take_data_in(stored, Path(result.model.path).parent)
+        take_data_in(stored, Path(result.model.path).parent, result)
         self.names = [output.name for output in self.exact.graph.output]
         places = {id(node): i for i, node in enumerate(result.model.proto.graph.node)}
         self.places = {layer.name: places[id(layer.matched.layer.graph_node)] for layer in found.layers
                        if layer.matched.layer.graph_node is not None}
         own = cut_out(self.exact, found.layers, self.places)
         self.plain, self.stock = session_of(self.exact), session_of(result.model.path)
-        self.control = session_of(control_variant(self.exact))
+        self.control = session_of(control_variant(self.exact, result))
         outputs = [output.name for output in float_proto.graph.output]
         self.float_outputs = [name for name in outputs if name in self.names]
         if not self.float_outputs:
@@ -524,7 +526,7 @@ class _Runs:
         self.probe = session_of(_with_outputs(self.exact, [output.name for layer in seen for output in layer.matched.outputs]))
         self.own_stored = cut_out(stored, found.layers, self.places)
         has_own = len(own.graph.output) > 0
-        self.own = [session_of(model) for model in (own, self.own_stored, control_variant(own))] if has_own else []
+        self.own = [session_of(model) for model in (own, self.own_stored, control_variant(own, result))] if has_own else []
         self.inputs: list[dict] = []
         self.floats: list[dict] = []
 
@@ -618,7 +620,7 @@ class _Runs:
         names = [output.name for output in self.own_stored.graph.output]
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "own.onnx"))
-            Path(path).write_bytes(self.own_stored.SerializeToString())
+            write_model(self.own_stored, Path(path))
             results = emulated(path, names, fed)
         for exact, values in zip(wanted, results):
             stock = dict(zip(names, values))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from typing import Any
 
 from ._audit import engines
 from ._compare import KINDS, Advice, ComparedLayer, Comparison, Distance
 from ._library import excerpt
-from ._report import STYLE, finite, output_words, table_lines
+from ._report import SCRIPT, STYLE, finite, output_words, table_lines
 from ._run import decibels
 
 JSON_SCHEMA = "intact-compare"
@@ -184,12 +185,41 @@ def headline(comparison: Comparison) -> str:
             f"sample{'s' * (comparison.samples != 1)}")
 
 
+def verdict(comparison: Comparison) -> str:
+    """One line: how far the outputs are from the float model's, whether the engine adds errors, and what would help most."""
+    outputs = [output for output in comparison.audit.on_data.outputs if output.stock_to_float is not None]
+    parts = []
+    if outputs:
+        worst = min(outputs, key=lambda output: output.stock_to_float)
+        where = "on the emulated CPU" if comparison.is_emulated else "on this CPU"
+        parts.append(f"output {excerpt(worst.name)} {where} is {_dB(worst.stock_to_float)} from the float model's, with exact sums "
+                     f"{_dB(worst.exact_to_float)}")
+    clamping = sum(layer.clamped > 0 for layer in comparison.layers)
+    parts.append(f"on CPUs without VNNI {clamping or 'none'} of {len(comparison.layers)} layers compute wrong sums on this data")
+    unknown = sum(bool(layer.reason) for layer in comparison.layers)
+    if unknown:
+        parts.insert(0, f"{unknown} of {len(comparison.layers)} layers were not compared")
+    helpful = sorted((advice for advice in comparison.advice if advice.helps), key=lambda advice: -advice.gain)
+    parts.append(f"most helps: {helpful[0].what}, +{helpful[0].gain:.1f} dB" if helpful else
+                 "no change that was tried helps more than chance" if comparison.advice else "no change was tried")
+    return "; ".join(parts)
+
+
+def _shown(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
+    """The tables with the outputs first, without tables that have only a head, and without empty columns."""
+    found = []
+    for title, rows in reversed(tables(comparison)):
+        kept = [k for k in range(len(rows[0])) if any(row[k] for row in rows[1:])]
+        if kept:
+            found.append((title, [[row[k] for k in kept] for row in rows]))
+    return found
+
+
 def to_text(comparison: Comparison) -> str:
     lines = [headline(comparison)]
-    for title, rows in tables(comparison):
-        if len(rows) > 1:
-            lines += [f"{title}:", *table_lines(rows, 60)]
-    return "\n".join(lines + summary(comparison)) + "\n"
+    for title, rows in _shown(comparison):
+        lines += [f"{title}:", *table_lines(rows, 60)]
+    return "\n".join([*lines, *summary(comparison), verdict(comparison)]) + "\n"
 
 
 def _json(d: "Distance | None", has_steps: bool = True) -> "dict[str, Any] | None":
@@ -206,7 +236,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
     return {
         "schema": JSON_SCHEMA, "schema_version": JSON_VERSION, "model": result.model.path, "float_model": comparison.float_path,
         "samples": comparison.samples, "engine": engines()["onnxruntime"]["name"], "emulated": comparison.is_emulated,
-        "cpu_without_vnni": result.cpu_clamps, "summary": [headline(comparison), *summary(comparison)],
+        "cpu_without_vnni": result.cpu_clamps, "verdict": verdict(comparison), "summary": [headline(comparison), *summary(comparison)],
         "outputs": [{key: finite(value) for key, value in vars(output).items()} for output in result.on_data.outputs],
         "advice": [{**{key: finite(value) for key, value in vars(advice).items()}, "gain": finite(advice.gain),
                     "helps": advice.helps}
@@ -245,17 +275,23 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def _sort_key(cell: str) -> str:
+    """The attribute by which a page sorts a cell that begins with a number, or that is a distance."""
+    if cell in ("identical", "none"):
+        return f' data-sort="{"1e9" if cell == "identical" else "-1e9"}"'
+    number = re.match(r"-?[\d,]*\.?\d+(e[-+]?\d+)?(?= |$)", cell)
+    return f' data-sort="{number.group().replace(",", "")}"' if number else ""
+
+
 def to_html(comparison: Comparison) -> str:
-    """One page that loads nothing: the tables and the summary."""
+    """One page that loads nothing: the verdict, the summary, and the tables, the outputs first."""
     e = html.escape
     parts = []
-    for title, rows in tables(comparison):
-        if len(rows) < 2:
-            continue
-        head = "".join(f"<th>{e(cell)}</th>" for cell in rows[0])
+    for title, rows in _shown(comparison):
+        head = "".join(f"<th data-by>{e(cell)}</th>" for cell in rows[0])
         body = "".join(
-            "<tr>" + "".join(f'<td data-label="{e(label)}">{e(cell)}</td>' for label, cell in zip(rows[0], row)) + "</tr>"
-            for row in rows[1:])
+            "<tr>" + "".join(f'<td data-label="{e(label)}"{_sort_key(cell)}>{e(cell)}</td>' for label, cell in zip(rows[0], row))
+            + "</tr>" for row in rows[1:])
         parts.append(f'<h2>{e(title)}</h2><div class="scroll"><table><thead><tr>{head}</tr></thead>'
                      f'<tbody>{body}</tbody></table></div>')
     items = "".join(f"<li>{e(line)}</li>" for line in summary(comparison))
@@ -263,7 +299,9 @@ def to_html(comparison: Comparison) -> str:
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>intact compare</title><style>{STYLE}</style></head><body>
 <h1>{e(headline(comparison))}</h1>
+<p class="verdict">{e(verdict(comparison))}</p>
 <ul>{items}</ul>
 {''.join(parts)}
+<script>{SCRIPT}</script>
 </body></html>
 """

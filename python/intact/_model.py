@@ -59,12 +59,22 @@ class QuantizedLayer:
 
 
 @dataclass
+class ActivationProduct:
+    """A product whose second operand is no constant. `layer` has the operator, the types, and the first operand's range; its
+    weights are placeholders of one pair. `b_range`: bounds of the second operand."""
+
+    layer: QuantizedLayer
+    b_range: tuple[int, int]
+
+
+@dataclass
 class QuantizedModel:
-    """The int8 layers of a model. `passed_over`: the number of operators left out, by operator type and reason."""
+    """The int8 layers of a model. `products`: products of two activations. `passed_over`: the number of operators left out, by operator type and reason."""
 
     path: str
     engine: str = "onnxruntime"  # the engine that runs files of this format
     layers: list[QuantizedLayer] = field(default_factory=list)
+    products: list[ActivationProduct] = field(default_factory=list)
     passed_over: dict[str, int] = field(default_factory=dict)
     not_audited: int = 0  # number of operators left out that may add products in int16
     float_in_onnxruntime: int = 0  # number of QDQ groups left out because ONNX Runtime runs them in float; other engines may not

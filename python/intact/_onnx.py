@@ -15,10 +15,12 @@ import numpy as np
 
 from ._fusion import FAILS, WEIGHT_ONLY, Fusions, stays_s8, weights_in_words, wrong_bias
 from ._library import Error, excerpt, invalid
-from ._model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
+from ._model import TYPE_RANGES, ActivationProduct, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
+from ._weights import shared
 
 _DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
            11: np.float64, 12: np.uint32, 13: np.uint64}
+ITEM_SIZES = {number: np.dtype(dtype).itemsize for number, dtype in _DTYPES.items()}  # bytes, by onnx.TensorProto.DataType
 # The numbers of the inputs that are the weights and their zero point.
 _INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5), "MatMulInteger": (1, 3), "QGemm": (3, 5),
            "MatMulIntegerToFloat": (1, 5), "DynamicQuantizeMatMul": (1, 3), "QAttention": (1, 7)}
@@ -257,7 +259,8 @@ def array_of_tensor(tensor: Any, folder: Path) -> np.ndarray | None:
     count = math.prod(shape)
     size = count * np.dtype(dtype).itemsize
     if tensor.data_location == 1:
-        return _external(tensor, folder, dtype, shape, size)
+        array = shared(tensor)
+        return array if array is not None else _external(tensor, folder, dtype, shape, size)
     if tensor.HasField("raw_data"):
         if len(tensor.raw_data) != size:
             raise invalid(f"tensor {excerpt(tensor.name)!r}: holds {len(tensor.raw_data)} bytes; expected {size} of shape {shape}")
@@ -300,8 +303,10 @@ def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) ->
     if length != size or offset < 0 or offset + size > available:
         raise invalid(f"tensor {excerpt(tensor.name)!r}: needs bytes {offset} to {offset + size} of {path.name}, which has "
                       f"{available}")
-    try:
-        return np.fromfile(path, np.dtype(dtype).newbyteorder("<"), math.prod(shape), offset=offset).reshape(shape)
+    if not size:
+        return np.zeros(shape, dtype)
+    try:  # mapped, so that large weights need no memory of their own
+        return np.asarray(np.memmap(path, np.dtype(dtype).newbyteorder("<"), "r", offset, shape))
     except OSError as error:
         raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {error.strerror}") from None
 
@@ -427,9 +432,7 @@ class _Reader:
             return
         weights = scope.integers(node.input[1])
         if weights is None:
-            constant = scope.integers(node.input[0]) is not None
-            self.model.pass_over(f"{node.op_type} (QDQ): " + ("its first operand is the constant one" if constant else
-                                                             "both operands change from run to run"))
+            self._activations(scope, node, a.input[0], b.input[0], qdq=True)
             return
         if weights.dtype not in (np.int8, np.uint8):
             self.model.pass_over(f"{node.op_type} (QDQ): weights of {weights.dtype}", is_harmless=True)
@@ -490,9 +493,7 @@ class _Reader:
     def _product(self, scope, node, operator, a, b, steps, transposed=False, a_type=None, qdq=False):
         weights = b if isinstance(b, np.ndarray) else scope.constant(b)
         if weights is None:
-            constant = bool(a) and scope.constant(a) is not None
-            self.model.pass_over(f"{node.op_type}: " + ("its first operand is the constant one" if constant else
-                                                       "both operands change from run to run"))
+            self._activations(scope, node, a, b, a_type)
             return
         if weights.ndim < 2:
             self.model.pass_over(f"{node.op_type}: weights of {weights.ndim} dimensions")
@@ -502,6 +503,29 @@ class _Reader:
         if steps is not None and steps.size not in (1, arrange(weights).shape[1]):
             steps = None
         self._add(scope, node, operator, a_type, weights, arrange, steps, a, qdq=qdq, hidden=hidden)
+
+    def _activations(self, scope: Scope, node: Any, a: str, b: str, a_type: "str | None" = None, qdq: bool = False) -> None:
+        """Adds a product whose second operand is no constant."""
+        types, ranges = [], []
+        for name, given in ((a, a_type), (b, None)):
+            dtype = scope.type_of(name)
+            kind = given or (type_name(dtype) if dtype else "")
+            if not kind:
+                self.model.pass_over(f"{node.op_type}{' (QDQ)' * qdq}: the second operand is no constant, and the file does not "
+                                     "state the operands' types")
+                return
+            value = scope.constant(name) if name else None
+            low, high, _ = (int(value.min(initial=0)), int(value.max(initial=0)), "") if value is not None else (
+                self._range(scope, name, kind, padded=False))
+            maker = scope.producer(name)
+            if qdq and kind == "s8" and maker is not None and maker.op_type == "QuantizeLinear" and len(scope.consumers[name]) == 1:
+                kind, low, high = "u8", low + 128, high + 128  # QDQS8ToU8Transformer, of both operands
+            types.append(kind)
+            ranges.append((low, high))
+        weights = np.zeros((2, 1), np.uint8 if types[1] == "u8" else np.int8)
+        name = self.model.unique(node.name or node.output[0])
+        self.model.products.append(ActivationProduct(
+            QuantizedLayer(name, node.op_type, node.op_type, qdq, *types, weights, ranges[0], "", within=scope.within), ranges[1]))
 
     def _add(self, scope, node, operator, a_type, stored, arrange, steps, a, groups=1, qdq=False, suffix="", inputs=None,
              hidden=False):

@@ -8,14 +8,17 @@ import re
 import sys
 import traceback
 from pathlib import Path
-from typing import Callable, NoReturn
+from typing import Any, Callable, NoReturn
 
 import numpy as np
 
 from ._audit import audit, engines
 from ._library import Error, excerpt, invalid
-from ._run import load_data, run_on_data
+from ._run import load_data, memory_available, memory_needed, run_on_data
 from ._report import to_html, to_json, to_text, write
+
+
+_MUCH = 1 << 30  # bytes
 
 
 def _progress(command: str, what: str) -> Callable[[int, int], None]:
@@ -65,6 +68,14 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"intact: {excerpt(message, 400)}\n")
 
 
+def _say_memory(result: Any) -> None:
+    """Says how much memory a run on data needs, if it is much."""
+    needed, available = memory_needed(result), memory_available()
+    if needed >= _MUCH or needed > available > 0:
+        print(f"intact: --data: the weights need up to {needed / 1e9:.1f} GB of memory, activations come on top; "
+              f"{available / 1e9:.1f} GB are available{': this may not suffice' if needed > available else ''}", file=sys.stderr)
+
+
 def _audit(arguments: list[str]) -> int:
     parser = _Parser(prog="intact audit",
                      description="Shows which layers of a quantized model can compute wrong sums on CPUs without VNNI.")
@@ -90,6 +101,7 @@ def _audit(arguments: list[str]) -> int:
         if options.data and result.model.proto is None:
             raise invalid(f"--data: needs an ONNX model; {excerpt(options.model)} is none")
         if options.data:
+            _say_memory(result)
             result.on_data = run_on_data(result, load_data(options.data), progress=_progress("audit", "runs"),
                                          float_model=options.float_model, emulate=options.emulate)
         if options.json:
@@ -116,7 +128,8 @@ def _amount(text: str) -> float:
 
 def _repair(arguments: list[str]) -> int:
     from . import _repair_report
-    from ._repair import repair_file
+    from ._repair import Repair, repair_file
+    from ._repair_check import check
 
     parser = _Parser(prog="intact repair",
                      description="Reorders the channels of a quantized model, so that its sums are right on CPUs without VNNI.")
@@ -125,8 +138,9 @@ def _repair(arguments: list[str]) -> int:
     parser.add_argument("--for", action="append", metavar="ENGINE", dest="engines",
                         help=f"engines: {', '.join(engines())}, or all, with commas between; may be given more than once "
                              "(default: onnxruntime)")
-    parser.add_argument("--bit-exact", action="store_true",
-                        help="keeps the order in which floats are added (by LayerNormalization, say)")
+    parser.add_argument("--reorder-sums", action="store_true",
+                        help="also chooses orders in which floats are added in another order (by LayerNormalization, say): costs "
+                             "less time, moves outputs by rounding noise, and measures by how much")
     parser.add_argument("--keep-channels", action="store_true", help="adds no copies of channels")
     parser.add_argument("--max-depth", type=_amount, metavar="P",
                         help="copied channels add at most P percent of the model's multiply-adds (default: 100)")
@@ -140,7 +154,8 @@ def _repair(arguments: list[str]) -> int:
                         help="with --undo-reduce-range: 8 bits also if only copied channels or u8 weights make them safe, which "
                              "costs time")
     parser.add_argument("--check", action="store_true",
-                        help="runs the stored and the repaired model in ONNX Runtime and compares both with exact sums")
+                        help="runs the stored and the repaired model in ONNX Runtime and compares both with exact sums; if the "
+                             "repair is wrong, OUT is not written")
     parser.add_argument("--data", metavar="PATH",
                         help="with --check or --undo-reduce-range: inputs, a file .npz or a folder of them (--check's default: "
                              "random inputs)")
@@ -158,21 +173,29 @@ def _repair(arguments: list[str]) -> int:
     try:
         runs = load_data(options.data) if options.data else None
         asked = [name for names in options.engines or [] for name in names.split(",")]
-        done = repair_file(options.model, options.output, engines_asked=asked, bit_exact=options.bit_exact,
+
+        def checked_and_shown(done: Repair) -> bool:
+            """Checks a repair and prints its report, before the model is written. Returns whether the model may be written."""
+            if options.check or done.sums or any(layer.shortened for layer in done.layers):
+                try:
+                    done.check = check(done, runs, emulate=options.emulate, progress=_progress("check", "runs"))
+                except Error as error:
+                    if options.check:
+                        raise
+                    done.not_checked = error.message
+            _print(_repair_report.to_text(done))
+            return done.check is None or done.check.is_right
+
+        done = repair_file(options.model, options.output, engines_asked=asked, reorder_sums=options.reorder_sums,
                            keep_channels=options.keep_channels, max_depth=options.max_depth, max_noise=options.max_noise,
                            float_model=options.float_model, allow_u8_weights=options.allow_u8_weights, data=runs,
-                           progress=_progress("repair", "layers"))
-        if options.check:
-            from ._repair_check import check
-
-            done.check = check(done, runs, emulate=options.emulate, progress=_progress("check", "runs"))
+                           progress=_progress("repair", "layers"), before_writing=checked_and_shown)
         if options.json:
             write(options.json, _repair_report.to_json(done))
     except (Error, OSError) as error:
         return _failed(error)
-    _print(_repair_report.to_text(done))
     if done.check is not None and not done.check.is_right:
-        _print(f"THE REPAIR IS WRONG: do not use {options.output}; please report it\n")
+        _print(f"THE REPAIR IS WRONG: {excerpt(options.output)} was not written; please report it\n")
     if not done.layers:
         return 2
     return 0 if done.is_proven and (done.check is None or done.check.is_right) else 1

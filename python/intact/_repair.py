@@ -12,7 +12,7 @@ import os
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Iterable
+from typing import Any, Callable, Iterable
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from ._run import as_u8, exact_variant, weights_zero_point
 from ._shorten import Halving, halved, halving, shortened, squares, weights_key
 
 _MOST_PROTOBUF = (1 << 31) - 1
+NOTABLE = 1.0  # percent of the products' time: below it no cheaper repair is searched
+_USUAL_NOISE = 0.05  # squared steps: the noise of shortened weights that reports offer; rounding to 8 bits has 0.083
 
 
 @dataclass
@@ -50,7 +52,10 @@ class RepairedLayer:
 
 @dataclass
 class Repair:
-    """The repair of a model. `before`, `after`: its audits. `sums`: describes the float sums whose order changes."""
+    """The repair of a model. `before`, `after`: its audits. `sums`: describes the float sums whose order changes. `out`: the path
+    of the repaired model; until it is written, `after` is the audit of a temporary file. `price`: what the repair adds to the time
+    of the model's products, in percent, as the planner's costs predict. `cheaper`: options of the command with a lower price, and
+    that price."""
 
     before: Audit
     engines: list[str]
@@ -66,6 +71,10 @@ class Repair:
     ordered: Any = None  # the exact variant of the model with new order and stored weights, if weights were shortened
     after: Any = None
     check: Any = None
+    not_checked: str = ""  # why outputs were not compared, though the repair moves them
+    out: str = ""
+    price: float = 0.0
+    cheaper: "list[tuple[str, float]]" = field(default_factory=list)
     widened: Any = None  # what _range.undo_reduce_range() changed before the repair; `before` is the audit of its result
 
     @property
@@ -405,6 +414,7 @@ def _files(path: Path, graph: Any) -> set[Path]:
 def _write(proto: Any, folder: Path, name: str, source: Path, is_external: bool) -> None:
     """Writes folder/name; the weights of a model with external data go to folder/name.data."""
     if is_external:
+        (folder / f"{name}.data").unlink(missing_ok=True)  # an audit may still map the file that was written before
         with open(folder / f"{name}.data", "wb") as data:
             for tensor in _tensors(proto.graph):
                 if tensor.data_location == 1:
@@ -448,15 +458,17 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
     return found
 
 
-def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool = False, keep_channels: bool = False,
+def repair(model: Any, *, engines: Iterable[str] | None = None, reorder_sums: bool = False, keep_channels: bool = False,
            max_depth: float | None = None, max_noise: float = 0.0, undo_reduce_range: str | os.PathLike | None = None,
            allow_u8_weights: bool = False, data: "list[dict[str, np.ndarray]] | None" = None,
            add_gathers: bool = True) -> "tuple[Any, Repair]":
-    """Reorders the channels of an ONNX model so that no layer can saturate. Layers that no order helps get u8 weights.
+    """Reorders the channels of an ONNX model so that no layer can saturate. Layers that no order helps get u8 weights. Without
+    `reorder_sums`, `max_noise` and `undo_reduce_range` the model computes the same bits as its exact model.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
     - `engines`: the engines, by their names in engines.json, in which no pair shall saturate; by default ONNX Runtime.
-    - `bit_exact`: keeps the order in which floats are added.
+    - `reorder_sums`: layers may also get an order in which floats are added in another order (by LayerNormalization, say). This
+      costs no time, and moves outputs by rounding noise. If a model quantizes its activations at run time, it amplifies this noise.
     - `keep_channels`: adds no copied channels.
     - `max_depth`: copied channels add at most this many percent to the model's multiply-adds; 100 by default.
     - `max_noise`: if no order helps, weights may be shortened. This bounds the mean squared change of a layer's weights, in
@@ -478,20 +490,21 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
             path.write_bytes(model.SerializeToString())
         else:
             path = Path(model)
-        done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, bit_exact=bit_exact,
+        done = repair_file(path, Path(folder, "repaired.onnx"), engines_asked=engines, reorder_sums=reorder_sums,
                            keep_channels=keep_channels, max_depth=max_depth, max_noise=max_noise, float_model=undo_reduce_range,
                            allow_u8_weights=allow_u8_weights, data=data, add_gathers=add_gathers)
         return onnx.load(str(Path(folder, "repaired.onnx"))), done
 
 
 def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_asked: Iterable[str] | None = None,
-                bit_exact: bool = False, keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0,
+                reorder_sums: bool = False, keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0,
                 float_model: str | os.PathLike | None = None, allow_u8_weights: bool = False,
                 data: "list[dict[str, np.ndarray]] | None" = None, add_gathers: bool = True, progress: Any = None,
-                limits: Any = None) -> Repair:
+                limits: Any = None, before_writing: "Callable[[Repair], bool] | None" = None) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, completely or not at all. Takes the options of `repair()`; `float_model`
-    is the option `undo_reduce_range` of `repair()`. `limits`: layers that earlier attempts could not make safe. Raises
-    `Error`."""
+    is the option `undo_reduce_range` of `repair()`. `limits`: layers that earlier attempts could not make safe.
+    `before_writing(done)`: is called before `out` is written, when `done.after` is the audit of a temporary file; if it returns
+    False, nothing is written. Raises `Error`."""
     path, out = Path(path), Path(out)
     if not out.name or out.is_dir():
         raise invalid(f"{excerpt(out)}: is a folder; expected a file's name for the repaired model")
@@ -526,17 +539,11 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             max_depth = max_depth if allow_u8_weights else 0.0  # instead of adding copies, which cost time, the range shrinks
             proto, widened = undo_reduce_range(result, float_model, data, limits)
             result = audit(path, engines_asked=names, progress=progress, proto=proto)
-        axes = Axes(proto, path.parent, _exact_nodes(result, Scope(proto.graph, path.parent)))
-        if bit_exact:
-            for reader in axes.readers:
-                for factor in factors(reader.dim):
-                    root = factor.axis.root()
-                    if root.sums:
-                        root.freeze(f"--bit-exact: another order of its channels changes sums of floats ({root.sums})")
+        axes = _axes(proto, path.parent, result, reorder_sums)
         plan = plan_of(result, axes, max_depth, max_noise, add_gathers)
         done = Repair(result, names, orders=len(plan.orders), copied_channels=sum(int(zero.sum()) for zero in plan.copies.values()),
                       max_depth=max_depth, max_noise=max_noise, depth=plan.work.percent(plan.added), work=plan.work,
-                      widened=widened)
+                      widened=widened, out=str(out))
         editor = _Editor(proto, path.parent)
         editor.fold(axes, plan.orders, plan.copies)
         done.gathers = editor.restore_outputs(axes, plan.orders, plan.copies)
@@ -568,16 +575,48 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         for i in costly:
             limits.tighten(i, done.layers[i].reason)
         if costly:
-            return repair_file(path, out, engines_asked=names, bit_exact=bit_exact, keep_channels=keep_channels, max_depth=max_depth,
+            return repair_file(path, out, engines_asked=names, reorder_sums=reorder_sums, keep_channels=keep_channels, max_depth=max_depth,
                                max_noise=max_noise, float_model=float_model, data=data, add_gathers=add_gathers,
-                               progress=progress, limits=limits)
+                               progress=progress, limits=limits, before_writing=before_writing)
+        done.after = after
+        done.price = plan.price([i for i, layer in enumerate(done.layers) if layer.how == "u8 weights"])
+        done.cheaper = _cheaper(done, result, path.parent, reorder_sums, add_gathers)
         if not out.parent.is_dir():
             raise invalid(f"{excerpt(out)}: its folder does not exist")
+        if before_writing is not None and not before_writing(done):
+            after.model.path = str(out)
+            return done
         for suffix in ([".data"] if is_external else []) + [""]:
             os.replace(folder / (out.name + suffix), out.parent / (out.name + suffix))
     after.model.path = str(out)
-    done.after = after
     return done
+
+
+def _axes(proto: Any, folder: Path, result: Audit, reorder_sums: bool) -> Axes:
+    """The axes of a model. Without `reorder_sums`, axes over which floats are added keep their stored order."""
+    axes = Axes(proto, folder, _exact_nodes(result, Scope(proto.graph, folder)))
+    for reader in axes.readers if not reorder_sums else ():
+        for factor in factors(reader.dim):
+            root = factor.axis.root()
+            if root.sums:
+                root.freeze(f"another order of its channels changes sums of floats ({root.sums}); --reorder-sums allows this")
+    return axes
+
+
+def _cheaper(done: Repair, result: Audit, folder: Path, reorder_sums: bool, add_gathers: bool) -> "list[tuple[str, float]]":
+    """Options with which a repair costs less, and their price in percent. Each of them moves outputs."""
+    if done.price < NOTABLE:
+        return []
+    found = []
+    for option, reorder, noise in (("--reorder-sums", True, done.max_noise),
+                                   (f"--max-noise {_USUAL_NOISE:g}", reorder_sums, _USUAL_NOISE)):
+        if (reorder, noise) == (reorder_sums, done.max_noise) or noise < done.max_noise:
+            continue
+        plan = plan_of(result, _axes(result.model.proto, folder, result, reorder), done.max_depth, noise, add_gathers)
+        price = plan.price(plan.with_u8)
+        if price < done.price - NOTABLE and len(plan.unsafe) <= sum(layer.left > 0 for layer in done.layers):
+            found.append((option, price))
+    return sorted(found, key=lambda one: one[1])
 
 
 @dataclass

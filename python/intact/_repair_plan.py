@@ -450,7 +450,8 @@ class Work:
 
 class Planner:
     """Chooses an order for each axis that layers with unsafe pairs read: `orders`, `copies`. `gathered`: layers that get a Gather
-    in front. `unsafe`: layers that stay unsafe. `reasons`: by layer, why no order makes it safe."""
+    in front. `with_u8`: layers that get u8 weights. `unsafe`: layers that stay unsafe. `reasons`: by layer, why no order makes it
+    safe."""
 
     def __init__(self, result: Audit, axes: Axes, max_depth: float, max_noise: float, add_gathers: bool):
         self.result, self.axes, self.names, self.max_noise = result, axes, result.engines, max_noise
@@ -699,6 +700,12 @@ class Planner:
                 self.means[i].gather = self.work.percent_of_time(time)
         return self.gathers[i]
 
+    def price(self, with_u8: Iterable[int]) -> float:
+        """What the plan adds to the time of the model's products, in percent. `with_u8`: the layers that get u8 weights."""
+        time = self.copies_time + sum(self.work.u8_time(i) for i in with_u8)
+        time += sum(found[1] for found in (self.gather(i) for i in self.gathered) if found is not None)
+        return self.work.percent_of_time(time)
+
     def _rest(self, chosen: "dict[Axis, _Candidate]", budget: float) -> "tuple[list[int], float, set[int]]":
         """For layers that candidates leave unsafe: layers that stay unsafe, the time that Gathers and u8 weights add, and layers
         that get a Gather."""
@@ -753,8 +760,10 @@ class Planner:
             if not first and is_last:
                 break
         lengths = {root: len(c.source) for root, c in chosen.items() if c.copies.any()}
-        self.added = self.work.added(lengths)[0]
+        self.added, self.copies_time = self.work.added(lengths)
         self.unsafe, _, self.gathered = self._rest(chosen, self.budget - self.added)
+        left = self.alone.union(*(candidate.left for candidate in chosen.values()))
+        self.with_u8 = left - self.gathered - set(self.unsafe)
         self.fillers = {root: c.fillers for root, c in chosen.items() if c.fillers.any()}
         for root, candidate in chosen.items():
             for i in candidate.left:

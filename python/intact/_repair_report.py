@@ -6,7 +6,7 @@ from typing import Any
 
 from ._audit import engines
 from ._library import excerpt
-from ._repair import Repair, RepairedLayer
+from ._repair import NOTABLE, Repair, RepairedLayer
 from ._report import EXPLANATION, finite, table_lines, verdict
 
 JSON_SCHEMA = "intact-repair"
@@ -75,6 +75,22 @@ def _widened(repair: Repair) -> list[str]:
     return lines
 
 
+def _price(repair: Repair) -> list[str]:
+    """Lines on the time that the repair adds, and on cheaper repairs."""
+    means = [f"{_count(repair, 'u8 weights')} layers with u8 weights"] if _count(repair, "u8 weights") else []
+    means += [f"{repair.copied_channels} copied channels"] if repair.copied_channels else []
+    means += [f"{_count(repair, 'gathered order')} Gathers"] if _count(repair, "gathered order") else []
+    lines = [f"price: {repair.price:+.2g} % of the time of the model's products, predicted ({', '.join(means) or 'orders cost nothing'}"
+             f"{'; the mean of a CPU with VNNI and one without' * bool(means)})"]
+    if repair.check is not None and repair.check.time is not None:
+        lines[0] += f"; measured on this CPU: a run takes {repair.check.time:.2f} times the CPU time"
+    lines += [f"cheaper: {option}: {price:+.2g} %, but outputs move: the command measures by how much"
+              for option, price in repair.cheaper]
+    if repair.price >= NOTABLE and repair.engines == ["onnxruntime"]:
+        lines.append("cheaper: the stored model with intact's execution provider, which computes exact sums (docs/onnxruntime.md)")
+    return lines
+
+
 def to_text(repair: Repair) -> str:
     """The table of layers, then remarks. The last line is the verdict on the repaired model."""
     names = ", ".join(engines()[name]["name"] for name in repair.engines)
@@ -110,13 +126,16 @@ def to_text(repair: Repair) -> str:
     for name in repair.gathers:
         lines.append(f"output {excerpt(name)}: a Gather puts its channels back in the stored order")
     if repair.sums:
-        lines.append(f"floats added in a new order: {', '.join(repair.sums)}; products stay exact, outputs agree to rounding "
-                     "(--bit-exact keeps the stored orders)")
+        lines.append(f"floats added in a new order: {', '.join(repair.sums)}; products stay exact, outputs move by rounding noise "
+                     "(--reorder-sums; without it outputs keep their bits)")
+    if repair.not_checked:
+        lines.append(f"how far the outputs move was not measured: {repair.not_checked}")
+    lines += _price(repair)
     for line in repair.check.lines() if repair.check else []:
         lines.append(line)
     lines += repair.before.model.decided_by()
     lines += repair.before.model.left_out() if not repair.layers else []
-    lines.append(f"{excerpt(repair.after.model.path, 400)}: {verdict(repair.after)}")
+    lines.append(f"{excerpt(repair.out, 400)}: {verdict(repair.after)}")
     return "\n".join(lines) + "\n"
 
 
@@ -134,7 +153,7 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "schema": JSON_SCHEMA,
         "schema_version": JSON_VERSION,
         "model": repair.before.model.path,
-        "repaired": repair.after.model.path,
+        "repaired": repair.out,
         "engines": repair.engines,
         "summary": summary(repair),
         "verdict": verdict(repair.after),
@@ -143,6 +162,8 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "copied_channels": repair.copied_channels,
         "work_added_percent": repair.depth,
         "work_unit": repair.work.unit,
+        "price_percent": repair.price,
+        "cheaper": [{"option": option, "price_percent": price} for option, price in repair.cheaper],
         "max_depth": repair.max_depth,
         "max_noise": repair.max_noise,
         "floats_added_in_a_new_order": repair.sums,

@@ -25,6 +25,7 @@ def verdict(audit: Audit) -> str:
     table = engines()
     parts = []
     data = _data_verdict(audit)
+    products = _products_verdict(audit)
     for name in audit.engines:
         failing = audit.failing(name)
         of = len(audit.layers)
@@ -37,8 +38,8 @@ def verdict(audit: Audit) -> str:
                 f"this CPU has VNNI, but some layers can be wrong here too in {names}")
     left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
     if not audit.is_unsafe:
-        return "; ".join(parts) + ", whatever the input" + left
-    return "on CPUs without VNNI " + "; ".join(parts) + "; " + data + here + left
+        return "; ".join(parts) + ", whatever the input" + products + left
+    return "on CPUs without VNNI " + "; ".join(parts) + products + "; " + data + here + left
 
 
 NEAR = 3.0  # decibels by which a difference from exact sums must exceed the control's difference to count
@@ -50,32 +51,88 @@ def _data_verdict(audit: Audit) -> str:
         return ""
     seen = [layer for layer in data.layers.values() if layer is not None]
     changed = sum(layer.changed > 0 for layer in seen)
-    hidden = sum(data.layers.get(layer.layer.name) is None and not layer.engines[data.engine].is_proven for layer in audit.layers)
-    of = f"{changed} of {len(audit.layers)} layers" + (f" ({hidden} not measured)" if hidden else "")
-    text = f"on your data {of} compute wrong sums in {engines()[data.engine]['name']}; "
+    name = engines()[data.engine]["name"]
+    hidden = [layer for layer in audit.layers if _is_hidden(audit, layer)]
+    text = "on your data "
+    if hidden:
+        text += (f"it is not known how many sums of {len(hidden)} of {len(audit.layers)} layers are wrong in {name} "
+                 f"({', '.join(sorted({_why_hidden(layer) for layer in hidden}))})" + ("; of the others " if seen else ""))
+    if seen:
+        text += f"{changed} of {len(audit.layers) - len(hidden)} layers compute wrong sums in {name}"
+    text += "; "
     if not data.stock_clamps or not data.outputs:
         return text
     harmed = [o for o in data.outputs if o.stock < o.control - NEAR]
     if not harmed:
-        return text + "the outputs change no more than by rounding noise; "
+        same = all(o.stock == math.inf for o in data.outputs)
+        return text + ("the outputs are equal to those with exact sums; " if same else
+                       "the outputs change no more than by rounding noise; ")
     worst = min(harmed, key=lambda o: o.stock)
-    return text + (f"{worst.stock_changed:,} of {worst.values:,} values of output {excerpt(worst.name)!r} change: "
-                   f"{_error_in_words(worst.stock)}; rounding noise alone makes {_error_in_words(worst.control)}; ")
+    return text + _harm(worst)
+
+
+def _is_hidden(audit: Audit, layer: AuditedLayer) -> bool:
+    """Whether a layer can saturate, and its sums were not measured on the data."""
+    return audit.on_data.layers.get(layer.layer.name) is None and not layer.engines[audit.on_data.engine].is_proven
+
+
+def _why_hidden(layer: AuditedLayer) -> str:
+    """Why the sums of a layer were not measured on data."""
+    if layer.layer.within:
+        return "in an inner graph"
+    if layer.layer.op_type == "DynamicQuantizeLSTM":
+        return "in an LSTM"
+    return "their quantized inputs are no tensor of the model"
+
+
+def _harm(output: Any) -> str:
+    """Words on an output that clamped sums change by more than rounding noise. Only a distance from the float model is called an
+    error."""
+    text = (f"{output.stock_changed:,} of {output.values:,} values of output {excerpt(output.name)!r} change"
+            f"{_share_in_words(output.stock)}; rounding noise alone changes "
+            + (f"{output.control_changed:,}{_share_in_words(output.control)}" if output.control_changed else "none") + "; ")
+    if output.exact_to_float is None or output.stock_to_float is None:
+        return text
+    is_near = output.stock_to_float >= output.exact_to_float - 1
+    return text + (f"from the float model the output is {'no ' * is_near}farther than with exact sums: "
+                   f"{decibels_in_words(output.stock_to_float)}, with exact sums {decibels_in_words(output.exact_to_float)}; ")
 
 
 def decibels_in_words(distance: float) -> str:
-    return "identical" if distance == math.inf else f"{distance:.0f} dB"
+    return "identical" if distance == math.inf else "infinitely far" if distance == -math.inf else f"{distance:.0f} dB"
 
 
-def _error_in_words(distance: float) -> str:
-    share = f"an error of {100 * 10 ** (-distance / 20):.2g} % (" if math.isfinite(distance) else ""
-    return share + decibels_in_words(distance) + ")" * bool(share)
+def _share_in_words(distance: float) -> str:
+    return f" by {100 * 10 ** (-distance / 20):.2g} % ({decibels_in_words(distance)})" if math.isfinite(distance) else ""
+
+
+def _products_verdict(audit: Audit) -> str:
+    """Words on products of two activations, which have no constant weights."""
+    of = len(audit.products)
+    failing = sum(product.fails(audit.engines) for product in audit.products)
+    if not of:
+        return ""
+    return f"; {f'{failing} of ' if failing else ''}{of} products of two activations " + (
+        "can compute wrong sums too" if failing else "are proven safe too")
+
+
+def _products_lines(audit: Audit) -> list[str]:
+    """A line for each product of two activations that can saturate."""
+    lines = []
+    for product in audit.products:
+        failing = [name for name in audit.engines if not product.engines[name].is_proven]
+        if failing:
+            layer = product.layer
+            lines.append(f"product of two activations {layer.name} ({layer.node}, {layer.a_type}{layer.b_type}): unsafe in "
+                         f"{', '.join(engines()[name]['name'] for name in failing)}: {product.engines[failing[0]].witness}; u8 for "
+                         "the second operand makes it exact in ONNX Runtime")
+    return lines
 
 
 def _on_data(audit: Audit, layer: AuditedLayer) -> str:
     found = audit.on_data.layers.get(layer.layer.name)
     if found is None:
-        return "" if layer.engines[audit.on_data.engine].is_proven else "not measured"
+        return f"not measured: {_why_hidden(layer)}" if _is_hidden(audit, layer) else ""
     words = f"{found.changed:,} of {found.results:,} sums are wrong"
     return words + (f" ({decibels_in_words(found.sqnr)})" if found.changed else "")
 
@@ -137,6 +194,7 @@ def output_words(audit: Audit, output: Any) -> str:
 def _remarks(audit: Audit) -> list[str]:
     """Lines on outputs, notes of layers, and layers with 7 bits."""
     lines = [output_words(audit, output) for output in audit.on_data.outputs] if audit.on_data else []
+    lines += _products_lines(audit)
     lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})]
     lines += audit.model.decided_by()
     weights = sum(layer.uses_7_bits for layer in audit.layers)
@@ -227,6 +285,10 @@ def to_json(audit: Audit) -> dict:
         "engines": {name: {key: table[name][key] for key in ("name", "versions")} for name in audit.engines},
         "passed_over": audit.model.passed_over,
         "qdq_groups_by": audit.model.fusions.source if audit.model.fusions else None,
+        "products_of_activations": [
+            {"name": product.layer.name, "operator": product.layer.node, "types": product.layer.a_type + product.layer.b_type,
+             "engines": {name: {"proven": c.is_proven, "witness": c.witness} for name, c in product.engines.items()}}
+            for product in audit.products],
         "stock_clamps": audit.on_data.stock_clamps if audit.on_data else None,
         "outputs": [{key: finite(value) for key, value in vars(output).items()}
                     for output in (audit.on_data.outputs if audit.on_data else [])],
@@ -257,6 +319,8 @@ h1 { font-size: 1.3rem; overflow-wrap: anywhere; } .verdict { font-size: 1.1rem;
 .verdict.proven { border-color: var(--good); } .scroll { overflow-x: auto; }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
 th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+th[data-by] { cursor: pointer; } th[data-by]::after { content: " \\2195"; opacity: .4; }
+th[aria-sort=ascending]::after { content: " \\2191"; opacity: 1; } th[aria-sort=descending]::after { content: " \\2193"; opacity: 1; }
 td.name { overflow-wrap: anywhere; min-width: 12rem; } .bar { background: var(--line); height: .6rem; min-width: 6rem; }
 .bar div { background: var(--bad); height: 100%; } .good { color: var(--good); } .bad { color: var(--bad); } small { opacity: .75; }
 @media (max-width: 45rem) {
@@ -267,48 +331,95 @@ td.name { overflow-wrap: anywhere; min-width: 12rem; } .bar { background: var(--
 """
 
 
+# Sorts a table's rows by the column whose head is clicked: by the cells' data-sort if they have it (a number), else by their text.
+# Numbers begin with the largest, texts with the first; another click reverses the order.
+SCRIPT = """
+for (const head of document.querySelectorAll("th[data-by]")) {
+  head.tabIndex = 0;
+  const sort = () => {
+    const table = head.closest("table"), place = head.cellIndex, body = table.tBodies[0];
+    const key = row => { const cell = row.cells[place], by = cell.dataset.sort; return by === undefined ? cell.textContent : +by; };
+    const rows = [...body.rows], isNumber = rows.some(row => typeof key(row) === "number");
+    const now = head.getAttribute("aria-sort"), up = now ? now === "descending" : !isNumber;
+    for (const other of table.querySelectorAll("th")) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+    const order = (a, b) => isNumber ? (+a || 0) - (+b || 0) : String(a).localeCompare(b, undefined, {numeric: true});
+    rows.sort((a, b) => (up ? 1 : -1) * order(key(a), key(b))).forEach(row => body.append(row));
+  };
+  head.addEventListener("click", sort);
+  head.addEventListener("keydown", event => { if (event.key === "Enter") sort(); });
+}
+"""
+
+
+def _bar(share: float) -> str:
+    """A bar of `share` percent. A share that is not 0 is at least visible."""
+    return f'<div class="bar"><div style="width:{max(share, 1) if share else 0:.1f}%"></div></div>'
+
+
 def to_html(audit: Audit) -> str:
-    """One page that loads nothing: the verdict, and for each layer a bar that shows its share of unsafe pairs."""
+    """One page that loads nothing: the verdict, and for each layer a bar: with data, of its wrong sums; else of its unsafe
+    pairs."""
     table = engines()
     e = html.escape
 
-    def td(label: str, content: str, attributes: str = "") -> str:
-        return f'<td data-label="{e(label)}"{attributes}>{content}</td>'
+    def td(label: str, content: str, by: "float | None" = None, attributes: str = "") -> str:
+        sort = "" if by is None else f' data-sort="{by:.6g}"'
+        return f'<td data-label="{e(label)}"{sort}{attributes}>{content}</td>'
+
+    def th(label: str, small: str = "") -> str:
+        return f'<th data-by>{e(label)}{f"<br><small>{e(small)}</small>" if small else ""}</th>'
 
     def cell(layer: AuditedLayer, name: str) -> str:
         c, label = layer.engines[name], table[name]["name"]
         if c.is_proven:
-            return td(label, e(_result(layer, name)), ' class="good"')
+            return td(label, e(_result(layer, name)), 0, ' class="good"')
         share = 100 * c.failing_pairs / c.pairs
         title = e(f"{c.failing_pairs:,} of {c.pairs:,} pairs, {c.witness}")
         return td(label, f'<span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}{_where(c)}</small>'
-                         f'<div class="bar"><div style="width:{max(share, 1):.1f}%"></div></div>', f' title="{title}"')
+                         + ("" if audit.on_data else _bar(share)), share, f' title="{title}"')
+
+    def measured(layer: AuditedLayer) -> str:
+        found, words = audit.on_data.layers.get(layer.layer.name), e(_on_data(audit, layer))
+        if found is None or not found.results:
+            return td(_data_head(audit), words, -1)
+        share = 100 * found.changed / found.results
+        color = "bad" if found.changed else "good"
+        return td(_data_head(audit), f'<span class="{color}">{share:.2g} %</span> <small>{words}</small>{_bar(share)}', share)
 
     rows = []
     for layer in audit.layers:
         q = layer.layer
+        bound = max(layer.engines[name].error for name in audit.engines)
         rows.append(f'<tr><td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
-                    + td("activations", f"{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small>")
-                    + "".join(cell(layer, name) for name in audit.engines) + td("error at most", e(_error(audit, layer)))
-                    + (td(_data_head(audit), e(_on_data(audit, layer))) if audit.on_data else "") + "</tr>")
+                    + td("activations", f"{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small>", q.a_range[1])
+                    + (measured(layer) if audit.on_data else "")
+                    + "".join(cell(layer, name) for name in audit.engines) + td("error at most", e(_error(audit, layer)), bound)
+                    + "</tr>")
     remarks = "".join(f"<li>{e(text)}</li>" for text in _remarks(audit))
     passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
-    heads = "".join(f"<th>{e(table[name]['name'])}<br><small>{e(table[name]['versions'])}</small></th>" for name in audit.engines)
+    unsafe = "unsafe pairs" if audit.on_data else ""
+    heads = th("layer") + th("activations") + (th(_data_head(audit), "wrong sums") if audit.on_data else "") + "".join(
+        th(table[name]["name"], ", ".join(filter(None, [unsafe, table[name]["versions"]]))) for name in audit.engines)
+    heads += th("error at most")
+    bar = (f"A bar is the share of a layer's sums that {table[audit.on_data.engine]['name']} computes wrong on your data on a CPU "
+           "without VNNI, if the layer gets exact inputs. Errors that come from earlier layers show only in the outputs. The "
+           "percentages beside it are" if audit.on_data else "A bar is")
     remedies = _all_remedies(audit)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>intact audit</title><style>{STYLE}</style></head><body>
 <h1>{e(audit.model.path)}</h1>
 <p class="verdict{' proven' if audit.is_proven else ''}">{e(verdict(audit))}</p>
-<p>A bar is the share of a layer's weight pairs that can saturate: for some input the sum of two products exceeds int16. CPUs
+<p>{e(bar)} the share of a layer's weight pairs that can saturate: for some input the sum of two products exceeds int16. CPUs
 without VNNI (most Intel CPUs before Cascade Lake (servers) and Alder Lake, AMD CPUs before Zen 4) clamp it, so the result is
-wrong. <small>Error at most: how far clamped sums can move an output of the layer. The column "on your data": each layer gets
-exact inputs. Errors that come from earlier layers show only in the outputs.</small></p>
-<div class="scroll"><table><thead><tr><th>layer</th><th>activations</th>{heads}<th>error at most</th>{'<th>' + e(_data_head(audit)) + '</th>' if audit.on_data else ''}</tr></thead>
+wrong. <small>Error at most: how far clamped sums can move an output of the layer. A click on a head sorts the table.</small></p>
+<div class="scroll"><table><thead><tr>{heads}</tr></thead>
 <tbody>{''.join(rows)}</tbody></table></div>
 {'<ul>' + remarks + '</ul>' if remarks else ''}
 {'<h2>Remedies</h2><ul>' + ''.join(f'<li>{e(text)}</li>' for text in remedies) + '</ul>' if remedies else ''}
 {'<h2>Passed over</h2><ul>' + passed + '</ul>' if passed else ''}
+<script>{SCRIPT}</script>
 </body></html>
 """
 

@@ -14,17 +14,19 @@ import zipfile
 import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import numpy as np
 
 from ._audit import Audit, engines, pairing, slices
+from ._control import control_variant
 from ._gemm import Gemm
 from ._library import excerpt, invalid
-from ._onnx import QuantizedLayer, Scope, array_of_tensor, attributes, every_node
+from ._onnx import ITEM_SIZES, QuantizedLayer, Scope, array_of_tensor, attributes, every_node
+from ._weights import SHARED_SIZE, add_shared, set_array
 
-CONTROL = 1e-7  # relative change of the control's float constants
-
+_MOST_KEPT = 1 << 28  # bytes of weights up to which the plans of all layers are kept
+_BASE = 300 << 20  # bytes of Python and ONNX Runtime
 
 @dataclass
 class LayerOnData:
@@ -143,6 +145,8 @@ def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict
 
 def as_u8(values: np.ndarray) -> np.ndarray:
     """s8 values, or zero points, shifted by 128."""
+    if values.dtype == np.int8:
+        return np.bitwise_xor(values.view(np.uint8), 128)
     return (values.astype(np.int16) + 128).astype(np.uint8)
 
 
@@ -158,22 +162,23 @@ def weights_zero_point(layer: QuantizedLayer, node: Any, scope: Scope) -> np.nda
     return None if scale is None else np.zeros(scale.shape, np.int8)
 
 
-def take_data_in(proto: Any, folder: Path) -> None:
-    """Moves external data into the model, so that the model can be stored in another folder."""
-    from onnx import numpy_helper
-
+def take_data_in(proto: Any, folder: Path, owner: Any) -> None:
+    """Makes a model independent of the files of its external data. Large constants are shared until `owner` is deleted."""
     for tensor in proto.graph.initializer:
-        if tensor.data_location == 1:
+        is_large = tensor.HasField("raw_data") and len(tensor.raw_data) >= SHARED_SIZE
+        if tensor.data_location == 1 or is_large:
             array = array_of_tensor(tensor, folder)
+            if array is None and is_large:
+                continue
             if array is None:
                 raise invalid(f"tensor {excerpt(tensor.name)!r}: has a type that is not supported")
-            tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
+            set_array(tensor, array, owner)
 
 
 def exact_variant(audit: Audit) -> Any:
     """The model with its s8 weights stored as u8 with zero point 128. This changes no integer sum, and ONNX Runtime's kernels
-    for u8 weights are exact."""
-    from onnx import numpy_helper
+    for u8 weights are exact. Large constants are shared; the audit owns them."""
+    from onnx import TensorProto
 
     # Layers refer to nodes of the original model; positions find them in the copy.
     proto = copy.deepcopy(audit.model.proto)
@@ -182,13 +187,14 @@ def exact_variant(audit: Audit) -> Any:
     made: dict[tuple[int, str], str] = {}
 
     def constant(name: str, array: np.ndarray) -> str:
-        tensor = numpy_helper.from_array(np.asarray(array, order="C"), name)
+        tensor = TensorProto(name=name)
+        set_array(tensor, array, audit)
         proto.graph.initializer.append(tensor)
         return name
 
     folder = Path(audit.model.path).parent
-    take_data_in(proto, folder)
-    changed = set()
+    take_data_in(proto, folder, audit)
+    changed, replaced = set(), set()
     for audited in audit.layers:
         layer, scope = audited.layer, audited.layer.scope
         reader = layer.weights_node if layer.inner_node is None else layer.inner_node
@@ -204,26 +210,17 @@ def exact_variant(audit: Audit) -> Any:
         if key not in made:
             made[key] = constant(f"{name}__u8" + (f"_{place}" if layer.within else ""), as_u8(scope.constant(name)))
         node.input[layer.weights_input] = made[key]
+        replaced.add(name)
         point = weights_zero_point(layer, node, scope)
         if point is None:
             raise invalid(f"{layer.name}: the zero point or the scale of its weights is no constant, so no exact variant can be "
                           "made")
         node.input[layer.point_input] = constant(f"{name}__u8_point_{place}_{layer.point_input}", as_u8(point))
+    read = {name for node in copies for name in node.input} | {value.name for value in [*proto.graph.input, *proto.graph.output]}
+    for i in reversed(range(len(proto.graph.initializer))):
+        if proto.graph.initializer[i].name in replaced - read:
+            del proto.graph.initializer[i]
     return proto
-
-
-def control_variant(proto: Any) -> Any:
-    """The exact variant with each float constant changed by a relative 1e-7, alternately up and down."""
-    from onnx import numpy_helper
-
-    changed = copy.deepcopy(proto)
-    for tensor in changed.graph.initializer:
-        if tensor.data_type != 1:
-            continue
-        array = numpy_helper.to_array(tensor).astype(np.float64)
-        signs = np.where(np.arange(array.size).reshape(array.shape) % 2, -1.0, 1.0)
-        tensor.CopyFrom(numpy_helper.from_array((array * (1 + CONTROL * signs)).astype(np.float32), tensor.name))
-    return changed
 
 
 def session_of(model: Any, is_as_written: bool = False) -> Any:
@@ -238,8 +235,11 @@ def session_of(model: Any, is_as_written: bool = False) -> Any:
     if is_as_written:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
     try:
+        values = [] if isinstance(model, str) else add_shared(options, model)
         model = model if isinstance(model, str) else model.SerializeToString()
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session.intact_shared = values  # must live as long as the session
+        return session
     except Exception as error:
         raise invalid(f"ONNX Runtime does not load the model: {excerpt(error, 300)}") from None
 
@@ -389,66 +389,119 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
         raise invalid("--emulate: runs ONNX Runtime, which is not among the engines; add --engine onnxruntime")
     on_data = OnData(len(runs), "onnxruntime" if has_stock else audit.engines[0], audit.cpu_clamps or emulate)
     engine = engines()[on_data.engine]
-    scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
     exact = exact_variant(audit)
     names = [output.name for output in exact.graph.output]
-    visible: dict[str, list[Sums]] = {}
+    visible: dict[str, list[QuantizedLayer]] = {}
     for audited in audit.layers:
         layer = audited.layer
         on_data.layers[layer.name] = None
         if layer.activation and layer.graph_node is not None:
-            sums = Sums(layer, pairing(engine, layer), engine.get("skips_padding", False))
-            visible.setdefault(layer.activation, []).append(sums)
+            visible.setdefault(layer.activation, []).append(layer)
             on_data.layers[layer.name] = LayerOnData()
-    captured = copy.deepcopy(exact)
-    have = set(names)
-    for name in visible:
-        if name not in have:
-            captured.graph.output.append(helper.make_empty_tensor_value_info(name))
-    probe, stock, control = session_of(captured), session_of(audit.model.path), session_of(control_variant(exact))
+    sources = [str(getattr(run, "source", "--data")) for run in runs]
+    # One session after the other, because each packs all weights.
+    floats: list[dict] = [{} for _ in runs]
+    if float_model:
+        before = float_session(float_model, names)
+        floats = list(_each(before, [inputs_of(before, run, str(float_model)) for run in runs], sources))
+        del before
     plain = session_of(exact)
-    before = float_session(float_model, names) if float_model else None
-    before_names = [output.name for output in before.get_outputs()] if before else []
     inputs = [inputs_of(plain, run) for run in runs]
-    inputs_before = [inputs_of(before, run, str(float_model)) for run in runs] if before else []
-    stock_results = emulated(audit.model.path, names, inputs) if emulate else []
-    gathered: dict[str, list] = {name: [] for name in names}
-    for done, run in enumerate(inputs):
+    results = [list(_each(plain, inputs, sources))]
+    del plain
+    if emulate:
+        results.append([dict(zip(names, values)) for values in emulated(audit.model.path, names, inputs)])
+    else:
+        results.append(list(_each(session_of(audit.model.path), inputs, sources)))
+    results.append(list(_each(session_of(control_variant(exact, audit)), inputs, sources)))
+    captured = copy.deepcopy(exact)
+    captured.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in visible if name not in names)
+    counter = _Counter(audit, on_data, engine, visible)
+    for done, values in enumerate(_each(session_of(captured), inputs, sources)):
+        counter.add(values)
+        if progress:
+            progress(done + 1, len(runs))
+    for name in names if has_stock else []:
+        gathered = [[*(variant[i][name] for variant in results), *([floats[i][name]] if name in floats[i] else [])]
+                    for i in range(len(runs))]
+        if any(values.dtype.kind not in "biuf" for outputs in gathered for values in outputs):
+            continue  # strings, sequences
+        on_data.outputs.append(compare_outputs(name, gathered))
+    return on_data
+
+
+def _each(session: Any, inputs: "list[dict[str, np.ndarray]]", sources: list[str]) -> "Iterator[dict[str, np.ndarray]]":
+    """The outputs of each run, by name. `sources`: the files of the inputs."""
+    names = [output.name for output in session.get_outputs()]
+    for run, source in zip(inputs, sources):
         try:
-            values = dict(zip([output.name for output in probe.get_outputs()], probe.run(None, run)))
-            results = [plain.run(names, run), stock_results[done] if emulate else stock.run(names, run), control.run(names, run)]
-            values_before = before.run(None, inputs_before[done]) if before else []
-            floats = {name: [value] for name, value in zip(before_names, values_before)}
+            values = session.run(names, run)
         except Exception as error:
-            raise invalid(f"{excerpt(runs[done].source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
-        for i, name in enumerate(names):
-            gathered[name].append([np.asarray(values) for values in [*(result[i] for result in results), *floats.get(name, ())]])
-        for name, layers in visible.items():
-            for sums in layers:
-                layer, a = sums.layer, values[name]
-                point = zero_point(layer, scope) if layer.is_convolution else 0
-                if point is None or on_data.layers[layer.name] is None:
-                    on_data.layers[layer.name] = None
+            raise invalid(f"{excerpt(source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
+        yield dict(zip(names, map(np.asarray, values)))
+
+
+class _Counter:
+    """Counts the wrong sums of the layers in `visible`, by the tensors that the layers read. Plans of large models live only
+    while they compute."""
+
+    def __init__(self, audit: Audit, on_data: OnData, engine: dict, visible: "dict[str, list[QuantizedLayer]]"):
+        self.scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
+        self.on_data, self.engine, self.visible = on_data, engine, visible
+        self.keeps_plans = sum(audited.layer.weights.nbytes for audited in audit.layers) < _MOST_KEPT
+        self.plans: dict[str, Sums] = {}
+
+    def _sums(self, layer: QuantizedLayer) -> Sums:
+        if layer.name in self.plans:
+            return self.plans[layer.name]
+        made = Sums(layer, pairing(self.engine, layer), self.engine.get("skips_padding", False))
+        if self.keeps_plans:
+            self.plans[layer.name] = made
+        return made
+
+    def add(self, values: "dict[str, np.ndarray]") -> None:
+        """Adds a run. `values`: the quantized tensors by name; float tensors are quantized as their operators quantize them."""
+        for name, layers in self.visible.items():
+            for layer in layers:
+                a = values[name]
+                point = zero_point(layer, self.scope) if layer.is_convolution else 0
+                if point is None or self.on_data.layers[layer.name] is None:
+                    self.on_data.layers[layer.name] = None
                     continue
                 if a.dtype == np.float32:  # the operator itself quantizes
                     a = dynamically_quantized(a)[0]
                 if a.dtype == np.int8 and layer.a_type == "u8":
                     a, point = (a.astype(np.int16) + 128).astype(np.uint8), point + 128
-                right, wrong = sums(a, point)
-                found = on_data.layers[layer.name]
+                right, wrong = self._sums(layer)(a, point)
+                found = self.on_data.layers[layer.name]
                 found.results += right.size
                 found.largest = max(found.largest, int(a.max(initial=0)))
                 found.changed += int(np.count_nonzero(right != wrong))
                 difference = right.astype(np.float64) - wrong
                 found.signal += float(np.square(right.astype(np.float64)).sum())
                 found.noise += float(np.square(difference).sum())
-        if progress:
-            progress(done + 1, len(runs))
-    for name in names if has_stock else []:
-        if any(values.dtype.kind not in "biuf" for outputs in gathered[name] for values in outputs):
-            continue  # strings, sequences
-        on_data.outputs.append(compare_outputs(name, gathered[name]))
-    return on_data
+
+
+def memory_needed(audit: Audit) -> int:
+    """A bound of the bytes that run_on_data() needs for weights: the u8 weights and the changed floats that variants share, the
+    constants that the file itself holds, one session, and the plans of the largest layer or of all layers. Activations are not
+    counted."""
+    tensors = audit.model.proto.graph.initializer
+    sizes = [math.prod(tensor.dims) * ITEM_SIZES.get(tensor.data_type, 4) for tensor in tensors]
+    inside = sum(size for tensor, size in zip(tensors, sizes) if tensor.data_location != 1)
+    floats = sum(size for tensor, size in zip(tensors, sizes) if tensor.data_type == 1)
+    weights = [audited.layer.weights.nbytes for audited in audit.layers]
+    plans = 3 * (sum(weights) if sum(weights) < _MOST_KEPT else max(weights, default=0))
+    return int(_BASE + 4 * inside + floats + sum(weights) + 1.5 * sum(sizes) + plans)
+
+
+def memory_available() -> int:
+    """The bytes that this machine can still give to programs; 0 if unknown."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        return 0
 
 
 def float_session(path: str, names: list[str], option: str = "--float") -> Any:

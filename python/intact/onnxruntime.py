@@ -23,7 +23,7 @@ from typing import Any
 
 import onnxruntime
 
-from ._library import Error, choice, invalid, isa_of
+from ._library import Error, choice, integer, invalid, isa_of
 from ._library import _MODES  # the names of modes
 
 __all__ = ["NAME", "add", "register", "report"]
@@ -65,12 +65,17 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
       threads.
     - `like`: "onnxruntime:avx2" makes nodes compute what ONNX Runtime 1.32 computes on a CPU with AVX2 and no VNNI, with the
       sums that its kernels clamp, operator by operator. `mode` is then "exact". docs/onnxruntime.md lists the conditions.
+
+    ONNX Runtime then warns in each session that "some nodes were not assigned to the preferred execution providers": these are
+    the nodes that report() lists with a reason. `options.log_severity_level = 3` hides ONNX Runtime's warnings. Raises `Error`.
     """
     register()
     choice("mode", mode, _MODES)
     isa_of(max_isa)
     choice("like", like, _LIKES)
-    threads = options.intra_op_num_threads or None if threads is None else threads
+    threads = options.intra_op_num_threads or None if threads is None else integer("threads", threads)
+    if threads is not None and threads < 1:
+        raise invalid(f"threads: is {threads}; expected a positive number, or None for as many as the session's")
     given = {"mode": mode, "max_isa": max_isa, "threads": threads, "like": like, "report": next(_ids)}
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
     options.add_provider_for_devices(devices[:1], {key: str(value) for key, value in given.items() if value is not None})

@@ -82,12 +82,12 @@ def audit(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | N
 
 def repair(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | None = None,
            **options: Any) -> "tuple[Any, Repair]":
-    """Reorders the channels of a module so that no pair of adjacent depths can saturate. Without `max_noise`, the module computes
-    the same results.
+    """Reorders the channels of a module so that no pair of adjacent depths can saturate. Without `max_noise` and `reorder_sums`, the
+    module computes the same results.
 
     - `module`, `example_inputs`: as for `audit()`. The module is not changed.
     - `engines`: the engines in which no pair shall saturate, fbgemm or onednn; the same default as for `audit()`.
-    - `options`: `bit_exact`, `keep_channels`, `max_depth`, `max_noise`, as for `intact.repair()`. Programs keep their numbers of
+    - `options`: `reorder_sums`, `keep_channels`, `max_depth`, `max_noise`, as for `intact.repair()`. Programs keep their numbers of
       channels. With `max_noise`, layers that no order makes safe get shortened weights. An output with its own scale may get
       weights of 7 bits with twice the scale instead. The noise is then about 0.5. Weights that operators share are only
       shortened.

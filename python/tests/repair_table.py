@@ -100,8 +100,8 @@ def variants(nets: Path, name: str, way: str, engine: str, folder: str) -> dict[
     from intact._run import exact_variant
 
     stored = nets / f"{name}_{way}.onnx"
-    made = {"stored": onnx.load(str(stored)), "repaired": repair(str(stored), engines=[engine])[0]}
-    made["noise 0.05"] = repair(str(stored), engines=[engine], max_noise=0.05)[0]
+    made = {"stored": onnx.load(str(stored)), "repaired": repair(str(stored), engines=[engine], reorder_sums=True)[0]}
+    made["noise 0.05"] = repair(str(stored), engines=[engine], reorder_sums=True, max_noise=0.05)[0]
     halved = nets / f"{name}_{way}_weights7.onnx"
     made["7-bit weights"] = onnx.load(str(halved))
     if way == "qdq":

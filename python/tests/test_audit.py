@@ -17,7 +17,7 @@ from intact._audit import audit, certify, engines, pairing  # noqa: E402
 from intact._fusion import rules  # noqa: E402
 from intact._model import QuantizedLayer  # noqa: E402
 from intact._onnx import read_onnx  # noqa: E402
-from intact._report import to_html, to_json, to_text, verdict  # noqa: E402
+from intact._report import SCRIPT, to_html, to_json, to_text, verdict  # noqa: E402
 from intact._run import Sums  # noqa: E402
 
 HOT = np.zeros((4, 3), np.int8)
@@ -368,7 +368,7 @@ def test_crossed_bounds(tmp_path):
 
 def test_what_is_not_audited_is_not_proven(tmp_path):
     nodes = [helper.make_node("MatMulInteger", ["a", "w"], ["t"], name="safe"), helper.make_node("MatMulInteger", ["a", "b"], ["y"])]
-    path = save(tmp_path, nodes, {"w": HOT // 2}, [("a", TensorProto.UINT8), ("b", TensorProto.INT8)])
+    path = save(tmp_path, nodes, {"w": HOT // 2}, [("a", TensorProto.UINT8), ("b", TensorProto.FLOAT)])
     result = audit(path)
     assert not result.is_proven and verdict(result).endswith("; 1 operators were not audited")
     assert program("audit", path).returncode == 1
@@ -439,8 +439,50 @@ def test_subgraphs_are_read(tmp_path):
 def test_passed_over(tmp_path):
     path = one(tmp_path, "MatMulNBits", ["a", "w"], {"w": np.zeros((1, 1, 16), np.uint8)}, "com.microsoft", TensorProto.FLOAT)
     assert read_onnx(path).passed_over == {"MatMulNBits: weights in blocks of 4 bits": 1}
-    path = save(tmp_path, [helper.make_node("MatMulInteger", ["a", "b"], ["y"])], {}, [("a", TensorProto.UINT8), ("b", TensorProto.INT8)])
-    assert read_onnx(path).passed_over == {"MatMulInteger: both operands change from run to run": 1}
+    path = save(tmp_path, [helper.make_node("MatMulInteger", ["a", "b"], ["y"])], {}, [("a", TensorProto.FLOAT), ("b", TensorProto.FLOAT)])
+    assert read_onnx(path).passed_over == {
+        "MatMulInteger: the second operand is no constant, and the file does not state the operands' types": 1}
+
+
+def of_activations(tmp_path, a_type, b_type, qdq=False, readers=1):
+    """A model with a proven layer and a product of two activations."""
+    types = {"u8": (TensorProto.UINT8, np.uint8), "s8": (TensorProto.INT8, np.int8)}
+    constants, nodes, inputs = {"w": HOT[:, :1], "s": np.float32(0.5), "m": np.uint8(0)}, [], []
+    for name, kind in (("a", a_type), ("b", b_type)):
+        if qdq:
+            constants[f"{name}z"] = types[kind][1](0)
+            nodes += [helper.make_node("QuantizeLinear", [f"{name}x", "s", f"{name}z"], [name]),
+                      helper.make_node("DequantizeLinear", [name, "s", f"{name}z"], [f"{name}d"])]
+            nodes += [helper.make_node("DequantizeLinear", [name, "s", f"{name}z"], [f"{name}{k}"]) for k in range(1, readers)]
+        inputs.append((f"{name}x", TensorProto.FLOAT) if qdq else (name, types[kind][0]))
+    nodes += [helper.make_node("MatMul", ["ad", "bd"], ["y"], name="p")] if qdq else [
+        helper.make_node("MatMulInteger", ["a", "b"], ["y"], name="p")]
+    nodes.append(helper.make_node("MatMulInteger", ["m8", "w"], ["v"], name="n"))
+    return save(tmp_path, nodes, constants, [*inputs, ("m8", TensorProto.UINT8)])
+
+
+@pytest.mark.parametrize("a_type,b_type,qdq,readers,is_safe", [
+    ("u8", "u8", False, 1, True), ("u8", "s8", False, 1, False), ("s8", "s8", False, 1, True), ("u8", "u8", True, 1, True),
+    ("u8", "s8", True, 1, True), ("s8", "s8", True, 1, True), ("u8", "s8", True, 2, False)])
+def test_products_of_two_activations(tmp_path, a_type, b_type, qdq, readers, is_safe):
+    path = of_activations(tmp_path, a_type, b_type, qdq, readers)
+    result = audit(path)
+    assert (result.is_proven, len(result.products), result.model.not_audited) == (is_safe, 1, 0)
+    run = program("audit", path, "--json", tmp_path / "j")
+    assert run.returncode == (0 if is_safe else 1)
+    words = "1 products of two activations are proven safe too" if is_safe else "255*-128 + 255*-128 = -65280; u8 for the second operand"
+    assert words in run.stdout and "not audited" not in run.stdout
+    (product,) = json.loads((tmp_path / "j").read_text())["products_of_activations"]
+    assert (product["name"], product["engines"]["onnxruntime"]["proven"]) == ("p", is_safe)
+
+
+def test_ranges_bound_products_of_two_activations(tmp_path):
+    nodes = [helper.make_node("Softmax", ["x"], ["p"]), helper.make_node("QuantizeLinear", ["p", "s", "z"], ["q"]),
+             helper.make_node("MatMulInteger", ["q", "b"], ["y"])]
+    for scale, is_safe in ((1 / 126, True), (1 / 255, False)):
+        path = save(tmp_path, nodes, {"s": np.float32(scale), "z": np.uint8(0)}, [("x", TensorProto.FLOAT), ("b", TensorProto.INT8)])
+        (product,) = audit(path).products
+        assert product.engines["onnxruntime"].is_proven == is_safe
 
 
 def program(*arguments):
@@ -468,7 +510,7 @@ def test_the_command(tmp_path):
 def test_names_cannot_write_the_page_or_the_terminal(tmp_path):
     node = helper.make_node("MatMulInteger", ["a", "w"], ["y"], name="<script>\x1b[2J")
     result = audit(save(tmp_path, [node], {"w": HOT}, [("a", TensorProto.UINT8)]))
-    assert "<script>" not in to_html(result)
+    assert "<script>" not in to_html(result).replace(f"<script>{SCRIPT}", "")
     assert "\x1b" not in to_text(result) and "\\x1b" in to_text(result)
     assert json.dumps(to_json(result))
 

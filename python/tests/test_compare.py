@@ -1,7 +1,9 @@
 """`intact compare`: finds planted faults in their layer and category, and gives the advice that removes them."""
 
+import html
 import json
 import math
+import re
 import shutil
 
 import numpy as np
@@ -12,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from intact._audit import audit  # noqa: E402
 from intact._compare import Distance, compare, requantized  # noqa: E402
-from intact._compare_report import to_html, to_json, to_text  # noqa: E402
+from intact._compare_report import to_html, to_json, to_text, verdict  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._match import match  # noqa: E402
 from intact._run import decibels  # noqa: E402
@@ -501,3 +503,16 @@ def test_each_names_an_input_that_is_missing(tmp_path):
     np.savez(tmp_path / "other.npz", z=np.zeros(3))
     with pytest.raises(Error, match="has no array 'x', an input of the model; has: z"):
         compare(pair.quantized, pair.float, tmp_path / "other.npz", each=True)
+
+
+def test_the_page_begins_with_the_verdict_and_has_no_empty_column(tmp_path):
+    found, _ = Pair(tmp_path, {"two": {"scale": 1.5}}).compared()
+    page = to_html(found)
+    line = verdict(found)
+    assert line.startswith("output y on this CPU is 6.") and "; most helps: left in float, +" in line
+    assert page.index(html.escape(line)) < page.index("<li>") < page.index("<h2>outputs") < page.index("<h2>weights")
+    assert to_text(found).splitlines()[-1] == line and to_json(found)["verdict"] == line
+    for table in re.findall("<tbody>(.*?)</tbody>", page):
+        rows = [re.findall("<td[^>]*>([^<]*)</td>", row) for row in table.split("</tr>")[:-1]]
+        assert all(any(column) for column in zip(*rows))
+    assert page.count("<th data-by>") == page.count("<th") - page.count("<thead") > 20

@@ -1,17 +1,22 @@
 """`intact audit --data`: sums as engines compute them, and outputs compared with the float model's."""
 
+import gc
 import json
+import math
+import re
 import shutil
 
 import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from intact import _program, _run, _weights  # noqa: E402
 from intact._audit import audit  # noqa: E402
 from intact._onnx import QuantizedLayer  # noqa: E402
-from intact._run import Sums, dynamically_quantized  # noqa: E402
+from intact._report import to_html, to_text, verdict  # noqa: E402
+from intact._run import LayerOnData, OnData, OutputOnData, Sums, dynamically_quantized, exact_variant, load_data, run_on_data  # noqa: E402
 from test_audit import HOT, program, save  # noqa: E402
 
 
@@ -103,7 +108,8 @@ def test_an_emulator_shows_the_harm(tmp_path, monkeypatch):
     monkeypatch.delenv("INTACT_PYTHON", raising=False)
     quantized, before, data = models(tmp_path)
     run = program("audit", quantized, "--data", data, "--float", before, "--emulate", "--json", tmp_path / "j")
-    assert run.returncode == 1 and "dB); rounding noise alone makes" in run.stdout
+    assert run.returncode == 1 and "values of output 'y' change by " in run.stdout
+    assert "from the float model the output is farther than with exact sums: " in run.stdout
     report = json.loads((tmp_path / "j").read_text())
     assert report["stock_clamps"] and report["outputs"][0]["stock_to_float"] < 10
 
@@ -145,3 +151,90 @@ def test_sums_of_an_engine_without_outputs(tmp_path):
     assert "on your data, OpenVINO" in run.stdout and "\noutput" not in run.stdout
     run = program("audit", quantized, "--data", data, "--engine", "openvino", "--emulate")
     assert run.returncode == 2 and "add --engine onnxruntime" in run.stderr
+
+
+def result_on_data(tmp_path, layers, output):
+    """The audit of a model with unsafe layers in an inner graph, and a planted result on data of a CPU without VNNI."""
+    inner = helper.make_graph([helper.make_node("MatMulInteger", ["a", "w"], ["t"], name="inner")], "then", [],
+                              [helper.make_tensor_value_info("t", TensorProto.INT32, None)])
+    nodes = [helper.make_node("If", ["c"], ["u"], then_branch=inner, else_branch=inner),
+             helper.make_node("MatMulInteger", ["a", "w"], ["y"], name="outer")]
+    result = audit(save(tmp_path, nodes, {"w": HOT}, [("a", TensorProto.UINT8), ("c", TensorProto.BOOL)]))
+    assert len(result.layers) == 3
+    known = {layer.layer.name: None for layer in result.layers}
+    result.on_data = OnData(1, "onnxruntime", True, {**known, **layers}, [output])
+    return result
+
+
+def test_the_verdict_says_first_what_is_not_known(tmp_path):
+    output = OutputOnData("y", 20.0, math.inf, 1.0, 0.0, 200, 117, 0, 0, 0, 0)
+    words = verdict(result_on_data(tmp_path, {"outer": LayerOnData(100, 0)}, output))
+    assert ("; on your data it is not known how many sums of 2 of 3 layers are wrong in ONNX Runtime (in an inner graph); of the "
+            "others 0 of 1 layers compute wrong sums in ONNX Runtime; 117 of 200 values of output 'y' change by 10 % (20 dB); "
+            "rounding noise alone changes none; ") in words
+    assert "not measured: in an inner graph" in to_text(result_on_data(tmp_path, {"outer": LayerOnData(100, 0)}, output))
+    words = verdict(result_on_data(tmp_path, {}, output))
+    assert "it is not known how many sums of 3 of 3 layers" in words and "of the others" not in words
+
+
+@pytest.mark.parametrize("stock,word", [(14.9, "no farther"), (9.0, "farther")])
+def test_only_a_distance_from_the_float_model_is_called_farther(tmp_path, stock, word):
+    output = OutputOnData("y", 16.0, 40.0, 1.0, 0.1, 200, 117, 9, 0, 0, 0, 15.0, stock)
+    words = verdict(result_on_data(tmp_path, {}, output))
+    assert "an error of" not in words and "alone changes 9 by 1 % (40 dB)" in words
+    assert f"from the float model the output is {word} than with exact sums: {stock:.0f} dB, with exact sums 15 dB" in words
+
+
+def test_equal_outputs_are_called_equal(tmp_path):
+    output = OutputOnData("y", math.inf, 40.0, 0.0, 0.1, 200, 0, 9, 0, 0, 0)
+    assert "the outputs are equal to those with exact sums; " in verdict(result_on_data(tmp_path, {}, output))
+
+
+def test_bars_of_the_page_show_wrong_sums(tmp_path):
+    output = OutputOnData("y", 20.0, math.inf, 1.0, 0.0, 200, 117, 0, 0, 0, 0)
+    result = result_on_data(tmp_path, {"outer": LayerOnData(1000, 420)}, output)
+    page = to_html(result)
+    assert page.count('class="bar"') == 1 and 'style="width:42.0%"' in page  # the other layers are not measured
+    assert "share of a layer&#x27;s sums that ONNX Runtime computes wrong on your data" in page
+    heads = re.findall("<th(?: [^>]*)?>", page)
+    assert len(heads) == 5 and all("data-by" in head for head in heads)
+    result.on_data = None
+    assert to_html(result).count('class="bar"') == 3 and "A bar is the share of a layer's weight pairs" in to_html(result)
+
+
+@pytest.mark.parametrize("is_external", [False, True])
+def test_shared_weights_change_nothing(tmp_path, monkeypatch, is_external):
+    """All constants are shared, and lie in a file of their own or in the model."""
+    pytest.importorskip("onnxruntime")
+    quantized, before, data = models(tmp_path)
+    if is_external:
+        model = onnx.load(str(quantized))
+        onnx.save(model, str(quantized), save_as_external_data=True, location="w.bin", size_threshold=0)
+    first = run_on_data(audit(quantized), load_data(data), float_model=str(before))
+    monkeypatch.setattr(_weights, "SHARED_SIZE", 1)
+    monkeypatch.setattr(_run, "SHARED_SIZE", 1)
+    monkeypatch.setattr(_run, "_MOST_KEPT", 0)
+    result = audit(quantized)
+    second = run_on_data(result, load_data(data), float_model=str(before))
+    assert second == first and first.layers["n"].changed and _weights._arrays
+    exact = exact_variant(result)
+    assert {tensor.name for tensor in exact.graph.initializer} == {"w__u8", "w__u8_point_1_3"}
+    _weights.write_model(exact, tmp_path / "exact.onnx")
+    tensor = onnx.load(str(tmp_path / "exact.onnx")).graph.initializer[0]
+    assert (numpy_helper.to_array(tensor) == (HOT.astype(np.int16) + 128)).all()
+    del result, exact, second
+    gc.collect()
+    assert not _weights._arrays  # they live as long as the audit
+
+
+def test_a_large_model_says_what_memory_it_needs(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("onnxruntime")
+    quantized, _, data = models(tmp_path)
+    arguments = [str(quantized), "--data", str(data)]
+    _program._audit(arguments)
+    assert "memory" not in capsys.readouterr().err
+    for most, words in ((10 ** 12, "are available\n"), (1, "are available: this may not suffice\n")):
+        monkeypatch.setattr(_program, "memory_available", lambda most=most: most)
+        monkeypatch.setattr(_program, "_MUCH", 1)
+        _program._audit(arguments)
+        assert capsys.readouterr().err == f"intact: --data: the weights need up to 0.3 GB of memory, activations come on top; {most / 1e9:.1f} GB " + words

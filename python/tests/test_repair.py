@@ -13,7 +13,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact import _order, _repair_plan, _shorten  # noqa: E402
+from intact import _order, _program, _repair_check, _repair_plan, _shorten  # noqa: E402
 from intact._audit import audit, certify  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._model import QuantizedLayer  # noqa: E402
@@ -61,8 +61,8 @@ def keeps_its_outputs(seeds, run):
         model, data = random_graph(seed)
         if run is in_onnxruntime and seed % 4 < 2:
             model = onnx.shape_inference.infer_shapes(model)  # states the shapes of tensors in between
-        repaired, done = intact.repair(model)
-        assert done.is_proven, seed
+        repaired, done = intact.repair(model, reorder_sums=seed % 3 > 0)
+        assert done.is_proven and (seed % 3 or not done.sums), seed
         added, orders = added + done.copied_channels, orders + done.orders
         a, b = run(model, data), run(repaired, data)
         if done.sums:
@@ -367,15 +367,23 @@ def test_heads_of_attention_are_ordered_each_by_itself():
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
 
 
-def test_bit_exact_leaves_what_floats_are_summed_over():
+def test_what_floats_are_summed_over_is_reordered_only_on_demand():
     b = Builder()
     hidden = b.linear("x", 16, 32)
     gain, bias = b.constant(np.arange(32, dtype=np.float32)), b.constant(np.zeros(32, np.float32))
     normed = b.node("LayerNormalization", [hidden, gain, bias])
     model = b.model([b.linear(normed, 32, 8)])
-    assert intact.repair(model)[1].sums == ["LayerNormalization in float"]
-    repaired, done = intact.repair(model, bit_exact=True)
-    assert not done.orders and "--bit-exact" in done.layers[1].reason and done.is_proven
+    cheap = intact.repair(model, reorder_sums=True)[1]
+    assert cheap.sums == ["LayerNormalization in float"] and hows(cheap) == ["u8 weights", "folded order"]
+    done = intact.repair(model)[1]
+    assert not done.orders and not done.sums and "--reorder-sums" in done.layers[1].reason and done.is_proven
+    assert hows(done) == ["u8 weights"] * 2 and done.price > cheap.price > 0
+    assert ("--reorder-sums", pytest.approx(cheap.price)) in done.cheaper
+    text = to_text(done)
+    assert f"price: {done.price:+.2g} %" in text and f"cheaper: --reorder-sums: {cheap.price:+.2g} %" in text
+    # Nothing unsafe: nothing to pay.
+    free = intact.repair(intact.repair(model)[0])[1]
+    assert free.price == 0 and not free.cheaper and "price: +0 %" in to_text(free)
 
 
 def convolutions(opset, groups=1):
@@ -564,7 +572,7 @@ def test_the_command(tmp_path):
             (("m", "-o"), "-o/--output: has no value; expected one"),
             (("m", "-o", "r", "--max-noise", "two\nlines"), r"--max-noise: is 'two\nlines'; expected a number"),
             (("m", "-o", "r", "--max", "3"), "--max: is short for several; expected one of --max-depth, --max-noise"),
-            (("m", "-o", "r", "--bit-exact=3"), "--bit-exact: is '3'; expected no value"),
+            (("m", "-o", "r", "--reorder-sums=3"), "--reorder-sums: is '3'; expected no value"),
             (("m", "-o", "r", "n"), "n: no argument of intact repair; expected one that `intact repair --help` lists")]:
         refused = run(*arguments)
         assert refused.returncode == 2 and refused.stdout == "" and refused.stderr == f"intact: {words}\n"
@@ -667,7 +675,7 @@ def test_the_order_of_channels_shows_in_instance_normalization():
     a = b.node("Transpose", [b.linear("x", 16, 32)], perm=[0, 2, 1])
     ones, zeros = b.constant(np.ones(32, np.float32)), b.constant(np.zeros(32, np.float32))
     y = b.node("Transpose", [b.node("InstanceNormalization", [a, ones, zeros])], perm=[0, 2, 1])
-    _, done = intact.repair(b.model([b.linear(y, 32, 8)]))
+    _, done = intact.repair(b.model([b.linear(y, 32, 8)]), reorder_sums=True)
     assert done.sums == ["InstanceNormalization in float"]
 
 
@@ -689,6 +697,41 @@ def test_the_check_sees_a_wrong_repair(tmp_path):
     onnx.save(model, str(out))
     found = check(done)
     assert not found.is_right and found.lines()[0].endswith("THE REPAIR IS WRONG")
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_the_check_runs_before_the_file_is_written(tmp_path, monkeypatch, capsys, is_right):
+    pytest.importorskip("onnxruntime")
+    b = Builder()
+    path, out = tmp_path / "m.onnx", tmp_path / "r.onnx"
+    onnx.save(b.model([b.linear(b.linear("x", 16, 32), 32, 8)]), str(path))
+    seen = []
+
+    def planted(done, *arguments, **options):
+        found = right_check(done, *arguments, **options)
+        seen.append((out.exists(), found.is_right))
+        found.outputs[0].clamped = 0 if is_right else 1
+        return found
+
+    right_check = _repair_check.check
+    monkeypatch.setattr(_repair_check, "check", planted)
+    status = _program._repair([str(path), "-o", str(out), "--check"])
+    printed = capsys.readouterr().out
+    assert seen == [(False, True)] and f"{out}: all 2 layers are proven safe" in printed and "price: " in printed
+    assert (status, out.exists()) == ((0, True) if is_right else (1, False))
+    assert ("was not written" in printed) == (not is_right) and not [one for one in tmp_path.iterdir() if one not in (path, out)]
+
+
+def test_what_moves_outputs_is_measured(tmp_path):
+    pytest.importorskip("onnxruntime")
+    b = Builder()
+    gain, bias = b.constant(np.linspace(1, 2, 32, dtype=np.float32)), b.constant(np.zeros(32, np.float32))
+    model = b.model([b.linear(b.node("LayerNormalization", [b.linear("x", 16, 32), gain, bias]), 32, 8)])
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    done = run(tmp_path / "m.onnx", "-o", tmp_path / "r.onnx", "--reorder-sums")
+    assert done.returncode == 0 and "against exact sums: stored" in done.stdout and "floats added in a new order" in done.stdout
+    done = run(tmp_path / "m.onnx", "-o", tmp_path / "r.onnx")
+    assert done.returncode == 0 and "against exact sums" not in done.stdout and "in a new order: L" not in done.stdout
 
 
 # ----- shortened weights -------------------------------------------------------------------------------------------------
@@ -1078,7 +1121,7 @@ def test_a_copy_has_the_scale_of_its_channel(slow_u8_weights):
     scales = b.constant(np.array([0.01, 0.02, 0.03], np.float32))
     floats = b.node("MatMul", [hidden, b.node("DequantizeLinear", [weights, scales], axis=0)])
     model = b.model([b.linear(hidden, 3, 8, weights), floats])
-    repaired, done = intact.repair(model)
+    repaired, done = intact.repair(model, reorder_sums=True)
     assert done.copied_channels == 1
     stored, after = (in_onnxruntime(m, data_of(1, 5, 16)) for m in (exact_variant(done.before), repaired))
     assert same(stored[:1], after[:1])

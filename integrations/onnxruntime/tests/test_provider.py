@@ -1139,8 +1139,9 @@ def test_like_needs_the_exact_mode_and_avx2():
 
 
 def test_python_arguments_are_checked():
-    for arguments in ({"mode": "fast"}, {"max_isa": "sse9"}, {"like": "avx2"}):
-        with pytest.raises(intact.Error):
+    for arguments in ({"mode": "fast"}, {"max_isa": "sse9"}, {"like": "avx2"}, {"threads": -1}, {"threads": 0}, {"threads": 1.5},
+                      {"threads": 1 << 31}):
+        with pytest.raises(intact.Error, match=f"^{next(iter(arguments))}: is "):
             intact.onnxruntime.add(onnxruntime.SessionOptions(), **arguments)
     model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
     with pytest.raises(intact.Error, match="has no IntactExecutionProvider"):

@@ -1,0 +1,74 @@
+"""Large constants of the model variants that intact makes. They lie outside the protobuf messages, so variants and sessions share
+one array, and a variant may have more than 2 GB."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+SHARED_SIZE = 1 << 20  # bytes from which a constant is shared
+_EXTERNAL = 1  # onnx.TensorProto.EXTERNAL
+_PREFIX = "intact:"
+_numbers = itertools.count()
+_arrays: dict[str, np.ndarray] = {}  # by location
+
+
+def _location(tensor: Any) -> str:
+    if tensor.data_location != _EXTERNAL:
+        return ""
+    return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
+
+
+def shared(tensor: Any) -> "np.ndarray | None":
+    """The array that a tensor shares with other variants, or None."""
+    return _arrays.get(_location(tensor))
+
+
+def set_array(tensor: Any, array: np.ndarray, owner: Any) -> None:
+    """Gives a tensor the values of an array. A large array is shared, and lives until `owner` is deleted; None: it is copied."""
+    from onnx import TensorProto, numpy_helper
+
+    if owner is None or array.nbytes < SHARED_SIZE:
+        tensor.CopyFrom(numpy_helper.from_array(np.asarray(array, order="C"), tensor.name))
+        return
+    location = f"{_PREFIX}{next(_numbers)}"
+    _arrays[location] = np.asarray(array, order="C")
+    weakref.finalize(owner, _arrays.pop, location, None)
+    made = TensorProto(name=tensor.name, data_type=numpy_helper.from_array(array.reshape(-1)[:0]).data_type, dims=array.shape,
+                       data_location=_EXTERNAL)
+    entry = made.external_data.add()
+    entry.key, entry.value = "location", location
+    tensor.CopyFrom(made)
+
+
+def add_shared(options: Any, proto: Any) -> list:
+    """Gives a session's options the arrays that a model shares. Returns ONNX Runtime's values, which must live as long as the
+    session."""
+    from onnxruntime import OrtValue
+
+    found = {tensor.name: array for tensor in proto.graph.initializer for array in [shared(tensor)] if array is not None}
+    values = [OrtValue.ortvalue_from_numpy(array) for array in found.values()]
+    if found:
+        options.add_external_initializers(list(found), values)
+    return values
+
+
+def write_model(proto: Any, path: Path) -> None:
+    """Writes a variant to a file. Shared arrays go to a second file beside it, PATH.data."""
+    written = copy.deepcopy(proto)
+    with open(path.with_name(path.name + ".data"), "wb") as data:
+        for tensor in written.graph.initializer:
+            array = shared(tensor)
+            if array is None:
+                continue
+            del tensor.external_data[:]
+            for key, value in (("location", f"{path.name}.data"), ("offset", data.tell()), ("length", array.nbytes)):
+                entry = tensor.external_data.add()
+                entry.key, entry.value = key, str(value)
+            array.tofile(data)
+    path.write_bytes(written.SerializeToString())
