@@ -19,6 +19,7 @@
 #include "core/result.h"
 #include "kernels/plans/tuning.h"
 #include "kernels/problem/checks.h"
+#include "kernels/runtime/float_environment.h"
 #include "kernels/weights/certificate.h"
 #include "kernels/weights/schedule.h"
 
@@ -27,9 +28,11 @@ namespace intact::kernels {
 /// Makes `message` this thread's last error, "" for none, and returns `status`.
 intact_status ReportStatus(intact_status status, const char* message) noexcept;
 
-/// Runs `body`, which returns an Error, and turns its Error or exception into a status.
+/// Runs `body`, which returns an Error, in the default floating-point environment, and turns its Error or
+/// exception into a status.
 template <class Body>
 intact_status Guard(const char* function, Body body) noexcept {
+  const ScopedFloatEnvironment float_environment;
   try {
     const Error error = body();
     if (error.status == INTACT_OK) return ReportStatus(INTACT_OK, "");

@@ -211,14 +211,14 @@ BatchItem Batch::FindItem(int64_t i) const {
 }
 
 int Batch::FindPartsPerItem(int parts) const {
-  constexpr double kMostWaiting = 1.15;  // the slowest thread's share over all threads' mean
+  constexpr int64_t kMostWaitingPercent = 115;  // the slowest thread's share over all threads' mean
   constexpr int64_t kTries = 4;
   const int64_t most = std::numeric_limits<int32_t>::max() / items_;
   const int64_t least = std::min(CeilDivide(parts, items_), most);
   for (int64_t each = least; each <= std::min(least + kTries, most); ++each) {
     const int64_t shares = items_ * each;
-    const auto slowest = static_cast<double>(CeilDivide(shares, parts) * parts);
-    if (slowest <= kMostWaiting * static_cast<double>(shares)) return static_cast<int>(each);
+    const int64_t slowest = CeilDivide(shares, parts) * parts;
+    if (100 * slowest <= kMostWaitingPercent * shares) return static_cast<int>(each);
   }
   return static_cast<int>(least);
 }

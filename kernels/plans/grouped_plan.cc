@@ -156,7 +156,6 @@ Error GroupedPlan::Prepare(const intact_grouped_args& args, intact_run_info* inf
 void GroupedPlan::RunShare(const intact_grouped_args& args, int64_t expert, const Range& range,
                            uint8_t* scratch) const {
   if (range.Empty()) return;
-  const ScopedFloatEnvironment float_environment;
   Requantization type;
   type.c_type = problem_.c_type;
   const OutputMap output = OutputMap::Of(type, problem_.n, args.c, args.c_stride, nullptr, 0);
