@@ -137,10 +137,13 @@ inline constexpr size_t kMostStructBytes = 4096;
 template <class Struct>
 Error CheckStructSize(const char* name, const Struct* given) {
   if (given == nullptr) return Refuse([=] { return NullArgument(name); });
-  if (given->struct_size >= kFirstSize<Struct> && given->struct_size <= kMostStructBytes) return {};
+  // Fields of eight bytes begin at multiples of eight, so each of them is given whole or not at all.
+  static_assert(kFirstSize<Struct> % 8 == 0 && sizeof(Struct) % 8 == 0 && alignof(Struct) == 8);
+  const size_t size = given->struct_size;
+  if (size >= kFirstSize<Struct> && size <= kMostStructBytes && size % 8 == 0) return {};
   return Refuse([=] {
-    return InvalidArgument(std::string(name) + "->struct_size is " + std::to_string(given->struct_size) +
-                           "; expected " + std::to_string(sizeof(Struct)) + " (use its INIT macro)");
+    return InvalidArgument(std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
+                           std::to_string(sizeof(Struct)) + " (use its INIT macro)");
   });
 }
 
