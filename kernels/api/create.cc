@@ -9,7 +9,6 @@
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/problem/checks.h"
-#include "kernels/runtime/threads.h"
 #include "kernels/weights/pack_file.h"
 
 namespace intact::kernels {
@@ -84,7 +83,6 @@ Error ForEachUnitWithSchedules(const Convolution& plan, const Visit& visit) {
 
 Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const intact_linear_desc& linear,
                                            const void* b) {
-  const ScopedFloatEnvironment float_environment;
   ASSIGN_OR_RETURN(WeightView view, CheckGemm(desc, b));
   RETURN_IF_ERROR(CheckClampBounds(linear));
   ASSIGN_OR_RETURN(LinearProblem problem, CheckLinear(linear, desc.n));
@@ -100,7 +98,6 @@ Result<std::unique_ptr<GemmPlan>> MakePlan(const intact_gemm_desc& desc, const i
 
 Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, const intact_linear_desc& linear,
                                               const void* weights) {
-  const ScopedFloatEnvironment float_environment;
   if (weights == nullptr) return InvalidArgument("weights is NULL");
   ASSIGN_OR_RETURN(const ConvGeometry geometry, CheckGeometry(desc));
   RETURN_IF_ERROR(CheckClampBounds(linear));
@@ -112,7 +109,6 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
 
 Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
                                            std::shared_ptr<const void> mapping) {
-  const ScopedFloatEnvironment float_environment;
   ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(max_isa));
   ASSIGN_OR_RETURN(PackContents contents, ReadPackImage(image, size));
   if (contents.conv) return InvalidArgument("it holds a convolution; expected a GEMM (use intact_conv_load)");
@@ -131,7 +127,6 @@ Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32
 
 Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa,
                                                      std::shared_ptr<const void> mapping) {
-  const ScopedFloatEnvironment float_environment;
   ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(max_isa));
   ASSIGN_OR_RETURN(const PackContents contents, ReadPackImage(image, size));
   if (!contents.conv)

@@ -15,7 +15,6 @@
 #include "kernels/plans/grouped_plan.h"
 #include "kernels/problem/checks.h"
 #include "kernels/problem/grouped_problem.h"
-#include "kernels/runtime/threads.h"
 #include "kernels/runtime/whole_file.h"
 #include "kernels/weights/grouped_certificate.h"
 #include "kernels/weights/grouped_file.h"
@@ -44,7 +43,6 @@ void Print(const char* what, const intact_grouped& grouped, const std::string& m
 // Makes a plan from a descriptor of this version.
 Error Create(const intact_grouped_desc& desc, const void* b, intact_grouped** grouped) {
   const Stopwatch watch;
-  const ScopedFloatEnvironment float_environment;
   ASSIGN_OR_RETURN(GroupedProblem problem, CheckGrouped(desc));
   ASSIGN_OR_RETURN(const GroupedWeightView weights, CheckGroupedWeights(desc, problem, b));
   ASSIGN_OR_RETURN(const intact::core::IsaSet permitted, PermittedIsas(desc.max_isa));
@@ -59,7 +57,6 @@ Error Create(const intact_grouped_desc& desc, const void* b, intact_grouped** gr
 Error Load(const void* image, size_t size, const std::shared_ptr<const void>& owner, int32_t max_isa,
            intact_grouped** grouped) {
   const Stopwatch watch;
-  const ScopedFloatEnvironment float_environment;
   ASSIGN_OR_RETURN(GroupedImage read, ReadGroupedImage(image, size, owner));
   read.desc.max_isa = max_isa;
   ASSIGN_OR_RETURN(const intact::core::IsaSet permitted, PermittedIsas(max_isa));

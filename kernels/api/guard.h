@@ -19,6 +19,7 @@
 #include "core/result.h"
 #include "kernels/plans/tuning.h"
 #include "kernels/problem/checks.h"
+#include "kernels/runtime/float_environment.h"
 #include "kernels/weights/certificate.h"
 #include "kernels/weights/schedule.h"
 
@@ -27,9 +28,11 @@ namespace intact::kernels {
 /// Makes `message` this thread's last error, "" for none, and returns `status`.
 intact_status ReportStatus(intact_status status, const char* message) noexcept;
 
-/// Runs `body`, which returns an Error, and turns its Error or exception into a status.
+/// Runs `body`, which returns an Error, in the default floating-point environment, and turns its Error or
+/// exception into a status.
 template <class Body>
 intact_status Guard(const char* function, Body body) noexcept {
+  const ScopedFloatEnvironment float_environment;
   try {
     const Error error = body();
     if (error.status == INTACT_OK) return ReportStatus(INTACT_OK, "");
@@ -134,10 +137,13 @@ inline constexpr size_t kMostStructBytes = 4096;
 template <class Struct>
 Error CheckStructSize(const char* name, const Struct* given) {
   if (given == nullptr) return Refuse([=] { return NullArgument(name); });
-  if (given->struct_size >= kFirstSize<Struct> && given->struct_size <= kMostStructBytes) return {};
+  // Fields of eight bytes begin at multiples of eight, so each of them is given whole or not at all.
+  static_assert(kFirstSize<Struct> % 8 == 0 && sizeof(Struct) % 8 == 0 && alignof(Struct) == 8);
+  const size_t size = given->struct_size;
+  if (size >= kFirstSize<Struct> && size <= kMostStructBytes && size % 8 == 0) return {};
   return Refuse([=] {
-    return InvalidArgument(std::string(name) + "->struct_size is " + std::to_string(given->struct_size) +
-                           "; expected " + std::to_string(sizeof(Struct)) + " (use its INIT macro)");
+    return InvalidArgument(std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
+                           std::to_string(sizeof(Struct)) + " (use its INIT macro)");
   });
 }
 

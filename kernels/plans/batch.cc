@@ -137,8 +137,9 @@ Error CheckNoRuntimeB(const intact_gemm_args& args) {
   });
 }
 
-// Checks the distances between the items of a run that is not empty.
-Error CheckSteps(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
+}  // namespace
+
+Error CheckItemStrides(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
   const Steps steps = StepsOf(args, problem.n, k);
   // Items of C follow each other, or alternate row by row.
   const int64_t item_c = Plus(Times(args.m - 1, steps.c), problem.n);
@@ -156,6 +157,8 @@ Error CheckSteps(const intact_gemm_args& args, const LinearProblem& problem, int
   return {};
 }
 
+namespace {
+
 // Where item `i` begins; items are `step` elements of `bytes` bytes apart. Addresses wrap.
 template <class Pointer>
 Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step, int bytes) {
@@ -169,7 +172,7 @@ Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step
 
 }  // namespace
 
-void Batch::FindItems(int64_t k) {
+void Batch::FindItems(int64_t k, bool may_join) {
   has_pointers_ = args_.a_items != nullptr || args_.c_items != nullptr || args_.residual_items != nullptr ||
                   args_.b_items != nullptr;
   if (items_ == 1) return;
@@ -179,7 +182,7 @@ void Batch::FindItems(int64_t k) {
   c_step_ = steps.item_c;
   residual_step_ = steps.item_residual;
   b_step_ = OrDense(args_.b_batch_stride, problem_.n * k);
-  if (has_pointers_ || problem_.has_runtime_b) return;
+  if (!may_join || has_pointers_ || problem_.has_runtime_b) return;
   const bool follow = a_step_ == Times(m_, steps.a) && c_step_ == Times(m_, steps.c) &&
                       (!has_residual || residual_step_ == Times(m_, steps.residual));
   const bool joins_rows = !follow && m_ == 1 && !IsTransposed(args_) && a_step_ >= k &&
@@ -211,25 +214,29 @@ BatchItem Batch::FindItem(int64_t i) const {
 }
 
 int Batch::FindPartsPerItem(int parts) const {
-  constexpr double kMostWaiting = 1.15;  // the slowest thread's share over all threads' mean
+  constexpr int64_t kMostWaitingPercent = 115;  // the slowest thread's share over all threads' mean
   constexpr int64_t kTries = 4;
   const int64_t most = std::numeric_limits<int32_t>::max() / items_;
   const int64_t least = std::min(CeilDivide(parts, items_), most);
   for (int64_t each = least; each <= std::min(least + kTries, most); ++each) {
     const int64_t shares = items_ * each;
-    const auto slowest = static_cast<double>(CeilDivide(shares, parts) * parts);
-    if (slowest <= kMostWaiting * static_cast<double>(shares)) return static_cast<int>(each);
+    const int64_t slowest = CeilDivide(shares, parts) * parts;
+    if (100 * slowest <= kMostWaitingPercent * shares) return static_cast<int>(each);
   }
   return static_cast<int>(least);
 }
 
-Error CheckItemCounts(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
+Error CheckItemCounts(const intact_gemm_args& args, const LinearProblem& problem) {
   RETURN_IF_ERROR(CheckCounts(args));
   RETURN_IF_ERROR(CheckTensor("a", args.a, args.a_items, args.a_batch_stride));
   RETURN_IF_ERROR(CheckTensor("c", args.c, args.c_items, args.c_batch_stride));
   RETURN_IF_ERROR(CheckTensor("residual", args.residual, args.residual_items, args.residual_batch_stride));
-  RETURN_IF_ERROR(problem.has_runtime_b ? CheckRuntimeB(args, problem) : CheckNoRuntimeB(args));
-  return args.batch < 2 || args.m == 0 ? Error() : CheckSteps(args, problem, k);
+  if (args.residual_items != nullptr && !problem.output.has_residual()) {
+    return Refuse([] {
+      return InvalidArgument("residual_items are given; expected NULL, because the plan has no residual");
+    });
+  }
+  return problem.has_runtime_b ? CheckRuntimeB(args, problem) : CheckNoRuntimeB(args);
 }
 
 Error CheckItemArrays(const intact_gemm_args& args, const LinearProblem& problem) {

@@ -53,14 +53,15 @@ class Batch {
  public:
   /// `args` have been checked and are not IsEmpty(). The plan's B is k×n. `args` and `problem` outlive the
   /// batch. Dense items become one item with the rows of all items, if in every tensor the next item begins
-  /// where the next row would. Single-row items are merged at any stride that keeps them apart.
-  Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k)
+  /// where the next row would. Single-row items are merged at any stride that keeps them apart. Without
+  /// `may_join`, items stay as they are, like items that pointers give.
+  Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k, bool may_join = true)
       : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
     first_ = {args.a,        StrideOfA(args, k), args.c,
               args.c_stride, args.residual,      args.residual_stride,
               args.b,        args.b_scales,      args.a_zero_points,
               args.a_scales, args.b_zero_points};
-    if (!IsLoneItem(args)) FindItems(k);
+    if (!IsLoneItem(args)) FindItems(k, may_join);
   }
 
   const intact_gemm_args& args() const { return args_; }
@@ -72,7 +73,7 @@ class Batch {
   int PartsPerItem(int parts) const { return items_ == 1 ? parts : FindPartsPerItem(parts); }
 
  private:
-  void FindItems(int64_t k);
+  void FindItems(int64_t k, bool may_join);
   BatchItem FindItem(int64_t i) const;
   int FindPartsPerItem(int parts) const;
 
@@ -87,11 +88,16 @@ class Batch {
 
 /// Whether a run has no rows or no items, and so nothing to do.
 inline bool IsEmpty(const intact_gemm_args& args) { return args.m == 0 || args.batch == 0; }
-/// Checks the number of items and their strides, and that each tensor has either a pointer and strides or an
-/// array of pointers. Reads no array. Errors name the argument.
-Error CheckItemCounts(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
-inline Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
-  return IsLoneItem(args) && !problem.has_runtime_b ? Error() : CheckItemCounts(args, problem, k);
+/// Checks the number of items, and that each tensor has either a pointer and strides or an array of pointers.
+/// Reads no array. Errors name the argument.
+Error CheckItemCounts(const intact_gemm_args& args, const LinearProblem& problem);
+inline Error CheckBatch(const intact_gemm_args& args, const LinearProblem& problem) {
+  return IsLoneItem(args) && !problem.has_runtime_b ? Error() : CheckItemCounts(args, problem);
+}
+/// Checks the distances between items, after CheckBatch() and the checks of the strides between rows.
+Error CheckItemStrides(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
+inline Error CheckBatchStrides(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
+  return args.batch < 2 || args.m == 0 ? Error() : CheckItemStrides(args, problem, k);
 }
 /// Checks the contents of a run's arrays: pointers of items, scales and zero points of B. CheckBatch() has
 /// accepted `args`.

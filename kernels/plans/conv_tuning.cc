@@ -13,7 +13,6 @@
 #include "jit/isa.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/plans/tuning.h"
-#include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 namespace {
@@ -183,7 +182,6 @@ Result<Convolution::TunedPhase> Convolution::TunePhase(const SizedPhase& phase, 
 }
 
 Result<Tuned> Convolution::Tune(const int64_t* input, TuningBudget budget) {
-  const ScopedFloatEnvironment float_environment;
   constexpr Spatial kAsDescribed = {};
   ASSIGN_OR_RETURN(const ConvGeometry sized,
                    Sized(geometry_, input == nullptr ? kAsDescribed.data() : input));

@@ -568,7 +568,6 @@ Convolution::RunInput Convolution::MakeInput(const intact_conv_args& args, const
   made.input = {static_cast<const uint8_t*>(args.a), args.a_stride == 0 ? channels : args.a_stride,
                 padding_.data()};
   if (IsStatic()) return made;
-  const ScopedFloatEnvironment float_environment;
   made.shared = shared;
   const RowQuantization how = FindQuantizationOf(args, prepared, threads);
   std::fill_n(shared, channels, static_cast<uint8_t>(how.zero_point));
@@ -585,7 +584,6 @@ Convolution::RunInput Convolution::MakeInput(const intact_conv_args& args, const
   if (!problem_.IsDynamic()) return made;
   uint8_t* const quantized = shared + prepared.quantized_at;
   RunParts({threads, threads}, [&](int share, int /*thread*/) {
-    const ScopedFloatEnvironment of_the_thread;
     const int64_t count = pixels.end - pixels.begin;
     const InputPixels own{pixels.begin + count * share / threads,
                           pixels.begin + count * (share + 1) / threads};

@@ -6,7 +6,6 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "kernels/engines/cost_table.h"
-#include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 
@@ -127,7 +126,6 @@ double DepthwiseConv::Work(const ConvRun& /*run*/, const Range& chunk) const {
 
 void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& /*run*/,
                         const Range& chunk, uint8_t* scratch) const {
-  const ScopedFloatEnvironment float_environment;
   const int64_t height = geometry_.output[kHeight];
   const int64_t line_end = chunk.row_end / geometry_.output[kWidth];  // over all planes
   const Call call{input,

@@ -1,5 +1,7 @@
 #include "kernels/plans/gemm_plan.h"
 
+#include <algorithm>
+
 #include "core/types.h"
 #include "kernels/problem/checks.h"
 #include "kernels/runtime/caches.h"
@@ -20,11 +22,16 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearW
 
 // ----- checks ----------------------------------------------------------------------------------------------
 
-Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
+Error GemmPlan::CheckSizes(const intact_gemm_args& args) const {
   RETURN_IF_ERROR(CheckRows(args.m, 0));
-  RETURN_IF_ERROR(CheckBatch(args, problem(), weights().k()));
+  RETURN_IF_ERROR(CheckBatch(args, problem()));
   RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, args.a_transposed != 0 ? args.m : weights().k()));
   RETURN_IF_ERROR(CheckOutputStrides(weights().n(), {nullptr, args.c_stride, nullptr, args.residual_stride}));
+  return CheckBatchStrides(args, problem(), weights().k());
+}
+
+Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {
+  RETURN_IF_ERROR(CheckSizes(args));
   return IsEmpty(args) ? Error() : CheckBatchArrays(args, problem());
 }
 
@@ -108,19 +115,25 @@ ThreadCount GemmPlan::Decision::Count(int threads) const {
 }
 
 Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) const {
-  RETURN_IF_ERROR(CheckRows(args.m, 0));
+  RETURN_IF_ERROR(CheckSizes(args));
   RETURN_IF_ERROR(CheckThreads(args.threads));
-  RETURN_IF_ERROR(CheckBatch(args, problem(), weights().k()));
   info->output[0] = args.m;
   info->output[1] = weights().n();
   info->output[2] = 1;
   if (IsEmpty(args)) return {};
+  // The run may give pointers to items, whose items are never joined, or strides.
+  intact_gemm_args strided = args;
+  strided.a_items = strided.residual_items = strided.b_items = nullptr;
+  strided.c_items = nullptr;
   const int threads = Threads(args);
-  const Batch batch = BatchOf(args);
-  const Decision run = Decide(batch, threads, true);
-  info->scratch_bytes =
-      ScratchSize(run.shared_bytes * batch.items() + run.share_bytes * run.Count(threads).threads);
-  info->part_scratch_bytes = ScratchSize(run.share_bytes);
+  for (const bool may_join : {true, false}) {
+    const Batch batch(strided, problem(), weights().k(), may_join);
+    const Decision run = Decide(batch, threads, true);
+    const int64_t bytes = run.shared_bytes * batch.items() + run.share_bytes * run.Count(threads).threads;
+    info->scratch_bytes = std::max(info->scratch_bytes, ScratchSize(bytes));
+    info->part_scratch_bytes = std::max(info->part_scratch_bytes, ScratchSize(run.share_bytes));
+    if (args.batch == 1) break;
+  }
   return {};
 }
 

@@ -97,6 +97,8 @@ class GemmPlan {
   int Threads(const intact_gemm_args& args) const;
   Batch BatchOf(const intact_gemm_args& args) const { return {args, problem(), weights().k()}; }
   /// Checks sizes, strides and arrays. CheckItems() checks the items' pointers, and the rows' values.
+  /// Checks numbers, and whether pointers are given.
+  Error CheckSizes(const intact_gemm_args& args) const;
   Error CheckArguments(const intact_gemm_args& args) const;
   Error CheckItems(const Batch& batch) const;
   Error CheckItemApart(const Batch& batch, const BatchItem& item) const;

@@ -7,7 +7,6 @@
 #include "jit/isa.h"
 #include "kernels/plans/gemm_plan.h"
 #include "kernels/plans/tuning.h"
-#include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 namespace {
@@ -44,7 +43,6 @@ Error TimedMemory::MakeRoom(int64_t scratch_bytes) {
 }
 
 Result<std::vector<GemmPlan::TimedEngine>> GemmPlan::TimeAll(int64_t m, TuningBudget budget) {
-  const ScopedFloatEnvironment float_environment;
   ASSIGN_OR_RETURN(const std::vector<const Engine*> engines, unit_->mutable_engines()->MakeAll());
   TimedMemory memory;
   RETURN_IF_ERROR(memory.Allocate(problem(), m * weights().k(), m * weights().n()));

@@ -81,7 +81,10 @@ int GroupedPlan::Threads(const intact_grouped_args& args) const {
 
 Error GroupedPlan::CheckSizes(const intact_grouped_args& args) const {
   RETURN_IF_ERROR(CheckGroupedSizes(problem_, args));
-  return IsPlain(args) ? Error() : CheckBatch(GemmArgsOf(args), batch_problem_, problem_.k);
+  if (IsPlain(args)) return {};
+  const intact_gemm_args gemm = GemmArgsOf(args);
+  RETURN_IF_ERROR(CheckBatch(gemm, batch_problem_));
+  return CheckBatchStrides(gemm, batch_problem_, problem_.k);
 }
 
 Error GroupedPlan::CheckBuffers(const intact_grouped_args& args) const {
@@ -156,7 +159,6 @@ Error GroupedPlan::Prepare(const intact_grouped_args& args, intact_run_info* inf
 void GroupedPlan::RunShare(const intact_grouped_args& args, int64_t expert, const Range& range,
                            uint8_t* scratch) const {
   if (range.Empty()) return;
-  const ScopedFloatEnvironment float_environment;
   Requantization type;
   type.c_type = problem_.c_type;
   const OutputMap output = OutputMap::Of(type, problem_.n, args.c, args.c_stride, nullptr, 0);
@@ -216,7 +218,8 @@ Error GroupedPlan::Run(const intact_grouped_args& args) const {
   const Batch batch(gemm, batch_problem_, problem_.k);
   RETURN_IF_ERROR(CheckBuffers(args, batch));
   if (IsLone(batch)) return RunLone(ItemOf(args, batch, 0));
-  const int parts = Threads(args);
+  // A part for each thread: each part passes over the rows of all experts.
+  const int parts = CountThreads(Threads(args)).threads;
   const RunItems items = ItemsOf(problem_, args, batch);
   const ItemCut cut = CutItems(items, parts);
   return RunAll(args, parts, ShareBytes(batch.m()),

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/runtime/threads.h"
 #include "kernels/staging/transpose.h"
 
 namespace intact::kernels {

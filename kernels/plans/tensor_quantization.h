@@ -14,12 +14,10 @@ namespace intact::kernels {
 /// The quantization of `rows` rows. scan(begin, end) returns the NumberRange of rows [begin, end).
 template <class Scan>
 RowQuantization FindQuantization(const Quantizer& quantizer, int64_t rows, int threads, const Scan& scan) {
-  const ScopedFloatEnvironment float_environment;
   constexpr int kMostShares = 64;
   std::array<NumberRange, kMostShares> ranges;
   const int shares = std::min(threads, kMostShares);
   RunParts({shares, shares}, [&](int share, int /*thread*/) {
-    const ScopedFloatEnvironment of_the_thread;
     ranges[static_cast<size_t>(share)] = scan(rows * share / shares, rows * (share + 1) / shares);
   });
   for (int share = 1; share < shares; ++share) ranges[0].Add(ranges[static_cast<size_t>(share)]);

@@ -1,9 +1,10 @@
 #include "kernels/plans/unit_plan.h"
 
+#include <xmmintrin.h>
+
 #include <algorithm>
 
 #include "kernels/codegen/dispatch.h"
-#include "kernels/runtime/threads.h"
 
 namespace intact::kernels {
 
@@ -22,7 +23,6 @@ Result<std::unique_ptr<UnitPlan>> UnitPlan::Create(std::shared_ptr<const LinearW
 void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range,
                         uint8_t* scratch) const {
   if (range.Empty()) return;
-  const ScopedFloatEnvironment float_environment;
   rows_.ForEachChunk(buffers, range, scratch,
                      [&](const RunBuffers& ready, const Range& chunk, uint8_t* free_scratch) {
                        engines_.Run(engine, ready, chunk, free_scratch);

@@ -540,9 +540,11 @@ Error CheckRowValues(const LinearProblem& problem, int64_t m, const int32_t* zer
   const Limits limits =
       has_one ? Limits{problem.range.low - problem.a_shift(), problem.range.high - problem.a_shift()}
               : TypeLimits(problem.a_type);
+  if (has_one && zero_points == nullptr && (limits.min > 0 || limits.max < 0)) {
+    return InvalidArgument("a_zero_points is NULL, so the zero point is 0; expected one from " +
+                           RangeText(limits) + ", the activation range");
+  }
   const int64_t values = has_one ? 1 : m;
-  constexpr int32_t kDefault = 0;
-  if (has_one && zero_points == nullptr) zero_points = &kDefault;
   for (int64_t row = 0; zero_points != nullptr && row < values; ++row) {
     if (zero_points[row] < limits.min || zero_points[row] > limits.max) {
       return Unexpected("a_zero_points[" + std::to_string(row) + "]", zero_points[row], RangeText(limits));

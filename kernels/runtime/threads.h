@@ -1,8 +1,6 @@
-// What every run needs: the float environment, scratch memory, threads.
+// What every run needs: scratch memory and threads.
 #ifndef INTACT_KERNELS_RUNTIME_THREADS_H_
 #define INTACT_KERNELS_RUNTIME_THREADS_H_
-
-#include <xmmintrin.h>
 
 #include <cstdint>
 #include <limits>
@@ -12,24 +10,6 @@
 #include "kernels/runtime/thread_pool.h"
 
 namespace intact::kernels {
-
-/// Sets the default floating-point environment for its lifetime. Requantization and the checks of descriptors
-/// are defined in this environment, and callers may have set another one. Each thread has its own
-/// environment.
-class ScopedFloatEnvironment {
- public:
-  ScopedFloatEnvironment() : saved_(_mm_getcsr()) {
-    if (saved_ != kDefault) _mm_setcsr(kDefault);
-  }
-  ~ScopedFloatEnvironment() { _mm_setcsr(saved_); }  // restores the exception flags too
-  ScopedFloatEnvironment(const ScopedFloatEnvironment&) = delete;
-  ScopedFloatEnvironment& operator=(const ScopedFloatEnvironment&) = delete;
-
- private:
-  // All exceptions masked, round to nearest even, no flush to zero.
-  static constexpr unsigned kDefault = 0x1f80;
-  unsigned saved_;
-};
 
 /// The size of a caller's scratch, of any alignment, that holds `bytes` bytes aligned to 64.
 inline size_t ScratchSize(int64_t bytes) { return static_cast<size_t>(bytes) + 63; }

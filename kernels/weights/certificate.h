@@ -13,6 +13,7 @@
 #ifndef INTACT_KERNELS_WEIGHTS_CERTIFICATE_H_
 #define INTACT_KERNELS_WEIGHTS_CERTIFICATE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -46,6 +47,13 @@ struct ColumnParts {
   ColumnBound Bound(ActivationRange range) const {
     return {positive + negative, range.low * positive + range.high * negative,
             range.high * positive + range.low * negative};
+  }
+  /// Bounds of Σ_k (a − za)·(b − zb), where za is one of `zero_points`, the same for all depths. They are
+  /// linear in za, so the largest and the smallest za give them.
+  ColumnBound Bound(ActivationRange range, ActivationRange zero_points) const {
+    const auto bound = [&](int za) { return Bound({range.low - za, range.high - za}); };
+    const ColumnBound at_low = bound(zero_points.low), at_high = bound(zero_points.high);
+    return {at_low.sum, std::min(at_low.lowest, at_high.lowest), std::max(at_low.highest, at_high.highest)};
   }
 };
 

@@ -25,7 +25,7 @@ struct Header {
   uint32_t reserved;          // 0
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) % 8 == 0);
-constexpr ImageBegin kBegin = {{'I', 'N', 'T', 'A', 'C', 'T', 'G', 'W'}, 2, sizeof(Header), 0, 0};
+constexpr ImageBegin kBegin = {kGroupedMagic, 2, sizeof(Header), 0, 0};
 
 // Copies the fields that the header and the descriptor share.
 template <class From, class To>

@@ -213,13 +213,12 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
   const bool is_in_range =
       problem_.has_run_zero_point || problem_.a_quantization == INTACT_QUANTIZATION_TENSOR;
   const ActivationRange zero_points = is_in_range ? problem_.range : ActivationRange();
-  const auto centered = [&](const ActivationRange& range) {
-    if (!has_open_zero_point) return range;
-    return ActivationRange{range.low - zero_points.high, range.high - zero_points.low};
+  const auto exact = [&](const ActivationRange& range) {
+    return has_open_zero_point ? parts.Bound(range, zero_points) : parts.Bound(range);
   };
   // Exact sums are bounded in both modes. Clamped sums are bounded in saturating mode on every ISA, so that
   // all ISAs refuse the same problems.
-  std::array<ColumnBound, 2> bounds = {parts.Bound(centered(admissible))};
+  std::array<ColumnBound, 2> bounds = {exact(admissible)};
   size_t bound_count = 1;
   int64_t least_excess = 0;
   int64_t most_excess = 0;
@@ -255,7 +254,7 @@ Error LinearWeights::BoundColumn(int64_t n, const ColumnParts& parts, Activation
   const int64_t start = compensation + (has_excess ? most_excess : 0);
   compensation_[i] = static_cast<int32_t>(static_cast<uint32_t>(start));
   if (has_open_zero_point) column_sums_[i] = static_cast<int32_t>(parts.positive + parts.negative);
-  const ColumnBound bound = parts.Bound(centered(problem_.range));
+  const ColumnBound bound = exact(problem_.range);
   certificate_.accumulator_min = std::min(certificate_.accumulator_min, constant + bound.lowest);
   certificate_.accumulator_max = std::max(certificate_.accumulator_max, constant + bound.highest);
   return {};

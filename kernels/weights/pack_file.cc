@@ -42,7 +42,7 @@ struct PackHeader {
   int64_t usual_m;                    // 0 in the file of a convolution
 };
 static_assert(std::is_trivially_copyable_v<PackHeader> && sizeof(PackHeader) % 8 == 0);
-constexpr ImageBegin kBegin = {{'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'}, 10, sizeof(PackHeader), 0, 0};
+constexpr ImageBegin kBegin = {kPackMagic, 10, sizeof(PackHeader), 0, 0};
 static_assert(std::endian::native == std::endian::little);
 
 // The number of fields of intact_linear_desc in each list.
@@ -461,12 +461,19 @@ uint64_t ImageChecksum(const uint8_t* image, size_t size) {
 }
 
 Error CheckImage(const void* image, size_t size, const ImageBegin& expected, const char* what) {
+  ImageBegin begin{};
+  std::memcpy(&begin, image, std::min(size, sizeof(begin)));
+  if (begin.magic != expected.magic && begin.magic == kGroupedMagic) {
+    return Refused(std::string("it holds grouped weights; expected ") + what + " (use intact_grouped_load)");
+  }
+  if (begin.magic != expected.magic && begin.magic == kPackMagic) {
+    return Refused(std::string("it holds a GEMM or a convolution; expected ") + what +
+                   " (use intact_gemm_load or intact_conv_load)");
+  }
   if (size < expected.header_bytes) {
     return Refused("truncated: " + std::to_string(size) + " bytes, fewer than a header's " +
                    std::to_string(expected.header_bytes));
   }
-  ImageBegin begin{};
-  std::memcpy(&begin, image, sizeof(begin));
   if (begin.magic != expected.magic) return Refused(std::string("not ") + what);
   if (begin.version != expected.version || begin.header_bytes != expected.header_bytes) {
     return Refused("format version " + std::to_string(begin.version) + "; expected " +

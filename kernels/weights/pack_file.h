@@ -75,6 +75,10 @@ struct PackContents {
   std::vector<SavedSchedule> schedules;
 };
 
+/// The first bytes of a file of a GEMM or a convolution, and of a file of grouped weights.
+inline constexpr std::array<char, 8> kPackMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'P', 'K'};
+inline constexpr std::array<char, 8> kGroupedMagic = {'I', 'N', 'T', 'A', 'C', 'T', 'G', 'W'};
+
 /// The begin of each image that a plan is saved as.
 struct ImageBegin {
   std::array<char, 8> magic;
