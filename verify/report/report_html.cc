@@ -233,11 +233,12 @@ std::string ToHtml(const Report& report) {
   const support::Machine& machine = report.machine;
   return support::html::Page(
       "intact report", report.origin,
-      fmt::format("<p>{}, {} · intact {}</p>\n<p>{}</p>\n", support::html::Escape(machine.cpu),
-                  CoresText(machine), intact_version(),
-                  support::html::Judged(
-                      report.Parity(), "Parity: every kernel computes what its mode promises.",
-                      "Difference: something does not compute what its mode promises; see below.")) +
+      fmt::format(
+          "<p>{}, {} · intact {}</p>\n<p>{}</p>\n<p class=\"note\">{}</p>\n",
+          support::html::Escape(machine.cpu), CoresText(machine), intact_version(),
+          support::html::Judged(report.Parity(), "Parity: every kernel computes what its mode promises.",
+                                "Difference: something does not compute what its mode promises; see below."),
+          TriedText(report.sweep.tried)) +
           IsaSection(report) + MapSection(report.map) + RampSection(report.ramps) +
           PairSection(report.pairs) + AuditSection(report.audits) + CostSection(report.costs) +
           SweepSection(report.sweep) + GroupedSection(report.grouped) + FailuresSection(report));

@@ -543,7 +543,9 @@ std::string ToText(const SweepResult& sweep, const std::string& target) {
          FailuresText(sweep, target) + NotRunText(sweep);
 }
 
-std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
+namespace {
+
+std::string VerdictAlone(const SweepResult& sweep, const SweepResult* random) {
   int64_t problems = sweep.Problems(), failed = sweep.Failed(), in_parts = sweep.InParts();
   if (random != nullptr) {
     problems += random->Problems();
@@ -571,6 +573,20 @@ std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
   return sweep.skips.empty()
              ? "NOTHING WAS COMPARED: there are no problems\n"
              : fmt::format("NOTHING WAS COMPARED: all {} problems were skipped\n", sweep.skips.size());
+}
+
+}  // namespace
+
+std::string TriedText(const Tried& tried) {
+  if (tried.calls == 0) return {};
+  return fmt::format("not tried: beyond m {}, n {}, k {}, batches of {}, {} threads, {} calls of one plan\n",
+                     tried.m, tried.n, tried.k, tried.batch, tried.threads, tried.calls);
+}
+
+std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
+  Tried tried = sweep.tried;
+  if (random != nullptr) tried.Add(random->tried);
+  return VerdictAlone(sweep, random) + TriedText(tried);
 }
 
 std::string NotRunText(const SweepResult& sweep) {
@@ -610,8 +626,9 @@ std::string ToText(std::span<const LayerAudit> audits) {
 }
 
 std::string ParityText(const Report& report) {
-  return report.Parity() ? "PARITY: every kernel computes what its mode promises\n"
-                         : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above\n";
+  return (report.Parity() ? "PARITY: every kernel computes what its mode promises\n"
+                          : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above\n") +
+         TriedText(report.sweep.tried);
 }
 
 std::string ToText(const ReportComparison& comparison) {

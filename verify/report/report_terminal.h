@@ -64,9 +64,11 @@ std::string FailuresText(const SweepResult& sweep, const std::string& target);
 std::string ReplayCommand(const std::string& problem, const std::string& target);
 /// Why problems were skipped, the most frequent reasons first.
 std::string SkipsText(const std::vector<SweepSkip>& skips);
-/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and the numbers of problems. `random`: the random
+/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and the numbers of problems; then TriedText(). `random`: the random
 /// problems' result; nullptr if none ran.
 std::string VerdictText(const SweepResult& sweep, const SweepResult* random = nullptr);
+/// A line: the largest sizes that ran, and that nothing beyond them did; "" if nothing ran.
+std::string TriedText(const Tried& tried);
 /// A line: how many problems were not run, and why (Target::WhyGivenUp()); "" if all were run.
 std::string NotRunText(const SweepResult& sweep);
 /// The counts of CellsText(), the target's arithmetics, and the failures.
