@@ -160,7 +160,8 @@ void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const
       FaultySum(sum, desc, args.a_zero_points == nullptr ? linear.a_zero_point : args.a_zero_points[m]);
   const float row_scale = args.a_scales == nullptr ? 1.0f : args.a_scales[m];
   if (linear.bias_s32 != nullptr) {
-    y += Is("int16_bias") ? static_cast<int16_t>(linear.bias_s32[n]) : linear.bias_s32[n];
+    const int32_t bias = Is("int16_bias") ? static_cast<int16_t>(linear.bias_s32[n]) : linear.bias_s32[n];
+    y = static_cast<int32_t>(static_cast<uint32_t>(y) + static_cast<uint32_t>(bias));
   }
   if (Is("off_by_one") && (m * desc.n + n) % 5 == 0) ++y;
   if (Is("from_8_threads") && args.threads >= 8 && m == args.m - 1) ++y;
@@ -537,7 +538,7 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
   if (Is("refuses_nothing") || Is("writes_nothing")) target.supports |= Bits({INTACT_TARGET_EMPTY});
   if (Is("fourth_item")) target.supports |= Bits({INTACT_TARGET_BATCH});
   if (Is("int16_bias") || Is("fused"))
-    target.supports |= Bits({INTACT_TARGET_BIAS_S32, INTACT_TARGET_BIAS_F32});
+    target.supports |= Bits({INTACT_TARGET_BIAS_S32, INTACT_TARGET_BIAS_F32, INTACT_TARGET_OVERFLOW_WRAPS});
   if (Is("no_residual")) target.supports |= Bits({INTACT_TARGET_RESIDUAL, INTACT_TARGET_RESIDUAL_IN_PLACE});
   if (Is("swapped_pair_u8")) target.supports &= ~Bits({INTACT_TARGET_C_S32, INTACT_TARGET_C_F32});
   if (Is("truncated_bf16")) target.supports |= Bits({INTACT_TARGET_C_BF16});

@@ -189,7 +189,7 @@ class Comparer {
 
   // Counts the outputs without a cause that each mistake would make. Of many outputs, some are checked.
   void FindMistakes(const Prejudice& prejudice) {
-    constexpr int64_t kMostWork = int64_t{1} << 25, kPerDepth = 64;  // numbers of products
+    constexpr int64_t kMostWork = int64_t{1} << 22, kPerDepth = 64;  // numbers of products
     const int64_t depth = std::max<int64_t>(oracle_.predictor().At(0).operands.k, 1);
     const int64_t most = std::max(max_listed_, kMostWork / kPerDepth / depth);
     const auto count = std::ssize(without_cause_);
