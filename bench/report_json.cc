@@ -44,10 +44,11 @@ Json ToJson(const Row& row) {
   return json;
 }
 
-/// The mean of intact's speed over another contender's, of rows that timed both.
+/// The mean of intact's speed over another contender's, of steady rows that timed both.
 std::optional<Json> Mean(const Group& group, std::string_view other, const Format& format) {
   std::vector<double> speed_ups;
   for (const Row& row : group.rows) {
+    if (row.IsUnsteady()) continue;
     if (const std::optional<double> value = SpeedUp(row, other, format)) speed_ups.push_back(*value);
   }
   if (speed_ups.empty()) return std::nullopt;

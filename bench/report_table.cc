@@ -84,7 +84,8 @@ class Builder {
   /// The first cell of each line.
   void AddHeads(bool has_conv, bool has_gemm) {
     table_.head = {!has_conv ? "M×N×K" : has_gemm ? "C×H×W→O, M×N×K" : "C×H×W→O"};
-    for (const Row& row : rows_) table_.rows.push_back({row.shape.ToString()});
+    for (const Row& row : rows_)
+      table_.rows.push_back({row.shape.ToString() + (row.IsUnsteady() ? " ?" : "")});
     for (const Group& group : groups_) {
       table_.rows.push_back({"geometric mean" + (has_conv ? ", " + group.name : "")});
     }
@@ -103,6 +104,7 @@ class Builder {
     for (const Group& group : groups_) {
       std::vector<double> values;
       for (const Row& row : group.rows) {
+        if (row.IsUnsteady()) continue;
         const std::optional<double> v = value ? value(row) : std::nullopt;
         if (v) values.push_back(*v);
       }
@@ -182,6 +184,13 @@ class Builder {
   }
 
   void AddNotes() {
+    if (std::ranges::any_of(rows_, &Row::IsUnsteady)) {
+      table_.notes.push_back(
+          fmt::format("? the turns of a time differ by more than {:.0f} % of the median, also when the row "
+                      "was measured again: "
+                      "in no mean and no worst ratio; sums have it",
+                      100 * Timing::kMostSpread));
+    }
     if (saturates_) {
       table_.notes.emplace_back(
           "! saturates in int16: equal to the model of its instructions, not to the exact result");
@@ -305,7 +314,7 @@ Table MachineTable(const Results& results) {
   const auto add = [&](std::string_view label, std::string text) {
     table.rows.push_back({std::string(label), std::move(text)});
   };
-  add("CPU", fmt::format("{}, family {}, model {}", machine.cpu, machine.family, machine.model));
+  add("CPU", verify::CpuText(machine));
   add("this process may use", verify::CoresText(machine));
   add("caches", verify::CachesText(machine));
   std::vector<std::string> available;

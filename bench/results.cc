@@ -24,6 +24,8 @@ const Timing* Row::Find(std::string_view contender, const Format& format) const 
   return found == timings.end() ? nullptr : &*found;
 }
 
+bool Row::IsUnsteady() const { return std::ranges::any_of(timings, &Timing::IsUnsteady); }
+
 bool Results::AllRight() const {
   const auto is_right = [](const Timing& timing) {
     const bool is_ours = timing.contender == kIntact || timing.contender == kSaturating;
@@ -151,7 +153,7 @@ bool HasTiming(std::span<const Row> rows, std::string_view contender, const Form
 std::optional<double> WorstOf(std::span<const Row> rows, std::string_view other, const Format& format) {
   std::optional<double> worst;
   for (const Row& row : rows) {
-    const std::optional<double> speed_up = SpeedUp(row, other, format);
+    const std::optional<double> speed_up = row.IsUnsteady() ? std::nullopt : SpeedUp(row, other, format);
     if (speed_up && (!worst || *speed_up < *worst)) worst = speed_up;
   }
   return worst;

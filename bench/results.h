@@ -34,6 +34,9 @@ struct Timing {
   // timed.
   double over_static = 0;
   bool IsTimed() const { return microseconds > 0; }
+  /// Whether turns differ so much that the median means little.
+  bool IsUnsteady() const { return spread > kMostSpread; }
+  static constexpr double kMostSpread = 0.25;
 };
 
 /// One shape on one ISA. Its timings, peak and bandwidth are measured in turns.
@@ -48,6 +51,8 @@ struct Row {
 
   /// nullptr if there is no such timing, or if it was not timed.
   const Timing* Find(std::string_view contender, const Format& format) const;
+  /// Whether a timing is unsteady. Reports mark such a row, and leave it out of means and worst ratios.
+  bool IsUnsteady() const;
 };
 
 /// The time to create plans, and the speed-up by a second thread.

@@ -32,7 +32,7 @@ th:first-child, td:first-child { position: sticky; left: 0; background: var(--pa
 .filter { margin: .6rem 0; } .filter input { font: inherit; width: min(24rem, 100%); box-sizing: border-box;
   color: inherit; background: var(--page); border: 1px solid var(--line); padding: .2rem .5rem; }
 .beside { display: flex; flex-wrap: wrap; gap: 1rem; } .beside section { flex: 1 1 26rem; min-width: 0; }
-figure { margin: 1rem 0; } figure svg { width: 100%; min-width: 36rem; height: auto; }
+figure { margin: 1rem 0; } figure svg { width: 100%; height: auto; }
 figcaption, .note { color: var(--faint); font-size: .92rem; }
 .good { color: var(--good); } .doubtful { color: var(--doubtful); } .bad { color: var(--bad); }
 .good, .doubtful, .bad { font-weight: 600; }

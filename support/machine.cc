@@ -1,6 +1,10 @@
 #include "support/machine.h"
 
+#include <cpuid.h>
+
 #include <algorithm>
+#include <fstream>
+#include <string>
 
 #include "core/isas.h"
 #include "jit/isa.h"
@@ -8,6 +12,24 @@
 #include "kernels/engines/cost_table.h"
 
 namespace intact::support {
+namespace {
+
+// The value of the first line "microcode : …" of /proc/cpuinfo; "" if there is none.
+std::string Microcode() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t value = line.find(": ");
+    if (line.starts_with("microcode") && value != std::string::npos) return line.substr(value + 2);
+  }
+  return {};
+}
+
+int Stepping() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid(1, &a, &b, &c, &d) != 0 ? static_cast<int>(a & 0xf) : 0;
+}
+
+}  // namespace
 
 Machine DescribeMachine() {
   Machine machine;
@@ -16,6 +38,8 @@ Machine DescribeMachine() {
   const jit::CpuKind kind = jit::HostCpu();
   machine.family = static_cast<int>(kind.family);
   machine.model = static_cast<int>(kind.model);
+  machine.stepping = Stepping();
+  machine.microcode = Microcode();
   machine.cores = topology.usable_cores;
   machine.threads = topology.usable_cpus;
   machine.online_threads = topology.online_cpus;

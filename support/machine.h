@@ -14,6 +14,8 @@ namespace intact::support {
 struct Machine {
   std::string cpu = "unknown";
   int family = 0, model = 0;  // as CPUID reports them, the extended fields included
+  int stepping = 0;
+  std::string microcode;  // as the system reports it, such as "0x2b000571"; "" if it does not
   // Counts and sizes are 0 if they are unknown.
   int64_t cores = 0;                                        // cores that this process may use
   int64_t threads = 0;                                      // logical CPUs that this process may use

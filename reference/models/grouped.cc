@@ -15,14 +15,14 @@ namespace intact::reference {
 namespace {
 
 constexpr std::array kModels = {
-    GroupedModel::kSeparateRounding, GroupedModel::kReversedGroups,      GroupedModel::kRowScaleInside,
-    GroupedModel::kEightSums,        GroupedModel::kClampedPairs,        GroupedModel::kSumsInFloat,
-    GroupedModel::kSwappedNibbles,   GroupedModel::kNibbleHalves,        GroupedModel::kNoZeroPoint,
-    GroupedModel::kNextZeroPoint,    GroupedModel::kNextColumnZeroPoint, GroupedModel::kEarlyGroups,
-    GroupedModel::kLateGroups,       GroupedModel::kNoShortGroup,        GroupedModel::kNextScale,
-    GroupedModel::kOtherSign,        GroupedModel::kFirstExpert,         GroupedModel::kFirstExpertWeights,
-    GroupedModel::kNextExpert,       GroupedModel::kEarlyExperts,        GroupedModel::kFirstExpertScales,
-    GroupedModel::kFirstExpertBias,  GroupedModel::kPreviousItem};
+    GroupedModel::kSeparateRounding,   GroupedModel::kReversedGroups,    GroupedModel::kRowScaleInside,
+    GroupedModel::kEightSums,          GroupedModel::kClampedPairs,      GroupedModel::kSumsInFloat,
+    GroupedModel::kSwappedNibbles,     GroupedModel::kNibbleHalves,      GroupedModel::kNoZeroPoint,
+    GroupedModel::kNextZeroPoint,      GroupedModel::kPreviousZeroPoint, GroupedModel::kNextColumnZeroPoint,
+    GroupedModel::kEarlyGroups,        GroupedModel::kLateGroups,        GroupedModel::kNoShortGroup,
+    GroupedModel::kNextScale,          GroupedModel::kOtherSign,         GroupedModel::kFirstExpert,
+    GroupedModel::kFirstExpertWeights, GroupedModel::kNextExpert,        GroupedModel::kEarlyExperts,
+    GroupedModel::kFirstExpertScales,  GroupedModel::kFirstExpertBias,   GroupedModel::kPreviousItem};
 
 // One output by one model. Every index is within the tensors: what a fault reads beyond them is the last
 // element.
@@ -86,6 +86,7 @@ class Output {
     if (grouped_.b_zero_points.empty()) return grouped_.Middle();
     int64_t n = n_;
     if (Is(GroupedModel::kNextZeroPoint)) g = std::min(g + 1, grouped_.groups() - 1);
+    if (Is(GroupedModel::kPreviousZeroPoint)) g = std::max<int64_t>(g - 1, 0);
     if (Is(GroupedModel::kNextColumnZeroPoint)) n = std::min(n + 1, grouped_.n - 1);
     return grouped_.b_zero_points[Place(n, g)];
   }
@@ -202,6 +203,7 @@ bool IsFault(GroupedModel model) {
     case GroupedModel::kSwappedNibbles:
     case GroupedModel::kNibbleHalves:
     case GroupedModel::kNextZeroPoint:
+    case GroupedModel::kPreviousZeroPoint:
     case GroupedModel::kNextColumnZeroPoint:
     case GroupedModel::kNoZeroPoint:
     case GroupedModel::kEarlyGroups:
@@ -243,6 +245,8 @@ std::string_view ToString(GroupedModel model) {
       return "the low four bits of a group's bytes are read as its first half, as in GGUF";
     case GroupedModel::kNextZeroPoint:
       return "a group uses the zero point of the next group";
+    case GroupedModel::kPreviousZeroPoint:
+      return "a group uses the zero point of the group before it";
     case GroupedModel::kNextColumnZeroPoint:
       return "a column uses the zero points of the next column";
     case GroupedModel::kNoZeroPoint:

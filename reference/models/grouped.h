@@ -26,6 +26,7 @@ enum class GroupedModel : uint8_t {
   kSwappedNibbles,       // the high four bits of a byte are the even depth
   kNibbleHalves,         // the low four bits of a group's bytes are its first half, as in GGUF
   kNextZeroPoint,        // the zero point of the next group of the column
+  kPreviousZeroPoint,    // the zero point of the group before, in the column
   kNextColumnZeroPoint,  // the zero point of the next column
   kNoZeroPoint,          // zero points of weights are 0
   kEarlyGroups,          // groups after the first begin a depth too early

@@ -321,6 +321,15 @@ TEST(BenchReport, Text) {
   EXPECT_THAT(text, HasSubstr("3.250 GB/s"));
 }
 
+TEST(BenchReport, MarksUnsteadyRowsAndLeavesThemOutOfMeans) {
+  Results results = MadeUpResults();
+  results.rows.front().timings.front().spread = 0.6;
+  const std::string text = ToText(results);
+  EXPECT_THAT(text, testing::ContainsRegex("100×100×50 \\? "));
+  EXPECT_THAT(text, testing::ContainsRegex("geometric mean +4\\.00x! +25 % +2\\.00x"));
+  EXPECT_THAT(text, HasSubstr("? the turns of a time differ by more than 25 % of the median"));
+}
+
 TEST(BenchReport, Html) {
   const std::string page = ToHtml(MadeUpResults());
   EXPECT_THAT(page, testing::StartsWith("<!DOCTYPE html>"));

@@ -38,6 +38,10 @@ int* volatile nowhere = nullptr;
 int64_t calls = 0;
 bool saw_tall = false;  // a call with many rows
 
+const void* cached_address = nullptr;  // of the weights of an earlier call
+std::array<int64_t, 2> cached_shape = {};
+std::vector<int8_t> cached;  // these weights
+
 bool Is(std::string_view name) { return fault == name; }
 
 // A sum of products, which may have a fault.
@@ -121,16 +125,29 @@ int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
   if (Is("tail") && desc.k % 4 != 0) {
     return static_cast<int32_t>(sum.Exact(za) - sum.Product(desc.k - 1) + za * sum.B(desc.k - 1));
   }
+  if (Is("tail_of_64") && desc.k % 64 == 1) {
+    return static_cast<int32_t>(sum.Exact(za) - (sum.A(desc.k - 1) - za) * sum.B(desc.k - 1));
+  }
+  if (Is("signed_zero_point") && za >= 128) return sum.Exact(za - 256);
+  if (Is("deep") && desc.k > 8192) return static_cast<int32_t>(sum.Exact(za) - sum.Product(8192));
   if (Is("float_sum")) return static_cast<int32_t>(static_cast<float>(sum.Exact(za)));
   return sum.Exact(za);
 }
 
+float Scaled(const intact_linear_desc& linear, int32_t sum, float scale, int64_t n) {
+  const float product = static_cast<float>(sum) * scale;
+  if (linear.bias_f32 == nullptr) return product;
+  const float bias = linear.bias_f32[n];
+  return Is("fused") ? std::fma(static_cast<float>(sum), scale, bias) : product + bias;
+}
+
 // `is_tail`: the column is in the tail of a loop over 8 columns.
-uint8_t Requantized(int32_t sum, float scale, int32_t zero_point, bool is_tail) {
-  const float f = static_cast<float>(sum) * scale;
+uint8_t Requantized(float f, int32_t zero_point, bool is_tail) {
   float rounded = std::nearbyintf(f);
   if (Is("half_away") || (Is("half_away_tail") && is_tail)) rounded = std::roundf(f);
   if (Is("truncation")) rounded = std::truncf(f);
+  if (std::isnan(f)) rounded = Is("nan_is_0") ? 0 : -INFINITY;
+  if (Is("cvtps2dq") && std::fabs(f) >= 0x1p31f) rounded = -0x1p31f;
   const float low = static_cast<float>(0 - zero_point);
   const float high = static_cast<float>(255 - zero_point);
   return static_cast<uint8_t>(static_cast<int32_t>(std::clamp(rounded, low, high)) + zero_point);
@@ -139,7 +156,17 @@ uint8_t Requantized(int32_t sum, float scale, int32_t zero_point, bool is_tail) 
 void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const intact_gemm_args& args,
            const int8_t* b, int64_t m, int64_t n) {
   const Sum sum(desc, args, b, m, n);
-  int32_t y = FaultySum(sum, desc, linear.a_zero_point);
+  int32_t y =
+      FaultySum(sum, desc, args.a_zero_points == nullptr ? linear.a_zero_point : args.a_zero_points[m]);
+  const float row_scale = args.a_scales == nullptr ? 1.0f : args.a_scales[m];
+  if (linear.bias_s32 != nullptr) {
+    const int32_t bias = Is("int16_bias") ? static_cast<int16_t>(linear.bias_s32[n]) : linear.bias_s32[n];
+    y = static_cast<int32_t>(static_cast<uint32_t>(y) + static_cast<uint32_t>(bias));
+  }
+  if (Is("off_by_one") && (m * desc.n + n) % 5 == 0) ++y;
+  if (Is("from_8_threads") && args.threads >= 8 && m == args.m - 1) ++y;
+  if (Is("call_1009") && calls % 1009 == 1008 && m == 0 && n == 0) ++y;
+  if (Is("wide") && n >= 4096) ++y;
   if (Is("one_shape") && args.m == 33 && desc.n == 49 && m == 32 && n == 48) ++y;
   if (Is("wrong_b_layout") && m == 0 && n == desc.n - 1 && sum.B(desc.k - 1) != 0) ++y;
   if (Is("edge_column") && desc.n % 16 == 1 && n == desc.n - 1) ++y;
@@ -164,9 +191,10 @@ void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const
   int64_t column = linear.scale_count == 1 ? 0 : n;
   if (Is("wrong_scale") && column > 0) --column;
   if (linear.c_type == INTACT_F32) {
-    float scale = linear.scales[column];
+    float scale = row_scale * linear.scales[column];
     if (Is("denormal_scales") && std::fpclassify(scale) == FP_SUBNORMAL) scale = 0.0f;
-    float f = static_cast<float>(y) * scale;
+    float f = Scaled(linear, y, scale, n);
+    if (std::isnan(f)) f = std::bit_cast<float>(0x7fc00000);
     if (Is("wrong_f32") && n == desc.n - 1) f *= 2;
     std::memcpy(static_cast<float*>(args.c) + m * args.c_stride + n, &f, sizeof f);
     return;
@@ -178,8 +206,8 @@ void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const
     std::memcpy(static_cast<uint16_t*>(args.c) + m * args.c_stride + n, &bf16, sizeof bf16);
     return;
   }
-  static_cast<uint8_t*>(args.c)[m * args.c_stride + n] =
-      Requantized(y, linear.scales[column], linear.c_zero_point, n >= desc.n / 8 * 8);
+  static_cast<uint8_t*>(args.c)[m * args.c_stride + n] = Requantized(
+      Scaled(linear, y, row_scale * linear.scales[column], n), linear.c_zero_point, n >= desc.n / 8 * 8);
 }
 
 // Reads uninitialized memory on the stack.
@@ -225,6 +253,12 @@ void Race(const intact_gemm_args& args) {
   other.join();
   // Two runs hardly ever lose equally many increments, so their outputs differ.
   if (shared != 40000) *static_cast<uint8_t*>(args.c) = static_cast<uint8_t>(shared % 251);
+}
+
+// As if two threads stored one element of C without a lock: now and then the wrong store is the last one.
+void RaceOfOneStore(const intact_gemm_args& args) {
+  constexpr int kOneIn = 40;
+  if (std::rand() % kOneIn == 0) ++*static_cast<uint8_t*>(args.c);
 }
 
 // Unmaps the tensor's first page.
@@ -336,6 +370,7 @@ void Misbehave(const intact_gemm_desc& desc, const intact_linear_desc& linear, c
   if (Is("uninitialised_heap")) ReadUninitialisedHeap(args);
   if (Is("uninitialised_stack")) ReadUninitialisedStack(args);
   if (Is("race")) Race(args);
+  if (Is("race_of_one_store") && args.threads > 1) RaceOfOneStore(args);
   if (Is("flush_denormals")) _MM_SET_FLUSH_ZERO_MODE(_MM_FLUSH_ZERO_ON);
 }
 
@@ -358,10 +393,28 @@ intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* li
     std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "not that");
     return INTACT_UNSUPPORTED;
   }
-  for (int64_t m = 0; m < args->m; ++m) {
-    for (int64_t n = 0; n < desc->n; ++n) {
-      if (Is("forgets") && m == args->m - 1 && n == desc->n - 1) continue;
-      Store(*desc, *linear, *args, static_cast<const int8_t*>(b), m, n);
+  if (Is("cached_weights")) {  // by their address and shape
+    if (b != cached_address || cached_shape != std::array{desc->n, desc->k}) {
+      cached_address = b;
+      cached_shape = {desc->n, desc->k};
+      cached.assign(static_cast<const int8_t*>(b), static_cast<const int8_t*>(b) + desc->n * desc->k);
+    }
+    b = cached.data();
+  }
+  const int64_t a_item = args->a_batch_stride == 0 ? args->m * args->a_stride : args->a_batch_stride;
+  const int64_t c_item = args->c_batch_stride == 0 ? args->m * args->c_stride : args->c_batch_stride;
+  const int64_t c_element = linear->c_type == INTACT_U8 ? 1 : linear->c_type == INTACT_BF16 ? 2 : 4;
+  for (int64_t item = 0; item < args->batch; ++item) {
+    intact_gemm_args one = *args;
+    // The fourth item and all after it read the third.
+    one.a = static_cast<const uint8_t*>(args->a) +
+            (Is("fourth_item") ? std::min<int64_t>(item, 2) : item) * a_item;
+    one.c = static_cast<uint8_t*>(args->c) + item * c_item * c_element;
+    for (int64_t m = 0; m < args->m; ++m) {
+      for (int64_t n = 0; n < desc->n; ++n) {
+        if (Is("forgets") && m == args->m - 1 && n == desc->n - 1) continue;
+        Store(*desc, *linear, one, static_cast<const int8_t*>(b), m, n);
+      }
     }
   }
   Misbehave(*desc, *linear, *args);
@@ -481,7 +534,11 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
     target.supports |= Bits({INTACT_TARGET_CONV_2D});
     target.conv = RunConv;
   }
+  if (Is("nan_is_0")) target.supports |= Bits({INTACT_TARGET_ROW_QUANTIZATION});
   if (Is("refuses_nothing") || Is("writes_nothing")) target.supports |= Bits({INTACT_TARGET_EMPTY});
+  if (Is("fourth_item")) target.supports |= Bits({INTACT_TARGET_BATCH});
+  if (Is("int16_bias") || Is("fused"))
+    target.supports |= Bits({INTACT_TARGET_BIAS_S32, INTACT_TARGET_BIAS_F32, INTACT_TARGET_OVERFLOW_WRAPS});
   if (Is("no_residual")) target.supports |= Bits({INTACT_TARGET_RESIDUAL, INTACT_TARGET_RESIDUAL_IN_PLACE});
   if (Is("swapped_pair_u8")) target.supports &= ~Bits({INTACT_TARGET_C_S32, INTACT_TARGET_C_F32});
   if (Is("truncated_bf16")) target.supports |= Bits({INTACT_TARGET_C_BF16});

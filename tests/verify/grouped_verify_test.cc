@@ -347,6 +347,23 @@ class Mutant : public GroupedTarget {
   Compute compute_;
 };
 
+// A small problem has many explanations, and may have another failure. It must keep the cause.
+TEST(GroupedMinimise, KeepsTheCause) {
+  const GroupedProblem problem =
+      *GroupedProblem::Parse("grouped s8u4f32 m=3 n=7 k=150 src=none gscale=f32 zb=yes");
+  for (const reference::GroupedModel model :
+       {reference::GroupedModel::kSwappedNibbles, reference::GroupedModel::kPreviousZeroPoint}) {
+    const Mutant mutant(
+        [model](const reference::Grouped& grouped) { return reference::Outputs(grouped, model); });
+    const auto cause = [&](const GroupedProblem& of) { return Judge(mutant, of)->arithmetic; };
+    const std::string named = ToString(reference::GroupedArithmetic{.model = model});
+    EXPECT_EQ(cause(problem), named);
+    const GroupedProblem smallest = Minimise(mutant, problem);
+    EXPECT_LT(smallest.k, problem.k);
+    EXPECT_EQ(cause(smallest), named) << smallest.ToString();
+  }
+}
+
 // The contract's loop with other float steps, or other groups: add(f, sum, scale), and the first depth of
 // group g.
 template <class Add, class Begin>

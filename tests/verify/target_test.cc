@@ -67,7 +67,7 @@ std::vector<Problem> SomeProblems() {
   for (const Problem& problem : SweepProblems(kIsa, kMode, Effort::kStandard)) {
     const bool fits = !problem.conv && problem.a_type == INTACT_U8 && problem.b_type == INTACT_S8 &&
                       problem.c_type != INTACT_S8 && problem.c_type != INTACT_BF16 && problem.batch == 1 &&
-                      problem.m * problem.n * problem.k < 300000;
+                      problem.m * problem.n * problem.k < 300000 && problem.calls == 1;
     if (fits) some.push_back(problem);
   }
   return some;
@@ -473,6 +473,72 @@ TEST(Minimised, HasTheReasonOfWhatItIsMadeOf) {
     ASSERT_NE(found, sweep.failures.end()) << kept.fault << "\n" << ToText(sweep);
     EXPECT_THAT(found->minimised_reason, HasSubstr(kept.words)) << found->minimised;
   }
+}
+
+// Faults of what a target keeps between calls, of many threads, large batches, depths, and scales beyond float32: the
+// quick run has a problem of each kind.
+TEST(QuickRun, FindsStateThreadsBatchesAndDepths) {
+  struct Kind {
+    const char *fault, *reason;
+  };
+  constexpr std::array kIsa = {INTACT_ISA_ANY};
+  constexpr std::array kMode = {INTACT_EXACT};
+  std::vector<Problem> problems;
+  for (const Problem& problem : SweepProblems(kIsa, kMode, Effort::kQuick)) {
+    const bool is_of_them = problem.calls > 1 || problem.reused || problem.threads > 3 ||
+                            problem.k == 20000 || problem.n == 5000 || problem.scale == ScaleKind::kHuge;
+    if (is_of_them && !problem.conv) problems.push_back(problem);
+  }
+  for (const Kind& kind :
+       {Kind{"", ""}, Kind{"cached_weights", "implementation error, accumulator"},
+        Kind{"from_8_threads", "right with one thread"},
+        Kind{"fourth_item", "A of item 2 taken for that of item 3"},
+        Kind{"nan_is_0", "output m . n .* instead of 0"},
+        Kind{"call_1009", "call [0-9]+ of [0-9]+ in the same memory wrote other outputs than call 1"},
+        Kind{"race_of_one_store", "in the same memory wrote other outputs|change from run to run"},
+        Kind{"deep", "implementation error, accumulator"}, Kind{"wide", "output m 0 n 4096"},
+        Kind{"cvtps2dq", "a float beyond int32 converted to int32 before it is clamped"}}) {
+    const Result<std::unique_ptr<Target>> target = Faulty(kind.fault);
+    ASSERT_TRUE(target) << target.error().message;
+    const FittedProblems fitted = Fit(problems, TakesOf(**target));
+    const SweepResult sweep = RunSweep(fitted.problems, **target, [](int64_t, int64_t) {});
+    EXPECT_EQ(sweep.Passed(), *kind.fault == 0) << kind.fault << "\n" << ToText(sweep);
+    EXPECT_EQ(sweep.tried.calls, 1200);
+    EXPECT_EQ(sweep.tried.threads, 16);
+    EXPECT_THAT(VerdictText(sweep), HasSubstr("16 threads, 1200 calls of one plan\n"));
+    if (sweep.failures.empty()) continue;
+    EXPECT_TRUE(std::ranges::any_of(sweep.failures,
+                                    [&](const SweepFailure& failure) {
+                                      return testing::Matches(ContainsRegex(kind.reason))(failure.Reason());
+                                    }))
+        << kind.fault << "\n"
+        << ToText(sweep);
+  }
+}
+
+// A cause must explain every wrong output.
+TEST(Causes, AreNotNamedForSomeOfTheWrongOutputs) {
+  const auto judged = [](const std::string& fault, const char* line) {
+    const Result<std::unique_ptr<Target>> target = Faulty(fault);
+    const Result<Judgement> judgement = Judge(**target, *Problem::Parse(line));
+    EXPECT_TRUE(judgement) << judgement.error().message;
+    return *judgement;
+  };
+  for (const char* line : {"gemm u8s8s32 m=17 n=40 k=64 fill=bait",
+                           "gemm u8s8s32 m=33 n=49 k=300 fill=extremes", "gemm u8s8s32 m=9 n=20 k=7 za=3"}) {
+    const Judgement off_by_one = judged("off_by_one", line);
+    EXPECT_EQ(off_by_one.comparison.Unexplained(), off_by_one.comparison.differing) << off_by_one.failure;
+    EXPECT_THAT(off_by_one.kind.Text(), Not(HasSubstr("saturation")));
+  }
+  const auto says = [&](const std::string& fault, const char* line) { return judged(fault, line).failure; };
+  EXPECT_THAT(says("truncation", "gemm u8s8u8 m=17 n=40 k=64 scale=channel"),
+              HasSubstr("requantization, truncation"));
+  EXPECT_THAT(says("int16_bias", "gemm u8s8s32 m=9 n=40 k=64 bias=s32 overflow=wraps"),
+              HasSubstr("s32 bias cut to int16"));
+  EXPECT_THAT(says("fused", "gemm u8s8f32 m=9 n=33 k=64 bias=f32"), HasSubstr("fused multiply-add"));
+  EXPECT_THAT(says("tail_of_64", "gemm u8s8s32 m=9 n=33 k=65 za=3"), HasSubstr("depth tail k=64…64 missing"));
+  EXPECT_THAT(says("signed_zero_point", "gemm u8s8s32 m=9 n=33 k=65 za=200"),
+              HasSubstr("activation zero point read as s8"));
 }
 
 TEST(TargetReport, SaysWhatEachComputes) {

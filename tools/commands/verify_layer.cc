@@ -35,6 +35,7 @@ struct LayerOptions {
   EmulateOption emulate;
   std::string expect;
   std::string json;
+  bool no_cost = false;
 };
 
 /// The names of the output_*.npy in a layer's folder, sorted.
@@ -84,7 +85,7 @@ std::vector<std::string> LayersIn(const std::string& folder) {
 
 struct LayerFindings {
   verify::LayerCheck check;
-  std::optional<verify::Cost> cost;  // only of our own kernels, on the CPU
+  std::optional<verify::Cost> cost;  // only of our own kernels, on the CPU, without --no-cost
 };
 
 Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions& options,
@@ -112,7 +113,8 @@ Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions&
   });
   if (!check) return failed(check.error());
   check->recorded = verify::ExplainRecorded(layer, recorded);
-  if (is_plugin || options.emulate.on) return LayerFindings{std::move(*check), std::nullopt};
+  if (is_plugin || options.emulate.on || options.no_cost)
+    return LayerFindings{std::move(*check), std::nullopt};
   Result<verify::Cost> cost = verify::MeasureCost(run);
   if (!cost) return failed(cost.error());
   return LayerFindings{std::move(*check), std::move(*cost)};
@@ -242,6 +244,8 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
   RefuseEmpty(layer->add_option("--expect", options->expect,
                                 ".npy file that outputs must equal, in the layer's folder or absolute"))
       ->type_name("FILE");
+  layer->add_flag("--no-cost", options->no_cost,
+                  "do not measure what exactness costs, which takes most of the time");
   AddJsonOption(layer, &options->json, "write an array with an object for each layer");
   layer->callback([options, command] { *command = [options] { return RunLayers(*options); }; });
 }

@@ -87,6 +87,8 @@ class Comparer {
     if (names_) Name(prejudice);
     if (Parity()) return std::move(result_);
     explanations_ = ExplainOutputs(answer_, prejudice);
+    FindWrong();
+    FindMistakes(prejudice);
     for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
       if (answer_.Differs(i)) List(i);
     }
@@ -102,7 +104,9 @@ class Comparer {
     if (Parity() || !answer_.identity().Found()) return;
     naming.reproduced_by = answer_.identity().also;
     naming.reproduced_by.insert(naming.reproduced_by.begin(), answer_.identity().arithmetic);
-    for (const Arithmetic& preferred : prejudice.preferred) {
+    const std::vector<Arithmetic> none;
+    for (const Arithmetic& preferred :
+         prejudice.of_larger != nullptr ? prejudice.of_larger->arithmetics : none) {
       const auto found = std::ranges::find(naming.reproduced_by, preferred);
       if (found == naming.reproduced_by.end()) continue;
       std::rotate(naming.reproduced_by.begin(), found, found + 1);
@@ -142,6 +146,98 @@ class Comparer {
     return result_.off_maddubs == 0 || answer_.IsIdentified();
   }
 
+  // Finds the wrong outputs, and which of them have no cause.
+  void FindWrong() {
+    const bool may_clamp = oracle_.linear().mode == INTACT_SATURATING;
+    std::vector<int64_t> unexplained;
+    for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
+      if (!answer_.Differs(i) || oracle_.overflows().contains(i)) continue;
+      if (may_clamp && IsMadeBy({maddubs_}, i)) continue;
+      const auto found = explanations_.find(i);
+      if (found == explanations_.end() && HowNotWrapped(answer_.Observe(i))) continue;
+      ++wrong_;
+      if (found == explanations_.end()) {
+        unexplained.push_back(i);
+      } else {
+        ++NumberOf(found->second.arithmetic);
+      }
+    }
+    if (unexplained.empty()) return;
+    // Arithmetics that explain few of them fit by chance.
+    constexpr int64_t kOfTen = 9;
+    for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
+      const auto found = explanations_.find(i);
+      if (found == explanations_.end() || (may_clamp && IsMadeBy({maddubs_}, i))) continue;
+      if (10 * NumberOf(found->second.arithmetic) < kOfTen * wrong_) by_chance_.insert(*found);
+    }
+    for (const auto& [output, explanation] : by_chance_) explanations_.erase(output);
+    without_cause_ = std::move(unexplained);
+    for (const auto& [output, explanation] : by_chance_) without_cause_.push_back(output);
+    std::ranges::sort(without_cause_);
+  }
+
+  bool IsMadeBy(const Arithmetic& arithmetic, int64_t output) const {
+    const size_t at = static_cast<size_t>(output) * size_;
+    return IsSameElement(size_, &oracle_.Wrapped(arithmetic)[at], &answer_.actual()[at]);
+  }
+
+  // The number of wrong outputs that an arithmetic explains.
+  int64_t& NumberOf(const Arithmetic& arithmetic) {
+    const auto found = std::ranges::find(numbers_, arithmetic, [](const auto& entry) { return entry.first; });
+    return found != numbers_.end() ? found->second : numbers_.emplace_back(arithmetic, 0).second;
+  }
+
+  // Counts the outputs without a cause that each mistake would make. Of many outputs, some are checked.
+  void FindMistakes(const Prejudice& prejudice) {
+    constexpr int64_t kMostWork = int64_t{1} << 22, kPerDepth = 64;  // numbers of products
+    const int64_t depth = std::max<int64_t>(oracle_.predictor().At(0).operands.k, 1);
+    const int64_t most = std::max(max_listed_, kMostWork / kPerDepth / depth);
+    const auto count = std::ssize(without_cause_);
+    const int64_t step = count <= most ? 1 : (count + most - 1) / std::max<int64_t>(most, 1);
+    for (int64_t i = 0; i < count; i += step) {
+      const int64_t output = without_cause_[static_cast<size_t>(i)];
+      const Observation seen = answer_.Observe(output);
+      ++checked_;
+      for (const Diagnosis& mistake : Mistakes(seen, Suspect(seen, output))) {
+        if (IsAllowed(prejudice, mistake)) ++of_mistake_[mistake.of];
+      }
+    }
+    for (const auto& [mistake, number] : of_mistake_) {
+      if (number == checked_) result_.explained_by.mistakes.push_back(mistake);
+    }
+  }
+
+  static bool IsAllowed(const Prejudice& prejudice, const Diagnosis& mistake) {
+    if (prejudice.of_larger == nullptr) return true;
+    const std::vector<std::string>& allowed = prejudice.of_larger->mistakes;
+    return std::ranges::find(allowed, mistake.of) != allowed.end();
+  }
+
+  // Describes an output without a cause by the mistake that explains most of them.
+  Diagnosis Diagnose(const Observation& seen, int64_t output) {
+    Diagnosis diagnosis = KnownOf(seen);
+    std::optional<Diagnosis> best;
+    int64_t most = 0;
+    for (Diagnosis& mistake : Mistakes(seen, Suspect(seen, output))) {
+      const auto found = of_mistake_.find(mistake.of);
+      if (found == of_mistake_.end() || found->second <= most) continue;
+      most = found->second;
+      best = std::move(mistake);
+    }
+    if (best && most == checked_) return {diagnosis.of + ": " + best->of, diagnosis.text + ": " + best->text};
+    if (best) {
+      diagnosis.text +=
+          fmt::format("; consistent with {} of {} wrong outputs{}: {}", most, checked_,
+                      checked_ < std::ssize(without_cause_) ? " that were checked" : "", best->text);
+    }
+    if (const auto chance = by_chance_.find(output); chance != by_chance_.end()) {
+      const Arithmetic& arithmetic = chance->second.arithmetic;
+      diagnosis.text += fmt::format("; consistent with {} of {} wrong outputs: {}", NumberOf(arithmetic),
+                                    wrong_, InWords(arithmetic));
+    }
+    return diagnosis;
+  }
+
   // Counts the differing outputs of each arithmetic.
   void CountExplanations() {
     for (const auto& [output, explanation] : explanations_) {
@@ -152,7 +248,8 @@ class Comparer {
             .outputs;
     }
     std::ranges::stable_sort(its_outputs_, std::greater(), &Comparison::Part::outputs);
-    for (const Comparison::Part& part : its_outputs_) result_.explained_by.push_back(part.arithmetic);
+    for (const Comparison::Part& part : its_outputs_)
+      result_.explained_by.arithmetics.push_back(part.arithmetic);
   }
 
   // If each differing output has an arithmetic: describes where its outputs are.
@@ -230,8 +327,12 @@ class Comparer {
     } else if (explanation != nullptr) {
       difference.of = ToString(explanation->arithmetic);
       Detail(seen, *explanation, &difference);
+      const int64_t number = NumberOf(explanation->arithmetic);
+      if (number > 0 && number < wrong_) {
+        difference.detail += fmt::format("; consistent with {} of {} wrong outputs", number, wrong_);
+      }
     } else {
-      Diagnosis diagnosis = Diagnose(seen, Suspect(seen, output));
+      Diagnosis diagnosis = Diagnose(seen, output);
       difference.of = std::move(diagnosis.of);
       difference.detail = std::move(diagnosis.text);
     }
@@ -296,8 +397,14 @@ class Comparer {
   const size_t size_;  // bytes of an element
   const int64_t max_listed_;
   bool names_ = false;
-  std::map<int64_t, Explanation> explanations_;  // explanations of outputs that differ
-  std::vector<Comparison::Part> its_outputs_;    // their number for each arithmetic, most first
+  std::map<int64_t, Explanation> explanations_;          // explanations of outputs that differ
+  std::map<int64_t, Explanation> by_chance_;             // explanations that are no causes
+  std::vector<Comparison::Part> its_outputs_;            // their number for each arithmetic, most first
+  int64_t wrong_ = 0;                                    // outputs that are neither exact nor as promised
+  std::vector<std::pair<Arithmetic, int64_t>> numbers_;  // wrong outputs that each arithmetic explains
+  std::vector<int64_t> without_cause_;                   // wrong outputs that nothing explains
+  std::map<std::string, int64_t> of_mistake_;            // outputs without a cause that each mistake explains
+  int64_t checked_ = 0;                                  // outputs without a cause that were counted for it
   std::optional<GemmSuspects> gemm_suspects_;
   std::optional<ConvSuspects> conv_suspects_;
   Comparison result_;
@@ -355,9 +462,11 @@ std::string_view ToString(Cause cause) {
 
 int64_t Comparison::Unexplained() const { return by_cause[static_cast<size_t>(Cause::kImplementationError)]; }
 
-std::vector<reference::Arithmetic> Comparison::Explanations() const {
-  std::vector<reference::Arithmetic> all = explained_by;
-  if (naming && !naming->reproduced_by.empty()) all.insert(all.begin(), naming->reproduced_by.front());
+Causes Comparison::Explanations() const {
+  Causes all = explained_by;
+  if (naming && !naming->reproduced_by.empty()) {
+    all.arithmetics.insert(all.arithmetics.begin(), naming->reproduced_by.front());
+  }
   return all;
 }
 
@@ -420,15 +529,14 @@ Result<std::vector<uint8_t>> RunChecked(const Target& target, const Oracle& orac
 }
 
 Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions& options,
-                   const std::vector<uint8_t>& output, int64_t max_listed,
-                   std::span<const Arithmetic> preferred) {
+                   const std::vector<uint8_t>& output, int64_t max_listed, const Causes* of_larger) {
   Comparer comparer(oracle, output, max_listed);
   if (options.a_by_columns && !comparer.Parity()) comparer.KnowTransposed();
   // Our own kernels are swept per ISA, so their arithmetic is known.
   if (options.isa == INTACT_ISA_ANY) comparer.AskForNames();
   // A target that claims nothing may have any arithmetic. For other targets, a mistake in few outputs must
   // not be taken for an arithmetic that fits by chance.
-  const Prejudice prejudice = {preferred, ClaimOf(target.Arithmetic(), KindOf(oracle)) == "any"};
+  const Prejudice prejudice = {of_larger, ClaimOf(target.Arithmetic(), KindOf(oracle)) == "any"};
   const bool needs_accumulators = !comparer.Parity() && oracle.type() != INTACT_S32;
   return comparer.Run(needs_accumulators ? RunForAccumulators(target, oracle, options) : std::nullopt,
                       prejudice);

@@ -15,6 +15,11 @@
 // The explanations are tried in the order of hypotheses.h. If each differing output has a cause but no single
 // arithmetic makes all outputs, the comparison lists them in parts.
 //
+// Some outputs fit an arithmetic or a mistake by chance. So a cause is named without reserve only if it explains
+// every wrong output of the problem; else the detail says "consistent with N of M wrong outputs". If some wrong
+// outputs have no explanation, an arithmetic that explains less than nine in ten of all is no cause: its outputs
+// are implementation errors too. Outputs that clamp as the saturating mode promises are not wrong.
+//
 // If the target's accumulator is known, an explanation must also give that accumulator. A clamped sum may be
 // equal to the exact one, because another pair clamps the other way or because of rounding. These outputs do
 // not differ and need no explanation, but off_maddubs shows whether a saturating target clamped as predicted.
@@ -24,7 +29,6 @@
 #include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,6 +37,7 @@
 #include "reference/models/arithmetic.h"
 #include "reference/models/models.h"
 #include "reference/models/operands.h"
+#include "verify/explain/hypotheses.h"
 #include "verify/explain/oracle.h"
 #include "verify/problem/target.h"
 
@@ -107,11 +112,11 @@ struct Comparison {
   };
   // If no arithmetic makes all outputs, but each differing output has one: the part with most outputs first.
   std::vector<Part> parts;
-  // The arithmetics of differing outputs, most frequent first.
-  std::vector<reference::Arithmetic> explained_by;
-  /// The arithmetics to prefer for a smaller problem that fails in the same way: first the one that makes all
+  // The arithmetics of differing outputs, most frequent first; and the mistakes that explain all others.
+  Causes explained_by;
+  /// The causes to accept for a smaller problem that fails in the same way: first the arithmetic that makes all
   /// outputs here, then arithmetics that make some outputs.
-  std::vector<reference::Arithmetic> Explanations() const;
+  Causes Explanations() const;
   int64_t Explained() const;  // differing outputs with a cause other than implementation error
   int64_t Unexplained() const;
   bool Parity() const { return differing == 0; }
@@ -148,10 +153,11 @@ reference::Operation AccumulatorProblem(reference::Operation operation);
 
 /// Compares the output of RunChecked(). If it differs from the reference, runs `target` for s32 output too.
 /// If `options` name no ISA, the comparison also names the arithmetics that may have made all outputs. If
-/// there are several, the first one in `preferred` comes first.
+/// there are several, the first one in `of_larger` comes first. `of_larger`: the causes of a larger problem that
+/// fails in the same way; nullptr if there is none. Then the outputs get no other cause.
 Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions& options,
                    const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed,
-                   std::span<const reference::Arithmetic> preferred = {});
+                   const Causes* of_larger = nullptr);
 
 /// Whether `mode` clamps pairs on `isa`: the saturating mode on ISAs without VNNI and AMX, and with isa ANY.
 bool Saturates(intact_mode mode, intact_isa isa);

@@ -43,6 +43,8 @@ int64_t ZeroPoint(const Observation& seen) {
   return seen.operands.w_zero_points[static_cast<size_t>(seen.n)];
 }
 
+constexpr int64_t kSignBit = 128;
+
 void SuspectZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicions) {
   const auto column = static_cast<size_t>(seen.n);
   const int64_t weights = seen.operands.column_sums[column] - seen.operands.k * ZeroPoint(seen);
@@ -56,6 +58,14 @@ void SuspectZeroPoint(const Observation& seen, std::vector<Suspicion>* suspicion
         {"shift of s8 activations by 128 not compensated", Wrap(seen.exact + 128 * weights)});
     suspicions->push_back(
         {"neither zero point nor shift compensated", Wrap(seen.exact + (za + 128) * weights)});
+    constexpr std::string_view kBy127 = "shift of s8 activations by 128 compensated by 127";
+    suspicions->push_back({kBy127, Wrap(seen.exact + weights)});
+    suspicions->push_back({kBy127, Wrap(seen.exact - weights)});
+  }
+  if (seen.gemm.a_type == INTACT_U8 && za >= kSignBit) {
+    suspicions->push_back({"activation zero point read as s8", Wrap(seen.exact + 2 * kSignBit * weights)});
+  } else if (seen.gemm.a_type == INTACT_S8 && za < 0) {
+    suspicions->push_back({"activation zero point read as u8", Wrap(seen.exact - 2 * kSignBit * weights)});
   }
 }
 
@@ -82,6 +92,11 @@ void SuspectWeightZeroPoint(const Observation& seen, std::vector<Suspicion>* sus
   if (seen.gemm.b_type == INTACT_U8) {
     suspicions->push_back(
         {"shift of u8 weights by 128 not compensated", Wrap(seen.exact - 128 * activations)});
+    if (zb >= kSignBit) {
+      suspicions->push_back({"weight zero point read as s8", Wrap(seen.exact + 2 * kSignBit * activations)});
+    }
+  } else if (zb < 0) {
+    suspicions->push_back({"weight zero point read as u8", Wrap(seen.exact - 2 * kSignBit * activations)});
   }
   suspicions->push_back(
       {"sum of the row's activations left out", Wrap(seen.exact + ZeroPoint(seen) * row_sum)});
@@ -108,7 +123,6 @@ void SuspectSigns(const Observation& seen, std::vector<Suspicion>* suspicions) {
   const int64_t a_shift = reference::ActivationShift(seen.gemm), w_shift = reference::WeightShift(seen.gemm);
   // The value as which a byte is misread, less its true value.
   const auto error = [](intact_type type, int64_t value) -> int64_t {
-    constexpr int64_t kSignBit = 128;
     if (type == INTACT_U8) return value >= kSignBit ? -2 * kSignBit : 0;
     return value < 0 ? 2 * kSignBit : 0;
   };
@@ -136,10 +150,15 @@ void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
     const int64_t from = k / block * block;
     if (from == k) continue;
     const std::string text = fmt::format("depth tail k={}…{} missing", from, k - 1);
+    // The products that are missing are of numbers as kernels see them, as they are stored, or less their zero
+    // points.
     const int64_t zero_point = seen.operands.a_zero_points[static_cast<size_t>(seen.m)];
-    for (const int64_t missing : {Products(seen, from, 0, 0), Products(seen, from, zero_point, 0),
-                                  Products(seen, from, zero_point, ZeroPoint(seen))}) {
-      suspicions->push_back({"depth tail missing", Wrap(seen.exact - missing), {}, text});
+    for (const int64_t a_offset : {int64_t{0}, int64_t{reference::ActivationShift(seen.gemm)}, zero_point}) {
+      for (const int64_t w_offset :
+           {int64_t{0}, int64_t{reference::WeightShift(seen.gemm)}, ZeroPoint(seen)}) {
+        const int64_t missing = Products(seen, from, a_offset, w_offset);
+        suspicions->push_back({"depth tail missing", Wrap(seen.exact - missing), {}, text});
+      }
     }
   }
 }
@@ -155,6 +174,12 @@ std::vector<Suspicion> Suspicions(const Observation& seen, std::vector<Suspicion
   if (!seen.gemm.bias_s32.empty()) {
     const int64_t bias = seen.gemm.bias_s32[static_cast<size_t>(seen.n)];
     suspicions.push_back({"s32 bias missing", Wrap(seen.exact - bias)});
+    const int64_t sum = seen.exact - bias;
+    suspicions.push_back({"s32 bias cut to int16", Wrap(sum + static_cast<int16_t>(bias))});
+    suspicions.push_back({"s32 bias clamped to int16", Wrap(sum + std::clamp<int64_t>(bias, -32768, 32767))});
+    suspicions.push_back({"s32 bias added in int16, which wrapped", static_cast<int16_t>(seen.exact)});
+    suspicions.push_back({"s32 bias added in int16, which clamped",
+                          static_cast<int32_t>(std::clamp<int64_t>(seen.exact, -32768, 32767))});
   }
   std::erase_if(suspicions, [&](const Suspicion& s) { return s.accumulator == seen.exact && !s.scale; });
   return suspicions;
@@ -250,6 +275,15 @@ Mistake OtherNarrowing(const Observation& seen) {
   if (static_cast<uint8_t>(std::clamp(clamped, lowest, lowest + 255)) == *seen.element) {
     return Same("the zero point added after clamping");
   }
+  if (std::isnan(f)) {
+    const int32_t of_zero = std::clamp(q.zero_point, lowest, lowest + 255);
+    if (static_cast<uint8_t>(of_zero) == *seen.element) return Same("a NaN taken for 0");
+    return std::nullopt;
+  }
+  // cvtps2dq makes −2³¹ of floats beyond int32, which is then clamped.
+  if (f >= 0x1p31f && static_cast<uint8_t>(lowest) == *seen.element) {
+    return Same("a float beyond int32 converted to int32 before it is clamped");
+  }
   constexpr float kMost = 0x1p30f;  // conversions of larger values are undefined
   if (std::fabs(f) > kMost) return std::nullopt;
   const int64_t wrapped = std::llrint(f) + q.zero_point;
@@ -262,27 +296,6 @@ bool IsZeroOfFourBytes(const Observation& seen) {
   constexpr size_t kSize = 4;
   return core::BytesOf(seen.gemm.c_type) == kSize &&
          std::all_of(seen.element, seen.element + kSize, [](uint8_t byte) { return byte == 0; });
-}
-
-constexpr const char* kRight = "accumulator right, requantization wrong";
-
-// `accumulator`: what is known about the accumulator.
-Diagnosis With(const Diagnosis& accumulator, const Diagnosis& mistake) {
-  return {accumulator.of + ": " + mistake.of, accumulator.text + ": " + mistake.text};
-}
-
-Diagnosis DiagnoseRequantization(const Observation& seen) {
-  for (const auto& find : {OtherLookup, OtherActivation, OtherNarrowing, OtherScale, OtherResidual}) {
-    if (const Mistake found = find(seen)) return With(Same(kRight), *found);
-  }
-  return Same(kRight);
-}
-
-Diagnosis DiagnoseAccumulator(const Observation& seen) {
-  if (!seen.actual_accumulator) return Same("accumulator not known");
-  if (seen.actual_accumulator == seen.exact) return DiagnoseRequantization(seen);
-  return {"accumulator wrong",
-          fmt::format("accumulator {} instead of {}", *seen.actual_accumulator, seen.exact)};
 }
 
 }  // namespace
@@ -329,25 +342,38 @@ std::optional<std::string> HowNotWrapped(const Observation& seen) {
                                  : "clamped");
 }
 
-Diagnosis Diagnose(const Observation& seen, std::vector<Suspicion> of_operation) {
-  const Diagnosis known = DiagnoseAccumulator(seen);
+Diagnosis KnownOf(const Observation& seen) {
+  if (!seen.actual_accumulator) return Same("accumulator not known");
+  if (seen.actual_accumulator == seen.exact) return Same("accumulator right, requantization wrong");
+  return {"accumulator wrong",
+          fmt::format("accumulator {} instead of {}", *seen.actual_accumulator, seen.exact)};
+}
+
+std::vector<Diagnosis> Mistakes(const Observation& seen, std::vector<Suspicion> of_operation) {
+  std::vector<Diagnosis> mistakes;
+  const auto add = [&](const Mistake& mistake) {
+    const auto is_it = [&](const Diagnosis& known) { return known.of == mistake->of; };
+    if (mistake && std::ranges::none_of(mistakes, is_it)) mistakes.push_back(*mistake);
+  };
   if (seen.actual_accumulator == 0 && IsZeroOfFourBytes(seen)) {
-    return With(known, Same("0, as if nothing was added up or written"));
+    add(Same("0, as if nothing was added up or written"));
   }
   for (const Suspicion& suspicion : Suspicions(seen, std::move(of_operation))) {
     if (!seen.GivenBy(suspicion.accumulator, suspicion.scale)) continue;
     const std::string mistake(suspicion.mistake);
-    return With(known, {mistake, suspicion.text.empty() ? mistake : suspicion.text});
+    add(Diagnosis{mistake, suspicion.text.empty() ? mistake : suspicion.text});
   }
-  if (seen.actual_accumulator == seen.exact) return known;
-  if (seen.actual_accumulator) {
-    const int64_t off = int64_t{*seen.actual_accumulator} - seen.exact;
-    if (off % 65536 != 0) return known;
-    return With(known,
-                {"int16 sums wrapped", fmt::format("off by {}·65536, int16 sums wrapped", off / 65536)});
+  if (seen.actual_accumulator == seen.exact) {
+    for (const auto& find : {OtherLookup, OtherActivation, OtherNarrowing, OtherScale, OtherResidual}) {
+      add(find(seen));
+    }
+  } else if (!seen.actual_accumulator) {
+    add(OtherNarrowing(seen));
+    add(OtherScale(seen));
+  } else if (const int64_t off = int64_t{*seen.actual_accumulator} - seen.exact; off % 65536 == 0) {
+    add(Diagnosis{"int16 sums wrapped", fmt::format("off by {}·65536, int16 sums wrapped", off / 65536)});
   }
-  const Mistake scale = OtherScale(seen);
-  return scale ? With(known, *scale) : known;
+  return mistakes;
 }
 
 }  // namespace intact::verify

@@ -52,9 +52,12 @@ struct Diagnosis {
 /// show it.
 std::optional<std::string> HowNotWrapped(const Observation& seen);
 
-/// Describes an output that nothing explains, for the person who looks for the bug. `of_operation`:
-/// suspicions for this kind of operation, likeliest first.
-Diagnosis Diagnose(const Observation& seen, std::vector<Suspicion> of_operation);
+/// What is known about an output that nothing explains: whether its accumulator is right.
+Diagnosis KnownOf(const Observation& seen);
+
+/// The mistakes that would make such an output, likeliest first, for the person who looks for the bug.
+/// `of_operation`: suspicions for this kind of operation, likeliest first.
+std::vector<Diagnosis> Mistakes(const Observation& seen, std::vector<Suspicion> of_operation);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_

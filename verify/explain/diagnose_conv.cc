@@ -27,6 +27,8 @@ struct Reading {
   bool swaps_taps = false;                        // kh and kw of the filter are exchanged
   bool reverses_taps = false;
   bool reads_on = false;  // reads pixels that follow in memory beyond an end of the input
+  std::optional<int64_t> channels = std::nullopt;  // how many channels of a tap count; nullopt: all
+  int64_t channel_step = 0;                        // how many channels away the input was read
 };
 
 int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, int64_t m, int64_t n) {
@@ -42,8 +44,10 @@ int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, in
     for (size_t i = 0; reading.reverses_taps && i < at.size(); ++i) at[i] = g.axes[i].kernel - 1 - at[i];
     int64_t row = reference::InputRow(reading.geometry, pixel, at);
     if (reading.reads_on) row = RowThatFollows(g, pixel, at).value_or(row);
-    for (int64_t c = 0; c < g.GroupInputs(); ++c) {
-      const auto a_at = static_cast<size_t>(row * g.input_channels + first_channel + c);
+    for (int64_t c = 0; c < reading.channels.value_or(g.GroupInputs()); ++c) {
+      const int64_t channel =
+          std::clamp<int64_t>(first_channel + c + reading.channel_step, 0, g.input_channels - 1);
+      const auto a_at = static_cast<size_t>(row * g.input_channels + channel);
       const auto b_at = static_cast<size_t>((n * g.Taps() + tap) * g.GroupInputs() + c);
       const int64_t a = row < 0 ? padding : core::DecodeInt8(conv.a_type, conv.a[a_at]);
       const int64_t b = core::DecodeInt8(conv.b_type, static_cast<uint8_t>(conv.b[b_at]));
@@ -119,6 +123,22 @@ void SuspectGeometry(const reference::Conv& conv, int64_t m, int64_t n, std::vec
   }
 
   if (g.IsTransposed()) SuspectPhases(g, suspect);
+
+  for (const int64_t block : {2, 4, 8, 16, 32, 64}) {
+    const int64_t whole = g.GroupInputs() / block * block;
+    if (whole == g.GroupInputs()) continue;
+    Reading cut{g};
+    cut.channels = whole;
+    suspect("channel tail of each tap missing", cut,
+            fmt::format("channels {}…{} of each tap missing", whole, g.GroupInputs() - 1));
+  }
+  for (const int64_t step : {-1, 1}) {
+    if (g.input_channels == 1) break;
+    Reading shifted{g};
+    shifted.channel_step = step;
+    suspect("channels read one off", shifted,
+            fmt::format("each input channel read one {}", step < 0 ? "too early" : "too late"));
+  }
 
   const int64_t group = n / g.GroupOutputs();
   for (const int64_t step : {-1, 1}) {

@@ -62,6 +62,7 @@ std::vector<Suspicion> GemmSuspects::Of(const Observation& seen, int64_t item) {
   std::vector<Suspicion> suspicions;
   if (read_by_rows_) SuspectLayout(seen, item, &suspicions);
   if (gemm_.IsDynamic()) SuspectQuantizer(seen, item, &suspicions);
+  SuspectInput(seen, item, &suspicions);
   SuspectRow(seen, &suspicions);
   if (gemm_.has_runtime_b) SuspectItem(seen, item, &suspicions);
   return suspicions;
@@ -93,6 +94,20 @@ void GemmSuspects::SuspectLayout(const Observation& seen, int64_t item,
   if (gemm_.IsDynamic())
     suspicion.scale = read_by_rows_->a_scales[static_cast<size_t>(row)] * ColumnScale(seen);
   suspicions->push_back(std::move(suspicion));
+}
+
+void GemmSuspects::SuspectInput(const Observation& seen, int64_t item,
+                                std::vector<Suspicion>* suspicions) const {
+  constexpr int64_t kMost = 16;  // items that are tried
+  if (!gemm_.a_zero_points.empty() || gemm_.IsDynamic()) return;
+  const std::vector<int32_t> column = seen.operands.CenteredColumn(seen.n);
+  for (int64_t other = 0; other < std::min(gemm_.batch, kMost); ++other) {
+    if (other == item) continue;
+    suspicions->push_back({"A of another item",
+                           Accumulator(gemm_, other * gemm_.m + seen.m, seen.n, column),
+                           {},
+                           fmt::format("A of item {} taken for that of item {}", other, item)});
+  }
 }
 
 void GemmSuspects::SuspectRow(const Observation& seen, std::vector<Suspicion>* suspicions) const {

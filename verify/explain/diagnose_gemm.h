@@ -26,6 +26,7 @@ class GemmSuspects {
  private:
   void SuspectQuantizer(const Observation& seen, int64_t item, std::vector<Suspicion>* suspicions);
   void SuspectLayout(const Observation& seen, int64_t item, std::vector<Suspicion>* suspicions) const;
+  void SuspectInput(const Observation& seen, int64_t item, std::vector<Suspicion>* suspicions) const;
   void SuspectRow(const Observation& seen, std::vector<Suspicion>* suspicions) const;
   void SuspectItem(const Observation& seen, int64_t item, std::vector<Suspicion>* suspicions) const;
 

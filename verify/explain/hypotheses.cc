@@ -48,7 +48,7 @@ bool IsNoChance(const Answer& answer, const Prejudice& prejudice, const Arithmet
 constexpr CommonHypothesis kOfAllOutputs[] = {
     {"what made a larger problem",
      [](const Answer&, const Prejudice& prejudice) {
-       return std::vector<Arithmetic>(prejudice.preferred.begin(), prejudice.preferred.end());
+       return prejudice.of_larger == nullptr ? std::vector<Arithmetic>() : prejudice.of_larger->arithmetics;
      },
      [](const Answer& answer, const Prejudice&, const Arithmetic& arithmetic) {
        return MakesAll(answer, arithmetic);
@@ -70,7 +70,7 @@ constexpr CommonHypothesis kOfAllOutputs[] = {
 std::optional<Arithmetic> CommonArithmetic(const Answer& answer, const Prejudice& prejudice) {
   for (const CommonHypothesis& hypothesis : kOfAllOutputs) {
     for (const Arithmetic& arithmetic : hypothesis.predict(answer, prejudice)) {
-      if (hypothesis.test(answer, prejudice, arithmetic)) return arithmetic;
+      if (prejudice.Allows(arithmetic) && hypothesis.test(answer, prejudice, arithmetic)) return arithmetic;
     }
   }
   return std::nullopt;
@@ -190,6 +190,12 @@ void Believe(std::string_view hypothesis, std::map<int64_t, Finding> findings,
   }
 }
 
+bool AreOfOneArithmetic(const std::map<int64_t, Explanation>& explanations) {
+  return std::ranges::all_of(explanations, [&](const auto& entry) {
+    return entry.second.arithmetic == explanations.begin()->second.arithmetic;
+  });
+}
+
 std::vector<int64_t> OutputsToExplain(const Answer& answer) {
   std::vector<int64_t> outputs;
   for (int64_t i = 0; i < answer.oracle().outputs(); ++i) {
@@ -200,21 +206,42 @@ std::vector<int64_t> OutputsToExplain(const Answer& answer) {
 
 }  // namespace
 
+bool Prejudice::Allows(const Arithmetic& arithmetic) const {
+  return of_larger == nullptr ||
+         std::ranges::find(of_larger->arithmetics, arithmetic) != of_larger->arithmetics.end();
+}
+
 std::map<int64_t, Explanation> ExplainOutputs(const Answer& answer, const Prejudice& prejudice) {
   const Context context = {answer, CommonArithmetic(answer, prejudice)};
-  std::vector<int64_t> outputs = OutputsToExplain(answer);
-  std::map<int64_t, Explanation> explanations;
-  for (const OutputHypothesis& hypothesis : kOfOneOutput) {
+  const auto find = [&](const OutputHypothesis& hypothesis, const std::vector<int64_t>& outputs) {
     std::map<int64_t, Finding> findings;
     for (const int64_t output : outputs) {
       const Observation seen = answer.Observe(output);
       const std::optional<Prediction> prediction = hypothesis.predict(context, seen, output);
       if (!prediction) continue;
       std::vector<Rounding> roundings = hypothesis.test(context, seen, prediction->accumulator);
+      std::erase_if(roundings, [&](Rounding rounding) {
+        return !prejudice.Allows({prediction->model, rounding});
+      });
       if (!roundings.empty()) findings.emplace(output, Finding{*prediction, std::move(roundings)});
     }
+    return findings;
+  };
+  const std::vector<int64_t> all = OutputsToExplain(answer);
+  std::vector<int64_t> outputs = all;
+  std::map<int64_t, Explanation> explanations;
+  for (const OutputHypothesis& hypothesis : kOfOneOutput) {
+    std::map<int64_t, Finding> findings = find(hypothesis, outputs);
     std::erase_if(outputs, [&](int64_t output) { return findings.contains(output); });
     Believe(hypothesis.name, std::move(findings), &explanations);
+  }
+  if (explanations.size() == all.size() && AreOfOneArithmetic(explanations)) return explanations;
+  for (const OutputHypothesis& hypothesis : kOfOneOutput) {
+    std::map<int64_t, Finding> findings = find(hypothesis, all);
+    if (findings.size() != all.size()) continue;
+    std::map<int64_t, Explanation> alone;
+    Believe(hypothesis.name, std::move(findings), &alone);
+    if (AreOfOneArithmetic(alone)) return alone;
   }
   return explanations;
 }

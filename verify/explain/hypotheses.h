@@ -13,7 +13,8 @@
 // In order: the common arithmetic; adjacent pairs that clamp; VPDPBUSDS, compensated last, first, or last and
 // clamped; other roundings of the right accumulator. Among several roundings the one that explains most
 // outputs is chosen. So each output may have a cause even if no arithmetic makes all of them, for example if a
-// loop's tail rounds differently.
+// loop's tail rounds differently. But if one arithmetic of this list makes all outputs that differ, it is their
+// only explanation: one cause is likelier than several.
 #ifndef INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_
 #define INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_
 
@@ -21,6 +22,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -75,11 +77,21 @@ class Answer {
   mutable std::optional<Identity> identity_;
 };
 
-/// Explanations that are accepted with less evidence.
+/// What explains the outputs of a problem.
+struct Causes {
+  std::vector<reference::Arithmetic> arithmetics;  // the likeliest first
+  std::vector<std::string> mistakes;               // Diagnosis::of of those that explain all other outputs
+};
+
+/// What else is known when outputs are explained.
 struct Prejudice {
-  // If several arithmetics make all outputs, the first one in this list is chosen.
-  std::span<const reference::Arithmetic> preferred;
+  // The causes of a larger problem that fails in the same way: the outputs get no other explanation. Few outputs
+  // have many explanations by chance.
+  const Causes* of_larger = nullptr;
   bool sums = false;  // accept clamped sums that make all outputs, however few of them differ
+
+  /// Whether the larger problem, if there is one, has this cause.
+  bool Allows(const reference::Arithmetic& arithmetic) const;
 };
 
 /// The explanation of each differing output that has one. Outputs whose sums leave int32 get none.

@@ -42,7 +42,8 @@ const Difference* FirstListed(const Comparison& comparison, Cause cause, bool is
 void FailAsExact(const reference::Model& model, Judgement* judgement) {
   const Comparison& comparison = judgement->comparison;
   if (model == reference::Model::kExact) {
-    return FailBy(comparison.listed.at(0), judgement);
+    const Difference* const mistake = FirstListed(comparison, Cause::kImplementationError, true);
+    return FailBy(mistake != nullptr ? *mistake : comparison.listed.at(0), judgement);
   }
   if (const Difference* other = FirstListed(comparison, Cause::kInt16Saturation, false)) {
     return FailBy(*other, judgement);
@@ -119,11 +120,11 @@ std::string MessageOf(const Error& error) {
 }
 
 Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
-                        Arithmetics preferred) {
+                        const Causes* of_larger) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
   ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised, Promised(claim, oracle.linear(), options.isa));
   ASSIGN_OR_RETURN(const Bytes output, RunChecked(target, oracle, options));
-  Judgement judgement = {Explain(target, oracle, options, output, kMaxDifferencesListed, preferred), {}};
+  Judgement judgement = {Explain(target, oracle, options, output, kMaxDifferencesListed, of_larger), {}};
   // If a sum leaves int32, a target that must be exact has no right s32 output: Parity() accounts for this.
   const bool is_to_be_exact = promised == std::vector<Arithmetic>{Arithmetic()};
   if (is_to_be_exact ? judgement.comparison.Parity() : IsAsPromised(oracle, promised, output))
@@ -138,8 +139,8 @@ Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOpt
   return judgement;
 }
 
-Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred) {
-  return Judge(target, Oracle(problem), InAllPlaces(problem), preferred);
+Result<Judgement> Judge(const Target& target, const Problem& problem, const Causes* of_larger) {
+  return Judge(target, Oracle(problem), InAllPlaces(problem), of_larger);
 }
 
 bool IsBroken(const Target& target, const Oracle& oracle, const RunOptions& options, const Bytes& output,
@@ -153,12 +154,20 @@ bool IsBroken(const Target& target, const Oracle& oracle, const RunOptions& opti
   return Explain(target, oracle, options, output).Unexplained() > 0;
 }
 
-bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options) {
+std::optional<FailureKind> HowFails(const Target& target, const Oracle& oracle, const RunOptions& options) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
-  if (!Promised(claim, oracle.linear(), options.isa)) return true;
+  if (!Promised(claim, oracle.linear(), options.isa)) return FailureKind::kError;
   const Result<Bytes> output = RunChecked(target, oracle, options);
-  if (!output) return output.error().status != INTACT_UNSUPPORTED;
-  return IsBroken(target, oracle, options, *output, nullptr);
+  if (!output) {
+    if (output.error().status == INTACT_UNSUPPORTED) return std::nullopt;
+    return target.LastFailure().kind;
+  }
+  if (!IsBroken(target, oracle, options, *output, nullptr)) return std::nullopt;
+  return FailureKind::kOutput;
+}
+
+bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options) {
+  return HowFails(target, oracle, options).has_value();
 }
 
 bool Fails(const Target& target, const Problem& problem) {

@@ -3,6 +3,7 @@
 #define INTACT_VERIFY_EXPLAIN_JUDGE_H_
 
 #include <intact/intact.hpp>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -27,8 +28,6 @@ RunOptions InAllPlaces(const Problem& problem);
 /// The message of a target's error, or a default if it has none.
 std::string MessageOf(const Error& error);
 
-using Arithmetics = std::span<const reference::Arithmetic>;
-
 /// Runs an operation on `target`, and judges the outputs by the target's claim. A problem is run with
 /// InAllPlaces(), an oracle's operation with `options`.
 ///
@@ -38,16 +37,17 @@ using Arithmetics = std::span<const reference::Arithmetic>;
 ///   "any"    Every difference from the exact reference must have a cause.
 ///   other    Every output must be what the claimed arithmetic predicts.
 ///
-/// Returns the target's error if it reports one. If several arithmetics reproduce all outputs, the first one
-/// in `preferred` is chosen.
-Result<Judgement> Judge(const Target& target, const Problem& problem, Arithmetics preferred = {});
+/// Returns the target's error if it reports one. `of_larger`: as in Explain().
+Result<Judgement> Judge(const Target& target, const Problem& problem, const Causes* of_larger = nullptr);
 Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
-                        Arithmetics preferred = {});
+                        const Causes* of_larger = nullptr);
 
 /// Whether Judge() finds a failure, or an error other than UNSUPPORTED. Faster than Judge(): it looks for
 /// causes only if the target claims nothing.
 bool Fails(const Target& target, const Problem& problem);
 bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options);
+/// The kind of that failure; all kinds of wrong outputs count as kOutput. nullopt if there is none.
+std::optional<FailureKind> HowFails(const Target& target, const Oracle& oracle, const RunOptions& options);
 
 /// Whether the output of RunChecked() is not what `target` claims to compute. `comparison`: the result of
 /// Explain(), if it is known.

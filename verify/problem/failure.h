@@ -69,6 +69,17 @@ constexpr std::string_view ToString(FailureKind kind) {
   return "unknown";
 }
 
+/// Whether failures of both kinds may be one bug, so that one stands for the other in a smaller problem. Wrong
+/// outputs may be steady or not. Crashes, hangs and writes outside C stay what they are.
+constexpr bool AreAlike(FailureKind x, FailureKind y) {
+  const auto is_of_outputs = [](FailureKind kind) {
+    return kind == FailureKind::kOutput || kind == FailureKind::kSaturation || kind == FailureKind::kClaim ||
+           kind == FailureKind::kChangesFromRunToRun || kind == FailureKind::kChangesWithMemory ||
+           kind == FailureKind::kChangesWithAlignment;
+  };
+  return x == y || (is_of_outputs(x) && is_of_outputs(y));
+}
+
 struct Failure {
   FailureKind kind = FailureKind::kError;
   std::string of = {};  // distinguishes failures of one kind: a signal and a tensor, a cause, an arithmetic

@@ -373,6 +373,10 @@ void FillScales(const Problem& p, std::span<const reference::Operands> groups, r
       operation->scales.push_back(TinyScaleFor(p.c_type, row_scale, random));
       continue;
     }
+    if (p.scale == ScaleKind::kHuge) {
+      operation->scales.push_back(std::numeric_limits<float>::max());
+      continue;
+    }
     constexpr int64_t kPrunedStep = 3;
     if (p.scale == ScaleKind::kPruned && n % kPrunedStep == 0) {
       operation->scales.push_back(0.0f);

@@ -241,7 +241,7 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
   if (random->OneIn(2)) p.b_pad = random->Integer(1, 70);
   if (random->OneIn(2)) p.c_pad = random->Integer(1, 70);
   p.own_scratch = random->OneIn(2);
-  p.threads = random->Of({1, 1, 2, 3, 0});
+  p.threads = random->Of({1, 1, 2, 3, 0, 8, 16});
   if (random->OneIn(3)) p.parts = static_cast<int32_t>(random->Integer(1, 7));
   if (random->OneIn(3)) p.split = random->Integer(1, 9);
   p.saved = random->OneIn(3);

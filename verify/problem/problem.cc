@@ -73,13 +73,10 @@ constexpr Name<FixedKind> kFixed[] = {{"none", FixedKind::kNone},
                                       {"up", FixedKind::kUp},
                                       {"away_shift", FixedKind::kAwayShift},
                                       {"up_shift", FixedKind::kUpShift}};
-constexpr Name<ScaleKind> kScales[] = {{"none", ScaleKind::kNone},
-                                       {"tensor", ScaleKind::kTensor},
-                                       {"channel", ScaleKind::kChannel},
-                                       {"tiny", ScaleKind::kTiny},
-                                       {"pruned", ScaleKind::kPruned},
-                                       {"item", ScaleKind::kItem},
-                                       {"item_column", ScaleKind::kItemColumn}};
+constexpr Name<ScaleKind> kScales[] = {
+    {"none", ScaleKind::kNone}, {"tensor", ScaleKind::kTensor},         {"channel", ScaleKind::kChannel},
+    {"tiny", ScaleKind::kTiny}, {"pruned", ScaleKind::kPruned},         {"huge", ScaleKind::kHuge},
+    {"item", ScaleKind::kItem}, {"item_column", ScaleKind::kItemColumn}};
 constexpr Name<ZeroPointKind> kZeroPointKinds[] = {{"tensor", ZeroPointKind::kTensor},
                                                    {"channel", ZeroPointKind::kChannel},
                                                    {"item", ZeroPointKind::kItem},
@@ -235,6 +232,8 @@ const std::vector<Field>& SharedFields() {
       Choice("scratch", &Problem::own_scratch, kNoYes),
       Choice("saved", &Problem::saved, kNoYes),
       Number("threads", &Problem::threads),
+      Number("calls", &Problem::calls),
+      Choice("reused", &Problem::reused, kNoYes),
       Choice("mode", &Problem::mode, kModes),
       Choice("isa", &Problem::isa, Isas()),
   };
@@ -420,6 +419,7 @@ std::optional<Error> CheckItems(const Problem& p) {
   if (p.item_pointers && p.item_pad != 0) return Invalid("itempad: needs items=strided");
   if (p.runtime_b && p.batch == 0) return Invalid("batch: 0 with runtimeb=yes; expected at least 1");
   if (p.runtime_b && p.saved) return Invalid("saved: a plan with runtimeb=yes cannot be saved");
+  if (p.runtime_b && p.reused) return Invalid("reused: with runtimeb=yes a plan has no weights");
   if (p.runtime_b) return std::nullopt;
   if (IsOfItems(p.scale)) return Invalid("scale: item and item_column need runtimeb=yes");
   if (IsOfItems(p.zb_kind)) return Invalid("zbper: item and item_column need runtimeb=yes");
@@ -577,6 +577,7 @@ std::optional<Error> Problem::Check() const {
                    {"zres", zres, core::LowestOf(residual), core::HighestOf(residual)},
                    {"respad", res_pad, 0, 1 << 16},
                    {"threads", threads, 0, 1024},
+                   {"calls", calls, 1, 1 << 20},
                    {"seed", static_cast<int64_t>(seed), 0, std::numeric_limits<int64_t>::max()}});
   if (error) return error;
   if (std::optional<Error> range = CheckActivationRange(*this)) return range;

@@ -78,6 +78,7 @@ enum class ScaleKind : uint8_t {
   kChannel,
   kTiny,    // one per channel: denormal, also after the row's scale
   kPruned,  // one per channel; 0 for every third channel, from the first on
+  kHuge,  // one per channel: the largest float32. Times most scales of A it is infinite, and 0·∞ is a NaN
   kItem,
   kItemColumn,  // one per column of each item
 };

@@ -132,4 +132,10 @@ int64_t MemoryOf(const Problem& problem) {
               Product({columns, kVectorBytes}), Product({groups, kGroupBytes}), kFixedBytes});
 }
 
+std::array<int64_t, 3> GemmSizesOf(const Problem& problem) {
+  if (!problem.conv) return {problem.m, problem.n, problem.k};
+  return {problem.conv->OutputPixels(), problem.conv->GroupOutputs(),
+          problem.conv->Taps() * problem.conv->GroupInputs()};
+}
+
 }  // namespace intact::verify

@@ -2,6 +2,7 @@
 #ifndef INTACT_VERIFY_PROBLEM_PROBLEM_SIZE_H_
 #define INTACT_VERIFY_PROBLEM_PROBLEM_SIZE_H_
 
+#include <array>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <optional>
@@ -16,6 +17,9 @@ std::optional<Error> CheckSizes(const Problem& problem);
 
 /// An error if a convolution is too large. `a_pad` and `c_pad`: elements between input and output pixels.
 std::optional<Error> CheckSizes(const reference::ConvGeometry& geometry, int64_t a_pad, int64_t c_pad);
+
+/// m, n and k of a GEMM; of a convolution, those of the GEMM of one group.
+std::array<int64_t, 3> GemmSizesOf(const Problem& problem);
 
 /// An upper bound of the bytes that the tensors of a problem take while they are made. Saturates at the
 /// largest int64.

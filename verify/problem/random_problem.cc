@@ -44,7 +44,7 @@ class Draw {
   Problem Conv() {
     ConvGeometry& g = problem_.conv.emplace();
     g.dims = static_cast<int>(random_.Of<int64_t>({2, 2, 1, 3}));
-    g.batch = random_.OneIn(60) ? 0 : random_.Of<int64_t>({1, 1, 1, 2, 3});
+    g.batch = random_.OneIn(60) ? 0 : random_.Of<int64_t>({1, 1, 1, 2, 3, random_.Integer(4, 9)});
     SetChannels(&g);
     SetAxes(&g);
     SetTypes(random_.Of(core::kOutputTypes));
@@ -96,7 +96,7 @@ class Draw {
     p.zc = ZeroPoint(p.c_type);
     p.scale = c == INTACT_S32 ? ScaleKind::kNone
                               : random_.Of({ScaleKind::kTensor, ScaleKind::kTensor, ScaleKind::kChannel,
-                                            ScaleKind::kChannel, ScaleKind::kPruned});
+                                            ScaleKind::kChannel, ScaleKind::kPruned, ScaleKind::kHuge});
   }
 
   // Draws one of `quantizations` for every third problem; s32 outputs get the first instead of a dynamic one.
@@ -120,7 +120,7 @@ class Draw {
     p.b_by_columns = random_.OneIn(3);
     p.b_pad = Pad();
     if (!random_.OneIn(4)) return;
-    p.batch = random_.Integer(1, 4);
+    p.batch = random_.Of<int64_t>({1, 2, 3, 4, random_.Integer(5, 9)});
     p.item_pointers = random_.OneIn(3);
     p.item_pad = p.item_pointers ? 0 : Pad();
     p.runtime_b = random_.OneIn(2);
@@ -182,7 +182,9 @@ class Draw {
     p.c_pad = Pad();
     p.own_scratch = random_.OneIn(3);
     p.saved = !p.runtime_b && random_.OneIn(6);
-    p.threads = static_cast<int32_t>(random_.Of<int64_t>({1, 1, 1, 2, 3, 0}));
+    p.threads = static_cast<int32_t>(random_.Of<int64_t>({1, 1, 1, 2, 3, 0, random_.Integer(4, 16)}));
+    if (random_.OneIn(50)) p.calls = static_cast<int32_t>(random_.Integer(2, 30));
+    p.reused = !p.runtime_b && random_.OneIn(8);
   }
 
   void DeclareRange() {

@@ -37,6 +37,8 @@ struct RunSettings {
   bool a_by_columns = false;   // A is K×M in memory
   bool b_by_columns = false;   // B is N×K in memory
   int64_t b_pad = 0;           // unused elements between rows of B; if b_by_columns, between columns of B
+  int32_t calls = 1;           // runs of one plan in the same memory; all must write the same bytes
+  bool reused = false;         // the weights' memory held other weights in an earlier call
 
   bool operator==(const RunSettings&) const = default;
 };

@@ -37,6 +37,14 @@ support::html::Cell TimingCell(const Cost& cost, const Timing* timing) {
   return {Describe(cost, timing), is_wrong ? support::html::Tone::kBad : support::html::Tone::kPlain};
 }
 
+// Billions of additions and multiplications in a second.
+std::string GopsCell(const Cost& cost, const Timing& timing) {
+  if (!timing.time) return "-";
+  const double operations =
+      2.0 * static_cast<double>(cost.m) * static_cast<double>(cost.n) * static_cast<double>(cost.k);
+  return fmt::format("{:.0f}", 1e-3 * operations / timing.time->microseconds);
+}
+
 std::string IsaSection(const Report& report) {
   std::vector<support::html::Row> rows;
   for (const support::IsaStatus& status : report.isas) {
@@ -103,8 +111,12 @@ std::string RampPicture(const Ramp& ramp) {
 
 std::string RampSection(const std::vector<Ramp>& ramps) {
   std::vector<support::html::Row> rows;
-  rows.reserve(ramps.size());
+  int64_t monotonic = 0;
   for (const Ramp& ramp : ramps) {
+    if (ramp.NonMonotonic() == 0) {
+      ++monotonic;
+      continue;
+    }
     rows.push_back({intact_isa_name(ramp.isa), Str(ToString(ramp.mode)), ramp.layer,
                     Str(ramp.steps * ramp.columns), Str(ramp.NonMonotonic()), FaultCell(ramp.Unexplained())});
   }
@@ -112,7 +124,11 @@ std::string RampSection(const std::vector<Ramp>& ramps) {
   return "<h2>Ramp</h2>\n<p>A linear layer under a rising constant: each output must move one way "
          "only.</p>\n" +
          (with_kinks != ramps.end() ? RampPicture(*with_kinks) : std::string()) +
-         support::html::Table({"ISA", "mode", "layer", "outputs", "non-monotonic", "unexplained"}, rows, 3);
+         (rows.empty() ? std::string()
+                       : support::html::Table(
+                             {"ISA", "mode", "layer", "outputs", "non-monotonic", "unexplained"}, rows, 3)) +
+         fmt::format("<p>{} of {} runs (ISA, mode and layer) are monotonic in every output.</p>\n", monotonic,
+                     ramps.size());
 }
 
 std::string SweepSection(const SweepResult& sweep) {
@@ -177,16 +193,16 @@ std::string CostSection(const std::vector<Cost>& costs) {
       const Timing* with_range = cost.Find(exact.isa, INTACT_EXACT, true);
       rows.push_back({cost.layer, fmt::format("{}×{}×{}", cost.m, cost.n, cost.k), intact_isa_name(exact.isa),
                       TimingCell(cost, cost.Find(exact.isa, INTACT_SATURATING, false)),
-                      TimingCell(cost, &exact), TimingCell(cost, with_range),
+                      TimingCell(cost, &exact), GopsCell(cost, exact), TimingCell(cost, with_range),
                       fmt::format("{} of {}", exact.certificate.failing_pairs, exact.certificate.pairs)});
     }
   }
   return "<h2>What exactness costs</h2>\n<p>One thread, medians and their spread (interquartile "
          "range over median); 1.20x is 1.2 times as fast as the saturating kernel of the same ISA. 7 bits: "
          "an activation range of [0, 127], as reduce_range promises, for layers that keep to it.</p>\n" +
-         support::html::Table(
-             {"layer", "M×N×K", "ISA", "saturating", "exact", "exact, 7 bits", "pairs that can saturate"},
-             rows, 3);
+         support::html::Table({"layer", "M×N×K", "ISA", "saturating", "exact", "exact, GOPS", "exact, 7 bits",
+                               "pairs that can saturate"},
+                              rows, 3);
 }
 
 }  // namespace
@@ -233,11 +249,12 @@ std::string ToHtml(const Report& report) {
   const support::Machine& machine = report.machine;
   return support::html::Page(
       "intact report", report.origin,
-      fmt::format("<p>{}, {} · intact {}</p>\n<p>{}</p>\n", support::html::Escape(machine.cpu),
-                  CoresText(machine), intact_version(),
-                  support::html::Judged(
-                      report.Parity(), "Parity: every kernel computes what its mode promises.",
-                      "Difference: something does not compute what its mode promises; see below.")) +
+      fmt::format(
+          "<p>{}, {} · intact {}</p>\n<p>{}</p>\n<p class=\"note\">{}</p>\n",
+          support::html::Escape(CpuText(machine)), CoresText(machine), intact_version(),
+          support::html::Judged(report.Parity(), "Parity: every kernel computes what its mode promises.",
+                                "Difference: something does not compute what its mode promises; see below."),
+          TriedText(report.sweep.tried)) +
           IsaSection(report) + MapSection(report.map) + RampSection(report.ramps) +
           PairSection(report.pairs) + AuditSection(report.audits) + CostSection(report.costs) +
           SweepSection(report.sweep) + GroupedSection(report.grouped) + FailuresSection(report));

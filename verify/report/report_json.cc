@@ -305,6 +305,8 @@ Json ToJson(const support::Machine& machine) {
   return {{"cpu", machine.cpu},
           {"family", machine.family},
           {"model", machine.model},
+          {"stepping", machine.stepping},
+          {"microcode", machine.microcode},
           {"cores", machine.cores},
           {"threads", machine.threads},
           {"online_threads", machine.online_threads},

@@ -186,6 +186,12 @@ std::string BytesText(int64_t bytes) {
   return bytes % (1 << 20) == 0 ? fmt::format("{} MiB", bytes >> 20) : fmt::format("{} KiB", bytes >> 10);
 }
 
+std::string CpuText(const support::Machine& machine) {
+  return fmt::format("{}, family {}, model {}, stepping {}{}", machine.cpu, machine.family, machine.model,
+                     machine.stepping,
+                     machine.microcode.empty() ? std::string() : ", microcode " + machine.microcode);
+}
+
 std::string CoresText(const support::Machine& machine) {
   const auto count = [](int64_t number, std::string_view noun) {
     return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
@@ -215,7 +221,7 @@ std::string CachesText(const support::Machine& machine) {
 
 std::string ToText(const support::Machine& machine) {
   Lines lines;
-  lines.Add("CPU", "{}, family {}, model {}", machine.cpu, machine.family, machine.model);
+  lines.Add("CPU", "{}", CpuText(machine));
   lines.Add("this process may use", "{}", CoresText(machine));
   lines.Add("caches", "{}", CachesText(machine));
   lines.Add("table of the cost models", "{}", machine.costs);
@@ -254,6 +260,10 @@ std::string ToText(const Audit& audit) {
   lines.Add("  no u8 input can saturate up to", "{}", audit.largest_safe_activation);
   lines.Add("  7 bits would cost", "activations: {}, weights: {} (noise below the output)",
             Decibels(audit.sqnr_7bit_activations_db), Decibels(audit.sqnr_7bit_weights_db));
+  if (audit.verdict() == Verdict::kProven) {
+    lines.Add("  reduce_range is", "not needed on any CPU: no input within the premise can saturate");
+    return std::move(lines).text();
+  }
   const intact_isa best = BestIsa();
   lines.Add("  set reduce_range to", "{} on this CPU ({}); True on avx2 and avx512, False on VNNI and AMX;",
             core::SaturatesInt16(best) ? "True" : "False", intact_isa_name(best));
@@ -543,7 +553,9 @@ std::string ToText(const SweepResult& sweep, const std::string& target) {
          FailuresText(sweep, target) + NotRunText(sweep);
 }
 
-std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
+namespace {
+
+std::string VerdictAlone(const SweepResult& sweep, const SweepResult* random) {
   int64_t problems = sweep.Problems(), failed = sweep.Failed(), in_parts = sweep.InParts();
   if (random != nullptr) {
     problems += random->Problems();
@@ -571,6 +583,20 @@ std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
   return sweep.skips.empty()
              ? "NOTHING WAS COMPARED: there are no problems\n"
              : fmt::format("NOTHING WAS COMPARED: all {} problems were skipped\n", sweep.skips.size());
+}
+
+}  // namespace
+
+std::string TriedText(const Tried& tried) {
+  if (tried.calls == 0) return {};
+  return fmt::format("not tried: beyond m {}, n {}, k {}, batches of {}, {} threads, {} calls of one plan\n",
+                     tried.m, tried.n, tried.k, tried.batch, tried.threads, tried.calls);
+}
+
+std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
+  Tried tried = sweep.tried;
+  if (random != nullptr) tried.Add(random->tried);
+  return VerdictAlone(sweep, random) + TriedText(tried);
 }
 
 std::string NotRunText(const SweepResult& sweep) {
@@ -610,8 +636,9 @@ std::string ToText(std::span<const LayerAudit> audits) {
 }
 
 std::string ParityText(const Report& report) {
-  return report.Parity() ? "PARITY: every kernel computes what its mode promises\n"
-                         : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above\n";
+  return (report.Parity() ? "PARITY: every kernel computes what its mode promises\n"
+                          : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above\n") +
+         TriedText(report.sweep.tried);
 }
 
 std::string ToText(const ReportComparison& comparison) {

@@ -32,6 +32,11 @@ std::string Describe(const Cost& cost, const Timing* timing);
 /// "48 KiB", "2 MiB"; "unknown" for 0.
 std::string BytesText(int64_t bytes);
 
+/// "INTEL(R) XEON(R), family 6, model 167, stepping 8, microcode 0x2b000571".
+
+/// "INTEL(R) XEON(R), family 6, model 167, stepping 8, microcode 0x2b000571".
+std::string CpuText(const support::Machine& machine);
+
 /// "8 cores, 16 threads (2 per core)". If this process may not use all threads: "1 core, 1 of 16 online
 /// threads (up to 2 per core)".
 std::string CoresText(const support::Machine& machine);
@@ -64,9 +69,11 @@ std::string FailuresText(const SweepResult& sweep, const std::string& target);
 std::string ReplayCommand(const std::string& problem, const std::string& target);
 /// Why problems were skipped, the most frequent reasons first.
 std::string SkipsText(const std::vector<SweepSkip>& skips);
-/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and the numbers of problems. `random`: the random
+/// A line: PASSED, FAILED or NOTHING WAS COMPARED, and the numbers of problems; then TriedText(). `random`: the random
 /// problems' result; nullptr if none ran.
 std::string VerdictText(const SweepResult& sweep, const SweepResult* random = nullptr);
+/// A line: the largest sizes that ran, and that nothing beyond them did; "" if nothing ran.
+std::string TriedText(const Tried& tried);
 /// A line: how many problems were not run, and why (Target::WhyGivenUp()); "" if all were run.
 std::string NotRunText(const SweepResult& sweep);
 /// The counts of CellsText(), the target's arithmetics, and the failures.

@@ -302,6 +302,7 @@ SweepResult ParseResult(const Input& json) {
   }
   for (const auto& [problem, digest] : json.at("digests").items()) {
     result.digests.push_back({problem, Digest(digest)});
+    result.tried.Add(std::string_view(problem));
   }
   if (!json.contains("computed")) return result;
   const Input& arithmetics = json.at("arithmetics");

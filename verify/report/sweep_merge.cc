@@ -138,6 +138,7 @@ Result<SweepPart> MergeSweeps(std::span<const SweepPart> parts) {
     Gather(part.result.skips, &merged.skips);
     Gather(part.result.digests, &merged.digests);
     Gather(part.result.computed, &merged.computed);
+    merged.tried.Add(part.result.tried);
     if (part.random) AddRandom(*part.random, &whole.random);
   }
   Sort(places, &merged.failures);

@@ -234,7 +234,7 @@ std::string ToHtml(const TargetReport& report) {
   const support::Machine& machine = report.machine;
   return support::html::Page(
       "intact target report", report.origin,
-      fmt::format("<p>{}, {} · intact {}</p>\n<p>{}</p>\n", support::html::Escape(machine.cpu),
+      fmt::format("<p>{}, {} · intact {}</p>\n<p>{}</p>\n", support::html::Escape(CpuText(machine)),
                   CoresText(machine), intact_version(),
                   support::html::Judged(report.Passed(), "Every target computes what it claims.",
                                         report.Verdict() == SweepVerdict::kFailed

@@ -511,6 +511,18 @@ Layer MakeRampLayer(const RampSpec& spec) {
   return layer;
 }
 
+// Why a folder without layer.json is no layer.
+std::string WhyNoLayer(const std::string& folder) {
+  std::string why = fmt::format("{}: has no layer.json; expected the folder of a layer", folder);
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().extension() != ".onnx") continue;
+    return why + fmt::format("; {} is a model: `intact audit` and `intact compare` read it",
+                             entry.path().filename().string());
+  }
+  return why;
+}
+
 }  // namespace
 
 Result<Layer> ReadLayer(const std::string& folder) {
@@ -519,6 +531,7 @@ Result<Layer> ReadLayer(const std::string& folder) {
     return Invalid(fmt::format("{}: is not a folder; expected one with layer.json and .npy tensors", folder));
   }
   const std::string path = folder + "/layer.json";
+  if (!std::filesystem::exists(path, ignored)) return Invalid(WhyNoLayer(folder));
   ASSIGN_OR_RETURN(const json root, support::ReadJson(path));
 
   Fields fields(path, root);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -25,16 +26,16 @@ std::unique_ptr<Target> After(const Fresh& fresh, const Problem& first) {
 
 // Calls after which a problem may fail that is right in a fresh process: the problem itself, the last one
 // that ran, the one before, and so on.
-std::vector<FailureAlone> Suspects(std::span<const Problem> before, bool hangs) {
+std::vector<FailureAlone> Suspects(std::span<const Problem> before, FailureKind kind) {
   std::vector<FailureAlone> suspects = {
-      {"right in a fresh process, wrong when called again: it depends on earlier calls", After, hangs}};
+      {"right in a fresh process, wrong when called again: it depends on earlier calls", After, kind}};
   const size_t tried = std::min(before.size(), kMostEarlierCalls);
   for (size_t i = 1; i <= tried; ++i) {
     const Problem& first = before[before.size() - i];
     suspects.push_back(
         {fmt::format("right in a fresh process, wrong after '{}': it depends on earlier calls",
                      first.ToString()),
-         [first](const Fresh& fresh, const Problem& /*candidate*/) { return After(fresh, first); }, hangs});
+         [first](const Fresh& fresh, const Problem& /*candidate*/) { return After(fresh, first); }, kind});
   }
   return suspects;
 }
@@ -43,22 +44,22 @@ std::vector<FailureAlone> Suspects(std::span<const Problem> before, bool hangs) 
 
 bool FailureAlone::Fails(const Target& target, const Problem& candidate, const Oracle& oracle) const {
   const std::unique_ptr<Target> own =
-      prepare([&] { return hangs ? target.FreshForHangs() : target.Fresh(); }, candidate);
-  return verify::Fails(own ? *own : target, oracle, InAllPlaces(candidate));
+      prepare([&] { return hangs() ? target.FreshForHangs() : target.Fresh(); }, candidate);
+  const std::optional<FailureKind> how = HowFails(own ? *own : target, oracle, InAllPlaces(candidate));
+  return how && AreAlike(*how, kind);
 }
 
 std::string FailureAlone::Reason(const Target& target, const Problem& candidate, const Oracle& oracle,
-                                 Arithmetics preferred) const {
+                                 const Causes* of_larger) const {
   const std::unique_ptr<Target> own = prepare([&] { return target.Fresh(); }, candidate);
-  const Result<Judgement> judgement = Judge(own ? *own : target, oracle, InAllPlaces(candidate), preferred);
+  const Result<Judgement> judgement = Judge(own ? *own : target, oracle, InAllPlaces(candidate), of_larger);
   return judgement ? judgement->failure : MessageOf(judgement.error());
 }
 
 FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const Oracle& oracle,
                             FailureKind kind, std::span<const Problem> before,
                             std::chrono::steady_clock::time_point end) {
-  const bool hangs = kind == FailureKind::kHang;
-  FailureAlone alone = {"", Alone, hangs};
+  FailureAlone alone = {"", Alone, kind};
   if (kind == FailureKind::kChangesFromRunToRun || target.Fresh() == nullptr) return alone;
   // How many times in a row, up to `most`, the problem fails (or does not fail, if `fails` is false).
   const auto times_in_a_row = [&](const FailureAlone& failure, bool fails, int most) {
@@ -69,9 +70,9 @@ FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const 
   const int right = times_in_a_row(alone, false, kFreshProcesses);
   if (right == 0) return alone;
   const FailureAlone changing = {"right in a fresh process now and then: it changes from run to run", Alone,
-                                 hangs};
+                                 kind};
   if (right < kFreshProcesses) return changing;
-  for (FailureAlone& suspect : Suspects(before, hangs)) {
+  for (FailureAlone& suspect : Suspects(before, kind)) {
     if (std::chrono::steady_clock::now() >= end) break;
     const int wrong = times_in_a_row(suspect, true, kTimesBlamed);
     if (wrong == kTimesBlamed) return std::move(suspect);

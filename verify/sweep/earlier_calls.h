@@ -22,14 +22,15 @@ struct FailureAlone {
   // nothing between runs. `fresh` makes a target that has run nothing.
   using Fresh = std::function<std::unique_ptr<Target>()>;
   std::function<std::unique_ptr<Target>(const Fresh& fresh, const Problem&)> prepare;
-  bool hangs = false;  // then Fails() waits less than the whole deadline
+  FailureKind kind = FailureKind::kError;  // if kHang, Fails() waits less than the whole deadline
 
-  /// Whether `candidate` fails in the same way when it takes the problem's place. `target`: as in
+  bool hangs() const { return kind == FailureKind::kHang; }
+  /// Whether `candidate` fails in the same way, with a failure that is alike, when it takes the problem's place. `target`: as in
   /// ReproduceAlone(). `oracle`: the candidate's; only the number of threads may differ.
   bool Fails(const Target& target, const Problem& candidate, const Oracle& oracle) const;
-  /// How `candidate` fails; "" if it does not fail. `preferred`: as in Judge().
+  /// How `candidate` fails; "" if it does not fail. `of_larger`: as in Judge().
   std::string Reason(const Target& target, const Problem& candidate, const Oracle& oracle,
-                     Arithmetics preferred) const;
+                     const Causes* of_larger) const;
 };
 
 /// How many problems before the failing one are tried.

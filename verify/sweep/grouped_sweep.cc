@@ -36,14 +36,27 @@ GroupedProblem Combination(int64_t number, support::Random* random) {
 }
 constexpr int64_t kCombinations = 7 * 6 * 4 * 4 * 2 * 2 * 2;
 
-// "" if it does not fail.
-std::string WhyFails(const GroupedTarget& target, const GroupedProblem& problem) {
+// How a problem fails.
+struct GroupedFailure {
+  std::string reason;
+  FailureKind kind = FailureKind::kOutput;
+  std::string cause;  // the arithmetic of wrong outputs; "" if nothing explains them
+  // Whether the other failure may be the same bug. A small problem has few outputs, which many arithmetics
+  // explain by chance, so the cause must be equal.
+  bool IsLike(const GroupedFailure& other) const {
+    return AreAlike(kind, other.kind) && cause == other.cause;
+  }
+};
+
+// nullopt if it does not fail.
+std::optional<GroupedFailure> HowFails(const GroupedTarget& target, const GroupedProblem& problem) {
   const auto judgement = Judge(target, problem);
-  if (judgement) return judgement->failure;
-  return judgement.error().status == INTACT_UNSUPPORTED ? "" : judgement.error().message;
-}
-bool Fails(const GroupedTarget& target, const GroupedProblem& problem) {
-  return !WhyFails(target, problem).empty();
+  if (judgement) {
+    if (judgement->Passed()) return std::nullopt;
+    return GroupedFailure{judgement->failure, FailureKind::kOutput, judgement->arithmetic};
+  }
+  if (judgement.error().status == INTACT_UNSUPPORTED) return std::nullopt;
+  return GroupedFailure{judgement.error().message, target.LastFailure().kind, {}};
 }
 
 }  // namespace
@@ -201,6 +214,12 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
       [](GroupedProblem* p) { --p->m; },
   };
   GroupedProblem least = problem;
+  const std::optional<GroupedFailure> failure = HowFails(target, problem);
+  if (!failure) return problem;
+  const auto fails_alike = [&](const GroupedProblem& smaller) {
+    const std::optional<GroupedFailure> how = HowFails(target, smaller);
+    return how && how->IsLike(*failure);
+  };
   constexpr int kMostTries = 300;
   int tries = 0;
   for (bool is_smaller = true; is_smaller;) {
@@ -209,7 +228,7 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
       GroupedProblem smaller = least;
       change(&smaller);
       if (smaller == least || smaller.Check() || ++tries > kMostTries || !target.WhyGivenUp().empty() ||
-          !Fails(target, smaller)) {
+          !fails_alike(smaller)) {
         continue;
       }
       least = smaller;
@@ -273,7 +292,8 @@ GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effo
       failure.reason = reason;
       const GroupedProblem smallest = Minimise(target, problem);
       failure.minimised = smallest.ToString();
-      failure.minimised_reason = smallest == problem ? reason : WhyFails(target, smallest);
+      const auto how = smallest == problem ? std::nullopt : HowFails(target, smallest);
+      failure.minimised_reason = how ? how->reason : reason;
       result.failures.push_back(failure);
     }
     progress(++done, std::ssize(problems));

@@ -45,7 +45,8 @@ std::vector<GroupedProblem> GroupedSweepProblems(intact_isa isa, Effort effort, 
 /// `problem`, changed so that it needs only `features` where a change can do that.
 GroupedProblem Fitted(GroupedProblem problem, uint64_t features);
 
-/// A smaller problem that `target` fails too; `problem` itself if there is none.
+/// A smaller problem that `target` fails in the same way, with the same cause; `problem` itself if there is
+/// none.
 GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& problem);
 
 /// Runs the problems, fitted to the target, on each of `isas`.

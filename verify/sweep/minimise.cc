@@ -152,9 +152,12 @@ std::vector<Problem> Simpler(const Problem& problem) {
   } else {
     TrySmallerGemm(problem, &candidates);
   }
-  TryDefaults(problem, &candidates, &Problem::threads, &Problem::open_extents, &Problem::own_scratch,
-              &Problem::saved, &Problem::usual_m, &Problem::a_pad, &Problem::c_pad, &Problem::res_pad,
-              &Problem::in_place, &Problem::zres, &Problem::activation, &Problem::bias);
+  TrySmaller(
+      problem, problem.calls, 1, [](Problem* p, int64_t value) { p->calls = static_cast<int32_t>(value); },
+      &candidates);
+  TryDefaults(problem, &candidates, &Problem::reused, &Problem::threads, &Problem::open_extents,
+              &Problem::own_scratch, &Problem::saved, &Problem::usual_m, &Problem::a_pad, &Problem::c_pad,
+              &Problem::res_pad, &Problem::in_place, &Problem::zres, &Problem::activation, &Problem::bias);
   if (problem.scale >= ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);
   TryDefaults(problem, &candidates, &Problem::has_table, &Problem::fixed, &Problem::zc, &Problem::za,
               &Problem::zb_kind, &Problem::zb, &Problem::range_min, &Problem::range_max,

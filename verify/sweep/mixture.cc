@@ -16,16 +16,10 @@
 
 #include "verify/explain/identify.h"
 #include "verify/problem/problem.h"
+#include "verify/problem/problem_size.h"
 
 namespace intact::verify {
 namespace {
-
-// ----- sizes ----------------------------------------------------------------------------------------------
-
-std::array<int64_t, 3> SizesOf(const Problem& p) {
-  if (!p.conv) return {p.m, p.n, p.k};
-  return {p.conv->OutputPixels(), p.conv->GroupOutputs(), p.conv->Taps() * p.conv->GroupInputs()};
-}
 
 // ----- problems of a kind ---------------------------------------------------------------------------------
 
@@ -148,7 +142,7 @@ std::vector<std::string> Cover(const Those& those) {
 Mixture::Sizes SizesOf(std::span<const Computed* const> those) {
   Mixture::Sizes sizes;
   for (const Computed* computed : those) {
-    const std::array<int64_t, 3> own = SizesOf(computed->problem);
+    const std::array<int64_t, 3> own = GemmSizesOf(computed->problem);
     for (size_t i = 0; i < own.size(); ++i) {
       auto& [least, most] = sizes.at(i);
       least = computed == those.front() ? own.at(i) : std::min(least, own.at(i));

@@ -544,6 +544,7 @@ std::string WriteC(const reference::Operation& operation, const Bytes& expected,
 
 Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names) {
   if (problem.batch != 1 || problem.runtime_b) return NoFile("it has a batch or runtime B");
+  if (problem.calls != 1 || problem.reused) return NoFile("it needs several calls");
   if (problem.m == 0 || (problem.conv && problem.conv->batch == 0)) return NoFile("it has no outputs");
   reference::Operation operation = Materialize(problem);
   RunOptions options = RunOptionsOf(problem);

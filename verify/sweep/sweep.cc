@@ -1,4 +1,5 @@
 #include "verify/sweep/sweep.h"
+#include "verify/problem/problem_size.h"
 
 #include <fmt/format.h>
 
@@ -33,10 +34,9 @@ bool IsRightWithOneThread(const Target& target, Problem problem, const Oracle& o
 }
 
 // Finds a smaller problem that fails in the same way. `before`: what ran on the target before.
-// `explanations`: arithmetics that made the problem's outputs; many arithmetics explain the few outputs of a
-// small problem.
+// `causes`: of the problem's wrong outputs; nullptr if it has no outputs.
 void AddMinimised(const Target& target, const Problem& problem, const Oracle& oracle, FailureKind kind,
-                  std::span<const Problem> before, Arithmetics explanations, SweepOutcome* outcome) {
+                  std::span<const Problem> before, const Causes* causes, SweepOutcome* outcome) {
   const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
   const FailureAlone alone = ReproduceAlone(target, problem, oracle, kind, before, end);
   const std::string claims = target.Arithmetic();
@@ -48,10 +48,10 @@ void AddMinimised(const Target& target, const Problem& problem, const Oracle& or
   const Problem minimised = Minimise(problem, fails);
   const Oracle of_minimised(minimised);
   outcome->minimised = minimised.ToString();
-  outcome->minimised_reason = alone.Reason(target, minimised, of_minimised, explanations);
+  outcome->minimised_reason = alone.Reason(target, minimised, of_minimised, causes);
   if (outcome->minimised_reason.empty()) {
     // It did not fail again. If `hangs`, it may have been slow only.
-    if (alone.hangs) outcome->minimised = outcome->problem;
+    if (alone.hangs()) outcome->minimised = outcome->problem;
     outcome->minimised_reason = outcome->failure;
   } else if (IsRightWithOneThread(target, minimised, of_minimised, alone)) {
     outcome->minimised_reason += "; right with one thread";
@@ -103,9 +103,9 @@ SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
   const Failure failure = judgement ? judgement->kind : target_.LastFailure();
   if (!outcome.failure.empty()) outcome.kind = failure.Text();
   if (!outcome.failure.empty() && choice_.Take(outcome.kind)) {
-    const std::vector<reference::Arithmetic> explanations =
-        judgement ? judgement->comparison.Explanations() : std::vector<reference::Arithmetic>();
-    AddMinimised(target_, problem, oracle, failure.kind, before_, explanations, &outcome);
+    const std::optional<Causes> causes =
+        judgement ? std::optional(judgement->comparison.Explanations()) : std::nullopt;
+    AddMinimised(target_, problem, oracle, failure.kind, before_, causes ? &*causes : nullptr, &outcome);
   }
   if (!outcome.skipped.empty()) return outcome;
   if (before_.size() == kMostEarlierCalls) before_.erase(before_.begin());
@@ -151,6 +151,23 @@ int64_t SweepResult::InParts() const {
   return std::ranges::count_if(computed, [](const SweepComputed& c) { return !c.in_parts.empty(); });
 }
 
+void Tried::Add(const Problem& problem) {
+  const std::array<int64_t, 3> sizes = GemmSizesOf(problem);
+  Add(Tried{sizes[0], sizes[1], sizes[2], problem.conv ? problem.conv->batch : problem.batch, problem.threads,
+            problem.calls});
+}
+
+void Tried::Add(std::string_view line) {
+  if (const Result<Problem> problem = Problem::Parse(line)) Add(*problem);
+}
+
+void Tried::Add(const Tried& other) {
+  for (int64_t Tried::*const field :
+       {&Tried::m, &Tried::n, &Tried::k, &Tried::batch, &Tried::threads, &Tried::calls}) {
+    this->*field = std::max(this->*field, other.*field);
+  }
+}
+
 void SweepCell::Add(const SweepCell& other) {
   problems += other.problems;
   skipped += other.skipped;
@@ -184,6 +201,7 @@ void SweepResult::Add(const SweepOutcome& outcome) {
     return;
   }
   ++cell.problems;
+  tried.Add(outcome.problem);
   if (outcome.outputs) {
     cell.outputs += outcome.outputs->outputs;
     cell.differing += outcome.outputs->differing;
@@ -230,6 +248,7 @@ std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<c
           problems.push_back(problem);
         };
         std::ranges::for_each(ResidueProblems(seed), add);
+        std::ranges::for_each(StateProblems(seed), add);
         for (size_t i = 0; i < list.size(); i += step) add(list[i]);
       }
     }

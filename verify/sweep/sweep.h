@@ -128,6 +128,18 @@ struct SweepOutcome {
   std::optional<Outputs> outputs;  // nullopt if the target returned no outputs
 };
 
+/// The largest sizes of problems that were run. For convolutions m, n and k are the pixels, columns and depths
+/// of the GEMM of one group, and `batch` counts images.
+struct Tried {
+  int64_t m = 0, n = 0, k = 0, batch = 0;
+  int64_t threads = 0;
+  int64_t calls = 0;  // of one plan
+  void Add(const Problem& problem);
+  /// The problem of a line; does nothing if `line` is no problem line.
+  void Add(std::string_view line);
+  void Add(const Tried& other);
+};
+
 /// The verdict on a sweep.
 enum class SweepVerdict : uint8_t {
   kPassed,
@@ -143,6 +155,7 @@ struct SweepResult {
   std::vector<SweepComputed> computed;  // of problems run that name no ISA
   int64_t not_run = 0;                  // problems left when the target was given up; in no cell
   std::string why_not_run;              // Target::WhyGivenUp()
+  Tried tried;                          // of all problems that were run
   /// Problems that were skipped, or are not in the sweep, prove nothing.
   SweepVerdict Verdict() const;
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "verify/problem/problem.h"
@@ -19,6 +20,9 @@ std::vector<Problem> ConvProblems(uint64_t seed);
 /// that blocks end anywhere. With A of either type, each size takes every value modulo 16, and any two sizes
 /// take every pair of values modulo 8.
 std::vector<Problem> ResidueProblems(uint64_t seed);
+/// One problem of each kind that shows what a target keeps between calls and does with many threads, large batches,
+/// depths beyond 8,192, long lines and infinite scales.
+std::vector<Problem> StateProblems(uint64_t seed);
 
 /// Cycles through values, so that each occurs without their full product. Lists of coprime lengths meet in
 /// every pair after a while.
@@ -56,6 +60,9 @@ class TypeCycle {
   Cycle<int32_t> u8_za_, s8_za_, u8_zc_, s8_zc_;
   Cycle<WeightKind> weight_kinds_;
 };
+
+/// The problem of a line that is part of the source. Throws std::logic_error if the line is wrong.
+Problem ParsedProblem(const std::string& line);
 
 /// Sets an activation range that ends at `range_max`, and moves the zero point into it. Ranges are
 /// distances from the type's minimum.

@@ -35,24 +35,25 @@ Sizes SizesOf(int64_t number) {
           is_signed ? "s8s8s32 za=-5" : "u8s8s32 za=3"};
 }
 
-Problem Parsed(const std::string& line) {
+}  // namespace
+
+Problem ParsedProblem(const std::string& line) {
   const Result<Problem> problem = Problem::Parse(line);
-  if (!problem) throw std::logic_error("the sweep's residues: " + problem.error().message);
+  if (!problem) throw std::logic_error(fmt::format("the sweep's '{}': {}", line, problem.error().message));
   return *problem;
 }
-
-}  // namespace
 
 std::vector<Problem> ResidueProblems(uint64_t seed) {
   std::vector<Problem> problems;
   for (int64_t number = 0; number < kProblems; ++number) {
     const auto& [m, n, k, types] = SizesOf(number);
-    problems.push_back(Parsed(fmt::format("gemm {} m={} n={} k={} seed={}", types, m, n, k, seed)));
-    problems.push_back(
-        Parsed(fmt::format("conv {} in=2x{} c={} o={} kernel=3x3 pad=1x1 seed={}", types, m, k, n, seed)));
+    problems.push_back(ParsedProblem(fmt::format("gemm {} m={} n={} k={} seed={}", types, m, n, k, seed)));
+    problems.push_back(ParsedProblem(
+        fmt::format("conv {} in=2x{} c={} o={} kernel=3x3 pad=1x1 seed={}", types, m, k, n, seed)));
     const int64_t groups = n + 1;  // a single group would be no grouping
-    problems.push_back(Parsed(fmt::format("conv {} in=2x{} c={} o={} groups={} kernel=3x3 pad=1x1 seed={}",
-                                          types, m, groups, groups, groups, seed)));
+    problems.push_back(
+        ParsedProblem(fmt::format("conv {} in=2x{} c={} o={} groups={} kernel=3x3 pad=1x1 seed={}", types, m,
+                                  groups, groups, groups, seed)));
   }
   return problems;
 }

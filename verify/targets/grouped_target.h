@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reference/contract/grouped.h"
+#include "verify/problem/failure.h"
 #include "verify/problem/grouped.h"
 
 namespace intact::verify {
@@ -23,6 +24,8 @@ class GroupedTarget {
   virtual std::string GroupedClaims() const { return "exact"; }
   /// The reason why callers must not run the target again; "" if they may.
   virtual std::string WhyGivenUp() const { return {}; }
+  /// The kind of the last run's error, if the run failed.
+  virtual Failure LastFailure() const { return {}; }
   /// The intact_target_feature bits that the target supports.
   virtual uint64_t GroupedFeatures() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
   /// Output bytes, dense. UNSUPPORTED if the machine or the target cannot run it.

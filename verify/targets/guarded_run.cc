@@ -220,7 +220,7 @@ void SetQuantization(const reference::Linear& operation, Args* args) {
 // Calls run(arguments), which returns an Error, on guarded tensors.
 template <class Operation, class Run>
 Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const RunOptions& options,
-                                              const Run& run) {
+                                              const Run& run, bool* changed) {
   ASSIGN_OR_RETURN(GuardedTensor a, GuardedTensor::Allocate("A", InputOf(operation, options),
                                                             operation.GivenABytes(), options.surroundings));
   ASSIGN_OR_RETURN(GuardedTensor c,
@@ -242,11 +242,28 @@ Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const 
     buffers.residual = residual->data();
   auto args = ArgsOf(operation, options, buffers);
   RETURN_IF_ERROR(GuardOthers(operation, options, &guarded, &args));
-  RETURN_IF_ERROR(run(args));
-  if (const std::optional<std::string> stray = guarded.c.StrayWrite()) {
-    return Failed(fmt::format("wrote outside C: {}", *stray));
+  std::vector<uint8_t> first;
+  for (int32_t call = 1; call <= options.calls; ++call) {
+    if (call > 1 && operation.HasResidual() && options.in_place) guarded.c.Write(operation.residual.data());
+    RETURN_IF_ERROR(run(args));
+    if (const std::optional<std::string> stray = guarded.c.StrayWrite()) {
+      return Failed(fmt::format("wrote outside C: {}", *stray));
+    }
+    std::vector<uint8_t> output = guarded.c.Dense();
+    if (call == 1) {
+      first = std::move(output);
+    } else if (output != first) {
+      if (changed != nullptr) *changed = true;
+      return Failed(fmt::format("call {} of {} in the same memory wrote other outputs than call 1", call,
+                                options.calls));
+    }
   }
-  return guarded.c.Dense();
+  return first;
+}
+
+// Bytes other than `weights`, with mostly the same sums: the weights in reverse order.
+std::vector<uint8_t> OtherWeights(std::span<const int8_t> weights) {
+  return {weights.rbegin(), weights.rend()};
 }
 
 template <class Operation, class Call>
@@ -264,8 +281,15 @@ Error CallBetweenGuards(const Operation& operation, const RunOptions& options, c
   linear.lookup_table = table;
   RETURN_IF_ERROR(error);
   if (HasRuntimeB(operation)) return call(desc, nullptr);
-  const Result<GuardedTensor> b = LoadWeights(operation, options);
-  return b ? call(desc, b->data()) : b.error();
+  const auto& weights = LaidOut(operation, options);
+  ASSIGN_OR_RETURN(GuardedTensor b,
+                   GuardedTensor::Allocate("B", WeightsOf(operation, options), 1, options.surroundings));
+  if (options.reused) {
+    b.Write(OtherWeights(weights).data());
+    RETURN_IF_ERROR(call(desc, b.data()));
+  }
+  b.Load(reinterpret_cast<const uint8_t*>(weights.data()));
+  return call(desc, b.data());
 }
 
 }  // namespace
@@ -380,13 +404,15 @@ intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, 
 }
 
 Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
-                                        const std::function<Error(const intact_gemm_args&)>& run) {
-  return RunBetweenGuards(gemm, options, run);
+                                        const std::function<Error(const intact_gemm_args&)>& run,
+                                        bool* changed) {
+  return RunBetweenGuards(gemm, options, run, changed);
 }
 
 Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
-                                        const std::function<Error(const intact_conv_args&)>& run) {
-  return RunBetweenGuards(conv, options, run);
+                                        const std::function<Error(const intact_conv_args&)>& run,
+                                        bool* changed) {
+  return RunBetweenGuards(conv, options, run, changed);
 }
 
 Error CallGuarded(const reference::Gemm& gemm, const RunOptions& options,

@@ -49,14 +49,18 @@ intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, 
 
 /// Calls `run` with the operation's tensors in guarded memory, and returns the bytes of C without gaps. Every
 /// buffer that generated code touches lies next to an inaccessible page, and C has canaries at both ends. So
-/// stray accesses fault, and stray writes are found.
+/// stray accesses fault, and stray writes are found. Calls `run` options.calls times. An error of a later call
+/// that wrote other bytes than the first one sets *changed, if `changed` is given.
 Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
-                                        const std::function<Error(const intact_gemm_args&)>& run);
+                                        const std::function<Error(const intact_gemm_args&)>& run,
+                                        bool* changed = nullptr);
 Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOptions& options,
-                                        const std::function<Error(const intact_conv_args&)>& run);
+                                        const std::function<Error(const intact_conv_args&)>& run,
+                                        bool* changed = nullptr);
 
 /// Returns call(descriptor, weights). The descriptor's arrays (bias, scales and others) and the weights
-/// are in guarded memory. With runtime B the weights are nullptr.
+/// are in guarded memory. With runtime B the weights are nullptr. With options.reused, calls it twice: first
+/// with other weights in the same memory.
 Error CallGuarded(const reference::Gemm& gemm, const RunOptions& options,
                   const std::function<Error(const GemmDesc& desc, const void* b)>& call);
 Error CallGuarded(const reference::Conv& conv, const RunOptions& options,
