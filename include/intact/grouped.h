@@ -80,10 +80,12 @@ typedef struct intact_grouped_desc {
   int32_t a_type;        /**< INTACT_U8 or INTACT_S8 */
   int32_t a_granularity; /**< an intact_granularity */
   int32_t b_type;        /**< INTACT_S8, INTACT_U8, INTACT_S4 or INTACT_U4 */
-  int64_t b_stride_n; /**< bytes from a column to the next, at most 2^40; 0: ⌈k/2⌉ for 4 bits, else k */
-  int64_t b_stride_k; /**< bytes from a depth to the next, at most 2^40; 0: 1. 0 for 4 bits */
+  /** Bytes from a column to the next, at most 2^40; 0: ⌈k/2⌉ for 4 bits, else k. With 4 bits at least ⌈k/2⌉.
+   * With 8 bits the two strides must give each element of a matrix its own place, as in intact_gemm_desc. */
+  int64_t b_stride_n;
+  int64_t b_stride_k; /**< bytes from a depth to the next, at most 2^40; 0: 1. Must be 0 for 4 bits */
   /** Elements of scale_type, finite, of either sign. The scale of column n and group g is element
-   * n·scale_stride_n + g·scale_stride_g. */
+   * n·scale_stride_n + g·scale_stride_g. Elements may share a place. */
   const void* b_scales;
   /** A byte for each column and group, laid out as b_scales: int8_t for S8 and S4, uint8_t for U8 and U4,
    * within the range of b_type. NULL: every zero point is 0 for S8 and S4, 128 for U8, 8 for U4. */
@@ -99,7 +101,7 @@ typedef struct intact_grouped_desc {
   int32_t max_isa;        /**< an intact_isa, the cap; INTACT_ISA_ANY: all that the machine offers */
   int64_t experts;        /**< matrices B, 1 to 65536; 1 if the struct ends before this field */
   /** Bytes from an expert's B to the next, at most 2^40; 0: n·b_stride_n or k·b_stride_k, whichever is larger
-   * (with the values that 0 stands for). */
+   * (with the values that 0 stands for; for 4 bits n·b_stride_n). Experts may share memory. */
   int64_t b_stride_expert;
   /** Elements from an expert's scales and zero points to the next, at most 2^40; 0: n·scale_stride_n or
    * groups·scale_stride_g, whichever is larger. */

@@ -44,8 +44,8 @@
  *
  * ## Structs
  * A struct that a call takes by pointer begins with its own size. Initialize it with the matching *_INIT
- * macro. These structs grow only at their end, and any size from the size of the struct's first version to
- * 4096 bytes is accepted. So a program and a library of different versions work together:
+ * macro. These structs grow only at their end, and any multiple of 8 from the size of the struct's first
+ * version to 4096 bytes is accepted. So a program and a library of different versions work together:
  *   - a field that the caller's struct does not have takes its default;
  *   - in a struct that is longer than the library's struct, the bytes beyond the library's fields must be
  *     zero, so that an older library never ignores a request of a newer program;
@@ -57,9 +57,11 @@
  * ## Threads and processes
  * Plans are immutable except during intact_gemm_tune() and intact_conv_tune(): any number of threads may run
  * and query one plan at once. The error message belongs to the calling thread. No call throws or aborts, and
- * no call prints unless INTACT_VERBOSE is set. Plans work in the child of a fork(). No mapping of generated
- * code is writable and executable at once. If a process may not have executable memory, its plans use
- * INTACT_ISA_PORTABLE. docs/embedding.md describes what the library does in a process.
+ * no call prints unless INTACT_VERBOSE is set. No call depends on the calling thread's floating-point
+ * environment (rounding, flush to zero, unmasked exceptions), or changes it, exception flags included. Plans
+ * work in the child of a fork(). No mapping of generated code is writable and executable at once. If a
+ * process may not have executable memory, its plans use INTACT_ISA_PORTABLE. docs/embedding.md describes what
+ * the library does in a process.
  *
  * ## Environment
  * INTACT_MAX_ISA (a cap: a name that intact_isa_name() returns), INTACT_VERBOSE=1 (a line on stderr for each
@@ -153,8 +155,10 @@ typedef enum intact_range_check {
 /** The function between scaling and rounding. */
 typedef enum intact_activation {
   INTACT_ACTIVATION_NONE = 0, /**< f unchanged */
-  INTACT_ACTIVATION_RELU = 1, /**< max(f, 0) */
-  INTACT_ACTIVATION_CLAMP = 2 /**< min(max(f, clamp_min), clamp_max) */
+  INTACT_ACTIVATION_RELU = 1, /**< f > 0 ? f : +0. So −0 becomes +0. */
+  /** g = f > clamp_min ? f : clamp_min, then g < clamp_max ? g : clamp_max. So a zero gets the sign of a
+   * bound that is zero: with a clamp_min of −0, +0 becomes −0. */
+  INTACT_ACTIVATION_CLAMP = 2
 } intact_activation;
 
 /** How activations represent real numbers: the real number is (a − zero_point)·scale. Convolutions support
@@ -192,7 +196,16 @@ typedef enum intact_quantization {
 
 /** What happens if some activations could make acc + bias_s32 leave int32. INTACT_RANGE_UNCHECKED considers
  * the activations in the activation range. INTACT_RANGE_CHECKED considers all activations of the type,
- * because its runs are exact for all activations. */
+ * because its runs are exact for all activations. Zero points that a run gives or finds are considered too:
+ * all values of the type, or with INTACT_QUANTIZATION_TENSOR the values in the activation range.
+ *
+ *   - A convolution is bounded as if an output read all the taps that any output reads, or in a transposed
+ *     convolution any output with the same taps. With small inputs and padding no output may do so.
+ *   - With runtime_b, the largest sum counts as k·255·128, or with zero points of B as k·255·255, of either
+ *     sign.
+ *   - With INTACT_SATURATING, the exact sum must fit, and so must a bound of the sum of clamped pairs, on
+ *     every ISA. So all ISAs refuse the same plans. The bound may be wider than what activations reach; with
+ *     runtime_b it is three times the largest sum. */
 typedef enum intact_overflow {
   INTACT_OVERFLOW_REFUSED = 0, /**< no plan is created: the error is INTACT_OVERFLOW. The default. */
   /** y is the int32 that equals acc + bias_s32 modulo 2^32. Engines whose int32 additions wrap compute this y
@@ -404,8 +417,9 @@ typedef struct intact_gemm_info {
   int32_t mode;          /**< as in the descriptor */
   const char* kernel;    /**< name of the kernel for large m, or for usual_m, as in logs and perf */
   int64_t packed_bytes;  /**< memory that the packed weights occupy */
-  int64_t
-      accumulator_min; /**< smallest y that activations in the activation range can make, bias_s32 included */
+  /** Smallest y that activations in the activation range can make, bias_s32 included: see
+   * intact_certificate. */
+  int64_t accumulator_min;
   int64_t accumulator_max; /**< largest y; within int32 unless sums wrap: see intact_certificate */
   int32_t a_quantization;  /**< as in the descriptor */
   int32_t a_source_type;   /**< as in the descriptor */
@@ -463,7 +477,11 @@ typedef struct intact_certificate {
   int64_t failing_pairs;              /**< pairs that fail; 0 proves that no input in the range saturates */
   int64_t worst_column;               /**< the column with most failing pairs */
   int64_t worst_column_failing_pairs; /**< failing pairs of that column */
-  int64_t accumulator_min; /**< smallest y that activations in the range can make, bias_s32 included */
+  /** Smallest y that activations in the range can make, with any zero point that a run may have, bias_s32
+   * included; in INTACT_SATURATING too it is a bound of exact sums. Some activations reach it, with three
+   * exceptions: runtime_b and convolutions of small inputs (intact_overflow), and DYNAMIC quantizations that
+   * never make all values of their type. */
+  int64_t accumulator_min;
   /** Largest y. Both bounds are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of acc
    * + bias_s32 before it wraps. If a bound is beyond int32, some y may be any int32. */
   int64_t accumulator_max;
@@ -523,8 +541,9 @@ INTACT_API int32_t intact_isa_available(int32_t isa);
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
 
-/** Reports what a run with `args` needs. Pointers in `args` are not read. Thread-safe. Errors:
- * INVALID_ARGUMENT. */
+/** Reports what a run with `args` needs. Nothing that pointers in `args` point to is read, and each may be
+ * NULL. The reported scratch is enough whether the run gives items by strides or by pointers. Thread-safe.
+ * Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);
 
@@ -589,7 +608,8 @@ INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* 
 /** Creates a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
  * not copied: it must not change while the plan lives. `max_isa`, an intact_isa, is a cap as in a descriptor.
  * Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, is no plan, or
- * holds a convolution; the message says which), and those of intact_gemm_create(); `*gemm` is then NULL. */
+ * holds a convolution or grouped weights; the message says which), and those of intact_gemm_create(); `*gemm`
+ * is then NULL. */
 INTACT_API intact_status intact_gemm_load(const char* path, int32_t max_isa, intact_gemm** gemm);
 
 /** As intact_gemm_load(), from `size` bytes at `data`, aligned to 64 bytes. These bytes must stay valid and
@@ -732,8 +752,9 @@ typedef struct intact_conv_info {
   /** Memory that the packed weights occupy. With INTACT_ANY_EXTENT: only the memory that all sizes share;
    * intact_conv_prepare() keeps more for each size. */
   int64_t packed_bytes;
-  int64_t
-      accumulator_min; /**< smallest y that activations in the activation range can make, bias_s32 included */
+  /** Smallest y that activations in the activation range can make, bias_s32 included: see
+   * intact_certificate. */
+  int64_t accumulator_min;
   int64_t accumulator_max; /**< largest y; within int32 unless sums wrap: see intact_certificate */
   int32_t a_quantization;  /**< as in the descriptor */
   int32_t a_source_type;   /**< as in the descriptor */

@@ -140,7 +140,8 @@ Error CheckStructSize(const char* name, const Struct* given) {
   // Fields of eight bytes begin at multiples of eight, so each of them is given whole or not at all.
   static_assert(kFirstSize<Struct> % 8 == 0 && sizeof(Struct) % 8 == 0 && alignof(Struct) == 8);
   const size_t size = given->struct_size;
-  if (size >= kFirstSize<Struct> && size <= kMostStructBytes && size % 8 == 0) return {};
+  const bool is_whole = size % 8 == 0 || size >= sizeof(Struct);
+  if (size >= kFirstSize<Struct> && size <= kMostStructBytes && is_whole) return {};
   return Refuse([=] {
     return InvalidArgument(std::string(name) + "->struct_size is " + std::to_string(size) + "; expected " +
                            std::to_string(sizeof(Struct)) + " (use its INIT macro)");

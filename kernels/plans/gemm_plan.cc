@@ -121,19 +121,22 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   info->output[1] = weights().n();
   info->output[2] = 1;
   if (IsEmpty(args)) return {};
-  // The run may give pointers to items, whose items are never joined, or strides.
-  intact_gemm_args strided = args;
-  strided.a_items = strided.residual_items = strided.b_items = nullptr;
-  strided.c_items = nullptr;
   const int threads = Threads(args);
-  for (const bool may_join : {true, false}) {
-    const Batch batch(strided, problem(), weights().k(), may_join);
+  const auto add = [&](const Batch& batch) {
     const Decision run = Decide(batch, threads, true);
     const int64_t bytes = run.shared_bytes * batch.items() + run.share_bytes * run.Count(threads).threads;
     info->scratch_bytes = std::max(info->scratch_bytes, ScratchSize(bytes));
     info->part_scratch_bytes = std::max(info->part_scratch_bytes, ScratchSize(run.share_bytes));
-    if (args.batch == 1) break;
+  };
+  if (args.batch == 1) {
+    add(BatchOf(args));
+    return {};
   }
+  // The run may give items by strides, which may join them, or by pointers, whatever `args` gives.
+  intact_gemm_args strided = args;
+  strided.a_items = strided.residual_items = strided.b_items = nullptr;
+  strided.c_items = nullptr;
+  for (const bool may_join : {true, false}) add(Batch(strided, problem(), weights().k(), may_join));
   return {};
 }
 

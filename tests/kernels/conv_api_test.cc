@@ -448,7 +448,8 @@ TEST_F(ConvRun, TheRunsQuantizationIsChecked) {
   const std::vector<std::pair<const char*, std::function<void(intact_conv_args*)>>> refusals = {
       {"a_zero_points[0] is 101; expected 5 to 100", [](auto* a) { a->a_zero_points = kZeroPoints.data(); }},
       {"a_zero_points[0] is 4; expected 5 to 100", [](auto* a) { a->a_zero_points = &kZeroPoints[1]; }},
-      {"a_zero_points[0] is 0; expected 5 to 100", [](auto* a) { a->a_zero_points = nullptr; }},
+      {"a_zero_points is NULL, so the zero point is 0; expected one from 5 to 100",
+       [](auto* a) { a->a_zero_points = nullptr; }},
       {"a_scales[0] is -1; expected a finite value of at least 0",
        [](auto* a) { a->a_scales = kScales.data(); }},
       {"a_scales is NULL; expected one value", [](auto* a) { a->a_scales = nullptr; }},
