@@ -67,14 +67,17 @@ class Pair:
         w_scale = np.float32(np.abs(w).max(axis=axis) / (63 if stored.get("bits") == 7 else 127))
         integers = np.clip(np.rint(w / w_scale), -127, 127).astype(np.int8)
         w_scale = np.float32(w_scale * stored.get("scale", 1))
-        names = {key: f"{key}{i}" for key in ("s", "z", "q", "d", "w", "ws", "wz", "wd", "b", "o", "smooth", "sx")}
+        names = {key: f"{key}{i}" for key in ("s", "z", "q", "d", "w", "ws", "wz", "wd", "b", "bs", "bd", "o", "smooth", "sx")}
+        b_scale = np.float32(scale * w_scale)
+        b = np.rint((b + np.float32(stored.get("bias", 0))) / b_scale).astype(np.int32)
         self.constants.update({names["s"]: scale, names["z"]: point, names["w"]: integers, names["ws"]: w_scale,
-                               names["wz"]: np.zeros(w_scale.shape, np.int8), names["b"]: b + np.float32(stored.get("bias", 0))})
+                               names["wz"]: np.zeros(w_scale.shape, np.int8), names["b"]: b, names["bs"]: b_scale})
         self.nodes += [
             helper.make_node("QuantizeLinear", [x, names["s"], names["z"]], [names["q"]]),
             helper.make_node("DequantizeLinear", [names["q"], names["s"], names["z"]], [names["d"]]),
             helper.make_node("DequantizeLinear", [names["w"], names["ws"], names["wz"]], [names["wd"]], axis=1),
-            helper.make_node("Gemm", [names["d"], names["wd"], names["b"]], [names["o"]], name=name,
+            helper.make_node("DequantizeLinear", [names["b"], names["bs"]], [names["bd"]], axis=0),
+            helper.make_node("Gemm", [names["d"], names["wd"], names["bd"]], [names["o"]], name=name,
                              alpha=stored.get("alpha", 1.0))]
         return names["o"]
 
