@@ -37,7 +37,7 @@ def weights(seed, shape=(DEPTH, DEPTH)):
 
 class Pair:
     """Float layers `one` and `two`, y = (x @ w1 + b1) @ w2 + b2, and the model quantized in QDQ form. `stored`: by layer, changes
-    of how it is stored: `scale`, `bits`, `bias`, `alpha`, `range` of its input, `channels` (a scale for each)."""
+    of how it is stored: `scale`, `bits`, `bias`, `alpha` (without a bias), `range` of its input, `channels` (a scale for each)."""
 
     def __init__(self, folder, stored=None, smooth=False, w1=None, w2=None, x=None, names=("one", "two")):
         self.folder, self.smooth = folder, smooth
@@ -77,7 +77,7 @@ class Pair:
             helper.make_node("DequantizeLinear", [names["q"], names["s"], names["z"]], [names["d"]]),
             helper.make_node("DequantizeLinear", [names["w"], names["ws"], names["wz"]], [names["wd"]], axis=1),
             helper.make_node("DequantizeLinear", [names["b"], names["bs"]], [names["bd"]], axis=0),
-            helper.make_node("Gemm", [names["d"], names["wd"], names["bd"]], [names["o"]], name=name,
+            helper.make_node("Gemm", [names["d"], names["wd"]] + [names["bd"]] * ("alpha" not in stored), [names["o"]], name=name,
                              alpha=stored.get("alpha", 1.0))]
         return names["o"]
 
@@ -386,8 +386,9 @@ def test_weights_that_take_over_scales_of_activations(tmp_path):
     by_name = {tensor.name: tensor for tensor in proto.graph.initializer}
     w = pair.w[0] / scales[:, None]
     w_scale = np.float32(np.abs(w).max(axis=0) / 127)
+    b_scale = np.float32(4 / 255) * w_scale
     for name, array in {"w0": np.rint(w / w_scale).astype(np.int8), "ws0": w_scale, "s0": np.float32(4 / 255),
-                        "z0": np.uint8(128)}.items():
+                        "z0": np.uint8(128), "bs0": b_scale, "b0": np.rint(pair.b[0] / b_scale).astype(np.int32)}.items():
         by_name[name].CopyFrom(numpy_helper.from_array(array, name))
     proto.graph.initializer.append(numpy_helper.from_array(scales, "smooth"))
     proto.graph.node[0].input[0] = "xs"
