@@ -286,6 +286,10 @@ def test_weight_only_products(tmp_path, op, axis, point, expected):
     assert run.returncode == 2 and "only its weights of 8 bits" in run.stderr and len(run.stderr.splitlines()) == 1
 
 
+def test_rules_load_no_model_in_onnxruntime(tmp_path):
+    assert f"the rules of ONNX Runtime {rules()['version']} decided" in program("audit", "--rules", group(tmp_path)).stdout
+
+
 def test_weights_that_cast_and_mul_make_float(tmp_path):
     nodes = [helper.make_node("Cast", ["w"], ["c"], to=TensorProto.FLOAT), helper.make_node("Mul", ["c", "s"], ["wf"]),
              helper.make_node("MatMul", ["a", "wf"], ["y"], name="n")]
