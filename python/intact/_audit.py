@@ -43,6 +43,8 @@ def _row(engine: dict, layer: QuantizedLayer) -> dict:
 def pairing(engine: dict, layer: QuantizedLayer) -> str:
     """The pairs in which an engine adds a layer's products in int16 on a CPU with AVX2 and without AVX-512 and VNNI: "depths",
     "halves" (adjacent depths that begin anew after ⌈K/2⌉, an odd number), "within_tap", "flattened", or "none"."""
+    if layer.float_in == engine["name"]:
+        return "none"
     row = _row(engine, layer)
     low, high = row.get("halves", (1, 0))
     depth = len(layer.weights)
@@ -52,6 +54,8 @@ def pairing(engine: dict, layer: QuantizedLayer) -> str:
 def pairings(engine: dict, layer: QuantizedLayer) -> list[str]:
     """pairing(), then the pairing on a CPU with AVX-512 and without VNNI, if it differs."""
     with_avx2 = pairing(engine, layer)
+    if layer.float_in == engine["name"]:
+        return [with_avx2]
     return list(dict.fromkeys([with_avx2, _row(engine, layer).get("with_avx512", with_avx2)]))
 
 
@@ -235,13 +239,14 @@ def cpu_clamps() -> bool:
     return not {"avx_vnni", "avx512_vnni"} & set(isas())
 
 
-def read_model(path: str | os.PathLike, proto: Any = None, ask: bool = True) -> QuantizedModel:
+def read_model(path: str | os.PathLike, proto: Any = None, ask: bool = True, for_others: bool = False) -> QuantizedModel:
     """The quantized layers of a model file. Its first bytes or its name show the format: ONNX, TFLite or OpenVINO IR. `proto`:
-    the file's ONNX model with changed constants, which is read instead of the file. `ask`: as for read_onnx()."""
+    the file's ONNX model with changed constants, which is read instead of the file. `ask`, `for_others`: as for
+    read_onnx()."""
     if proto is not None:
         from ._onnx import read_onnx
 
-        return read_onnx(path, proto, ask)
+        return read_onnx(path, proto, ask, for_others)
     head = b""
     try:
         if os.path.isfile(path):  # a pipe can be read only once
@@ -257,7 +262,7 @@ def read_model(path: str | os.PathLike, proto: Any = None, ask: bool = True) -> 
     else:
         from ._onnx import read_onnx
 
-        return read_onnx(path, ask=ask)
+        return read_onnx(path, ask=ask, for_others=for_others)
     return read(Path(path))
 
 
@@ -275,10 +280,8 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
     for name in names:
         if name not in table:
             raise invalid(f"engine {name!r}: is not known; expected {', '.join(table)}, or all")
-    model = read_model(path, proto, ask)
+    model = read_model(path, proto, ask, for_others=bool(set(names) - {"onnxruntime"}))
     names = names or [model.engine]
-    if any(name != "onnxruntime" for name in names):
-        model.not_audited += model.float_in_onnxruntime
     layers = []
     for i, layer in enumerate(model.layers):
         certified = _certificates(layer, names, functools.partial(certify, layer))

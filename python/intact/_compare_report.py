@@ -169,6 +169,7 @@ def summary(comparison: Comparison) -> list[str]:
     lines += [f"not compared: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     if comparison.samples < 2:
         lines.append("one sample: how errors differ between samples is not known; give more by --each or a folder of .npz files")
+    lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in comparison.audit.layers if layer.layer.note})]
     lines += comparison.audit.model.decided_by()
     lines += [f"would help: {_advice(advice)}" for advice in comparison.advice if advice.helps]
     lines += _remedy(comparison)

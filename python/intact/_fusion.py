@@ -246,7 +246,8 @@ def bias_difference(scope: Any, dequantizers: tuple, bias: Any) -> tuple[np.ndar
 def wrong_bias(scope: Any, node: Any) -> str:
     """What ONNX Runtime computes wrongly of a group that it computes in integers: it ignores the scale and the zero point of the
     bias."""
-    maker = scope.producer(_input(node, 2)) if _input(node, 2) else None
+    name = _input(node, 2) or _addition(scope, node)[1]
+    maker = scope.producer(name) if name else None
     if maker is None or maker.op_type != "DequantizeLinear":
         return ""
     difference = bias_difference(scope, tuple(scope.dequantizer(name) for name in node.input[:2]), maker)

@@ -30,6 +30,7 @@ class QuantizedLayer:
     groups: int = 1
     note: str = ""
     is_shifted: bool = False  # whether other engines shift the s8 activations to u8, by 128
+    float_in: str = ""  # the engine that computes this layer in floats, by its name for readers
     # For ONNX models only:
     activation: str = ""  # name of the quantized activations; "" if a run cannot output them
     graph_node: Any = None  # the operator's node; None if it is in an inner graph
@@ -77,7 +78,6 @@ class QuantizedModel:
     products: list[ActivationProduct] = field(default_factory=list)
     passed_over: dict[str, int] = field(default_factory=dict)
     not_audited: int = 0  # number of operators left out that may add products in int16
-    float_in_onnxruntime: int = 0  # number of QDQ groups left out because ONNX Runtime runs them in float; other engines may not
     operators: int = 0
     proto: Any = None  # the file's content, if it is an ONNX model
     names: set[str] = field(default_factory=set)  # names of layers

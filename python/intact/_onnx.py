@@ -322,8 +322,8 @@ def _transposed_matrix(weights: np.ndarray) -> np.ndarray:
 class _Reader:
     """Finds the quantized layers of a graph and its inner graphs."""
 
-    def __init__(self, model: QuantizedModel, folder: Path, ask: bool):
-        self.model, self.folder, self.ask = model, folder, ask
+    def __init__(self, model: QuantizedModel, folder: Path, ask: bool, for_others: bool):
+        self.model, self.folder, self.ask, self.for_others = model, folder, ask, for_others
 
     def read(self, graph: Any, parent: Scope | None = None, depth: int = 0, within: str = "") -> None:
         if depth > _DEEPEST:
@@ -425,8 +425,8 @@ class _Reader:
             self._half_quantized(scope, node, b is not None)
             return
         why = self.fusions.reason(scope, node)
-        if why:
-            self.model.float_in_onnxruntime += 1
+        is_read = self.for_others and scope.type_of(a.input[0]) in (np.int8, np.uint8) and scope.integers(node.input[1]) is not None
+        if why and not is_read:
             self.model.pass_over(f"{node.op_type} (QDQ): {why}" + ("" if WEIGHT_ONLY in why or why == FAILS else ": ONNX Runtime runs it in float"),
                                  is_harmless=True)
             return
@@ -447,7 +447,10 @@ class _Reader:
         if quantizers:
             found = [scope.constant(name) for name in (a.input[1], b.input[1], quantizers[0].input[1])]
             steps = ratio(*found)
+        before = len(self.model.layers)
         add(scope, node, node.op_type, a.input[0], weights, steps, qdq=True, **options)
+        for layer in self.model.layers[before:] if why else ():
+            layer.float_in, layer.note = "ONNX Runtime", f"ONNX Runtime runs some layers in float: {why}"
 
     @staticmethod
     def _is_dequantized_by_hand(scope: Scope, name: str) -> bool:
@@ -606,14 +609,15 @@ def load_onnx(path: str | Path) -> Any:
     return proto
 
 
-def read_onnx(path: str | Path, proto: Any = None, ask: bool = True) -> QuantizedModel:
+def read_onnx(path: str | Path, proto: Any = None, ask: bool = True, for_others: bool = False) -> QuantizedModel:
     """The quantized layers of the model in a file. Raises `Error` if it cannot be read. `proto`: the file's model with other
     constants. External data are read from the file's folder. `ask`: an installed ONNX Runtime is asked which QDQ groups it
-    computes in integers; else rules decide."""
+    computes in integers; else rules decide. `for_others`: reads the other groups of 8 bits too, because other engines may compute
+    them in integers."""
     path = Path(path)
     proto = proto or load_onnx(path)
     model = QuantizedModel(str(path), proto=proto)
-    reader = _Reader(model, path.parent, ask)
+    reader = _Reader(model, path.parent, ask, for_others)
     try:
         reader.read(proto.graph)
         for function in proto.functions:

@@ -89,6 +89,8 @@ def _audit(arguments: list[str]) -> int:
                         help="with --data: the model before quantization; compares the outputs with its outputs")
     parser.add_argument("--emulate", action="store_true",
                         help="with --data: runs the stock model in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI")
+    parser.add_argument("--rules", action="store_true",
+                        help="does not load the model in ONNX Runtime to see which QDQ groups multiply integers; rules decide")
     parser.add_argument("--json", metavar="FILE", help="writes the audit as JSON")
     parser.add_argument("--html", metavar="FILE", help="writes one page with a bar for each layer")
     options = parser.parse_args(arguments)
@@ -97,7 +99,8 @@ def _audit(arguments: list[str]) -> int:
         return 2
 
     try:
-        result = audit(options.model, engines_asked=options.engine, progress=_progress("audit", "layers"))
+        result = audit(options.model, engines_asked=options.engine, progress=_progress("audit", "layers"),
+                       ask=not options.rules)
         if options.data and result.model.proto is None:
             raise invalid(f"--data: needs an ONNX model; {excerpt(options.model)} is none")
         if options.data:

@@ -39,7 +39,7 @@ def weights(seed, shape=(DEPTH, DEPTH)):
 
 class Pair:
     """Float layers `one` and `two`, y = (x @ w1 + b1) @ w2 + b2, and the model quantized in QDQ form. `stored`: by layer, changes
-    of how it is stored: `scale`, `bits`, `bias`, `alpha`, `range` of its input, `channels` (a scale for each)."""
+    of how it is stored: `scale`, `bits`, `bias`, `alpha` (without a bias), `range` of its input, `channels` (a scale for each)."""
 
     def __init__(self, folder, stored=None, smooth=False, w1=None, w2=None, x=None, names=("one", "two")):
         self.folder, self.smooth = folder, smooth
@@ -69,14 +69,17 @@ class Pair:
         w_scale = np.float32(np.abs(w).max(axis=axis) / (63 if stored.get("bits") == 7 else 127))
         integers = np.clip(np.rint(w / w_scale), -127, 127).astype(np.int8)
         w_scale = np.float32(w_scale * stored.get("scale", 1))
-        names = {key: f"{key}{i}" for key in ("s", "z", "q", "d", "w", "ws", "wz", "wd", "b", "o", "smooth", "sx")}
+        names = {key: f"{key}{i}" for key in ("s", "z", "q", "d", "w", "ws", "wz", "wd", "b", "bs", "bd", "o", "smooth", "sx")}
+        b_scale = np.float32(scale * w_scale)
+        b = np.rint((b + np.float32(stored.get("bias", 0))) / b_scale).astype(np.int32)
         self.constants.update({names["s"]: scale, names["z"]: point, names["w"]: integers, names["ws"]: w_scale,
-                               names["wz"]: np.zeros(w_scale.shape, np.int8), names["b"]: b + np.float32(stored.get("bias", 0))})
+                               names["wz"]: np.zeros(w_scale.shape, np.int8), names["b"]: b, names["bs"]: b_scale})
         self.nodes += [
             helper.make_node("QuantizeLinear", [x, names["s"], names["z"]], [names["q"]]),
             helper.make_node("DequantizeLinear", [names["q"], names["s"], names["z"]], [names["d"]]),
             helper.make_node("DequantizeLinear", [names["w"], names["ws"], names["wz"]], [names["wd"]], axis=1),
-            helper.make_node("Gemm", [names["d"], names["wd"], names["b"]], [names["o"]], name=name,
+            helper.make_node("DequantizeLinear", [names["b"], names["bs"]], [names["bd"]], axis=0),
+            helper.make_node("Gemm", [names["d"], names["wd"]] + [names["bd"]] * ("alpha" not in stored), [names["o"]], name=name,
                              alpha=stored.get("alpha", 1.0))]
         return names["o"]
 
@@ -385,8 +388,9 @@ def test_weights_that_take_over_scales_of_activations(tmp_path):
     by_name = {tensor.name: tensor for tensor in proto.graph.initializer}
     w = pair.w[0] / scales[:, None]
     w_scale = np.float32(np.abs(w).max(axis=0) / 127)
+    b_scale = np.float32(4 / 255) * w_scale
     for name, array in {"w0": np.rint(w / w_scale).astype(np.int8), "ws0": w_scale, "s0": np.float32(4 / 255),
-                        "z0": np.uint8(128)}.items():
+                        "z0": np.uint8(128), "bs0": b_scale, "b0": np.rint(pair.b[0] / b_scale).astype(np.int32)}.items():
         by_name[name].CopyFrom(numpy_helper.from_array(array, name))
     proto.graph.initializer.append(numpy_helper.from_array(scales, "smooth"))
     proto.graph.node[0].input[0] = "xs"

@@ -168,7 +168,8 @@ def test_the_zero_point_of_pytorchs_biases_lets_channels_move(heavy, copied_chan
         a = b.node("DequantizeLinear", [b.node("QuantizeLinear", [x, scale, zero_point]), scale, zero_point])
         w = weights_of(b.rng, k, n)
         w[:heavy, 0] = 95
-        w = b.node("DequantizeLinear", [b.constant(w.T), b.constant(np.full(n, 0.125, np.float32))], axis=0)
+        step = b.constant(np.full(n, 0.125, np.float32))
+        w = b.node("DequantizeLinear", [b.constant(w.T), step, b.constant(np.zeros(n, np.int8))], axis=0)
         inputs = [b.constant(b.rng.integers(-99, 99, n).astype(np.int32)), b.constant(np.full(n, 0.25 * 0.125, np.float32))]
         y = b.node("Gemm", [a, w, b.node("DequantizeLinear", inputs + [zero] * bool(zero), axis=0)], transB=1)
         return b.node("QuantizeLinear", [y, scale, zero_point])
@@ -1169,7 +1170,8 @@ def first_convolution(is_qdq, channels=3, bound=None, kernel=3):
     options = {"pads": [kernel // 2] * 4, "kernel_shape": [kernel] * 2}
     if is_qdq:
         real = b.node("DequantizeLinear", [b.constant(w), steps, zero], axis=0)
-        bias = b.node("DequantizeLinear", [b.constant(np.zeros(8, np.int32)), steps], axis=0)
+        steps_of_bias = b.constant(np.float32(2.0 ** -4) * b.constants[steps])
+        bias = b.node("DequantizeLinear", [b.constant(np.zeros(8, np.int32)), steps_of_bias], axis=0)
         y = b.node("Conv", [b.node("DequantizeLinear", [q, scale, point]), real, bias], **options)
         y = b.node("QuantizeLinear", [y, scale, point])
     else:

@@ -299,7 +299,7 @@ def examine(s: dict, seed: int, folder: str) -> Found | None:
 
 
 def shrink(found: Found, seed: int, folder: str) -> Found:
-    """The same kind of difference with as many usual features as possible."""
+    """The same kind of difference with the fewest unusual features."""
     for name, values in FEATURES.items():
         if name == "op" or found.structure[name] == values[0]:
             continue

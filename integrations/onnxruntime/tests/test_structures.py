@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.skipif(not stock.cpu_has_vnni(), reason="needs a CPU w
               pytest.mark.skipif(onnxruntime.__version__ < "1.28", reason="the rules are those of 1.28 and newer")]
 
 
-def told(findings: dict) -> str:
+def in_words(findings: dict) -> str:
     return "\n".join(f"{found.what} {dict(key[1:])} {found.detail}" for key, found in findings.items())
 
 
@@ -48,18 +48,18 @@ def test_each_unusual_feature(all_changes):
                     checked += 1
                     if found:
                         findings[(found.what, *s.items())] = found
-    assert checked > 100 and not findings, told(findings)
+    assert checked > 100 and not findings, in_words(findings)
 
 
 def test_random_structures():
     findings = structures.search(100, seed=1)
-    assert not findings, told(findings)
+    assert not findings, in_words(findings)
 
 
 @pytest.mark.long
 def test_more_random_structures():
     findings = structures.search(4000, seed=100000)
-    assert not findings, told(findings)
+    assert not findings, in_words(findings)
 
 
 def test_a_difference_is_found_and_shrunk(monkeypatch):
@@ -121,8 +121,40 @@ def test_a_bias_has_the_scale_that_the_model_gives_it(op, name, tmp_path):
     audited = [layer.layer.note for layer in intact.audit(path).layers]
     if stock_gives != right:
         assert "ONNX Runtime" in notes[0] and "which ONNX Runtime ignores" in audited[0]
+        values = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in onnx.load_from_string(model).graph.initializer}
+        weights = values["w"].astype(np.float32) * (values["ws"].reshape(-1, 1, 1, 1) if op == "Conv" else values["ws"])
+        node = onnx.helper.make_node(op, ["f", "w"], ["y"], name="layer")
+        floats = layers.model_of([node], {"f": (np.float32, list(given["x"].shape))}, {"y": (np.float32, None)}, {"w": weights})
+        (tmp_path / "float.onnx").write_bytes(floats)
+        np.savez(tmp_path / "data.npz", **given, f=given["x"].astype(np.float32))
+        from intact._compare import compare
+        from intact._compare_report import to_text
+
+        assert "which ONNX Runtime ignores" in to_text(compare(path, tmp_path / "float.onnx", tmp_path / "data.npz"))
     if name == "fits":
         assert not notes and audited == [""]
+
+
+@pytest.mark.parametrize("op_and_attributes", [
+    ("MaxPool", {"kernel_shape": [2, 2]}), ("Softmax", {"axis": -1}), ("Sigmoid", {}), ("Tanh", {}), ("LeakyRelu", {"alpha": 0.1}),
+    ("HardSigmoid", {}), ("Gelu", {}), ("Relu", {}), ("Sqrt", {}), ("HardSwish", {}), ("Neg", {}), ("Round", {}), ("Erf", {}),
+    ("Swish", {})], ids=lambda each: each[0])
+@pytest.mark.parametrize("shape_of_scales", [(), (1,)])
+@pytest.mark.parametrize("has_zero_points", [True, False])
+def test_unary_groups(op_and_attributes, shape_of_scales, has_zero_points):
+    """MaxPool, Softmax and functions of bytes, with scales of the shape [1] and without zero points."""
+    (op, attributes), node, rng = op_and_attributes, onnx.helper.make_node, np.random.default_rng(5)
+    y_scale = {"MaxPool": 0.05, "Softmax": 1 / 256}.get(op, 0.04)
+    shape = [1, 3, 6, 6] if op == "MaxPool" else [3, 40]
+    constants = {"s": np.full(shape_of_scales, 0.05, np.float32), "z": np.full(shape_of_scales, 40, np.uint8),
+                 "ys": np.full(shape_of_scales, y_scale, np.float32), "yz": np.full(shape_of_scales, 0 if op == "Softmax" else 40, np.uint8)}
+    body = ([node("Sigmoid", ["xf"], ["g"]), node("Mul", ["xf", "g"], ["p"])] if op == "Swish" else
+            [node(op, ["xf"], ["p"], **attributes)])
+    nodes = [node("DequantizeLinear", ["x", "s"] + ["z"] * has_zero_points, ["xf"]), *body,
+             node("QuantizeLinear", ["p", "ys"] + ["yz"] * has_zero_points, ["y"])]
+    model = layers.model_of(nodes, {"x": (np.uint8, shape)}, {"y": (np.uint8, None)}, constants, opset=20)
+    given = {"x": rng.integers(0, 256, shape).astype(np.uint8)}
+    assert session_of(model).run(None, given)[0].tobytes() == cpu_session_of(model).run(None, given)[0].tobytes()
 
 
 @pytest.mark.skipif(onnx.defs.onnx_opset_version() < 21, reason="this onnx has no blocks")
