@@ -484,15 +484,15 @@ class _Counter:
 
 def memory_needed(audit: Audit) -> int:
     """A bound of the bytes that run_on_data() needs for weights: the u8 weights and the changed floats that variants share, the
-    constants that the file itself holds, one session, and the plans of the largest layer or of all layers. Activations are not
-    counted."""
+    constants that the file itself holds, one session, which has loaded and packed weights while it is made, and the plans of the
+    largest layer or of all layers. Activations are not counted."""
     tensors = audit.model.proto.graph.initializer
     sizes = [math.prod(tensor.dims) * ITEM_SIZES.get(tensor.data_type, 4) for tensor in tensors]
     inside = sum(size for tensor, size in zip(tensors, sizes) if tensor.data_location != 1)
     floats = sum(size for tensor, size in zip(tensors, sizes) if tensor.data_type == 1)
     weights = [audited.layer.weights.nbytes for audited in audit.layers]
     plans = 3 * (sum(weights) if sum(weights) < _MOST_KEPT else max(weights, default=0))
-    return int(_BASE + 4 * inside + floats + sum(weights) + 1.5 * sum(sizes) + plans)
+    return int(_BASE + 4 * inside + floats + sum(weights) + 2.2 * sum(sizes) + plans)
 
 
 def memory_available() -> int:
