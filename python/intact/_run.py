@@ -235,8 +235,12 @@ def session_of(model: Any, is_as_written: bool = False) -> Any:
     if is_as_written:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
     try:
-        values = [] if isinstance(model, str) else add_shared(options, model)
-        model = model if isinstance(model, str) else model.SerializeToString()
+        values: list = []
+        if not isinstance(model, str):
+            outputs = {output.name for output in model.graph.output}
+            read = outputs.union(*(node.input for node in every_node(model.graph)))
+            model, values = add_shared(options, model, read)
+            model = model.SerializeToString()
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         session.intact_shared = values  # must live as long as the session
         return session
