@@ -163,9 +163,9 @@ def weights_zero_point(layer: QuantizedLayer, node: Any, scope: Scope) -> np.nda
 
 
 def take_data_in(proto: Any, folder: Path, owner: Any) -> None:
-    """Makes a model independent of the files of its external data. Large constants are shared until `owner` is deleted."""
+    """Makes a model independent of the files of its external data. `owner`: as for set_array()."""
     for tensor in proto.graph.initializer:
-        is_large = tensor.HasField("raw_data") and len(tensor.raw_data) >= SHARED_SIZE
+        is_large = owner is not None and tensor.HasField("raw_data") and len(tensor.raw_data) >= SHARED_SIZE
         if tensor.data_location == 1 or is_large:
             array = array_of_tensor(tensor, folder)
             if array is None and is_large:
@@ -175,9 +175,9 @@ def take_data_in(proto: Any, folder: Path, owner: Any) -> None:
             set_array(tensor, array, owner)
 
 
-def exact_variant(audit: Audit) -> Any:
+def exact_variant(audit: Audit, owner: Any = None) -> Any:
     """The model with its s8 weights stored as u8 with zero point 128. This changes no integer sum, and ONNX Runtime's kernels
-    for u8 weights are exact. Large constants are shared; the audit owns them."""
+    for u8 weights are exact. `owner`: large constants are shared until it is deleted; None: the model holds all."""
     from onnx import TensorProto
 
     # Layers refer to nodes of the original model; positions find them in the copy.
@@ -188,12 +188,12 @@ def exact_variant(audit: Audit) -> Any:
 
     def constant(name: str, array: np.ndarray) -> str:
         tensor = TensorProto(name=name)
-        set_array(tensor, array, audit)
+        set_array(tensor, array, owner)
         proto.graph.initializer.append(tensor)
         return name
 
     folder = Path(audit.model.path).parent
-    take_data_in(proto, folder, audit)
+    take_data_in(proto, folder, owner)
     changed, replaced = set(), set()
     for audited in audit.layers:
         layer, scope = audited.layer, audited.layer.scope
@@ -393,7 +393,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
         raise invalid("--emulate: runs ONNX Runtime, which is not among the engines; add --engine onnxruntime")
     on_data = OnData(len(runs), "onnxruntime" if has_stock else audit.engines[0], audit.cpu_clamps or emulate)
     engine = engines()[on_data.engine]
-    exact = exact_variant(audit)
+    exact = exact_variant(audit, audit)
     names = [output.name for output in exact.graph.output]
     visible: dict[str, list[QuantizedLayer]] = {}
     for audited in audit.layers:
