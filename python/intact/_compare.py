@@ -505,7 +505,7 @@ class _Runs:
         result = self.audit = found.audit
         self.found = found
         take_data_in(float_proto, Path(found.float_path).parent, result)
-        self.exact = exact_variant(result)
+        self.exact = exact_variant(result, result)
         stored = copy.deepcopy(result.model.proto)
         take_data_in(stored, Path(result.model.path).parent, result)
         self.names = [output.name for output in self.exact.graph.output]

@@ -386,7 +386,7 @@ class _Widener:
         """The largest value of each tensor on the data, in the variant that cannot saturate."""
         from onnx import helper
 
-        proto = exact_variant(self.audit)
+        proto = exact_variant(self.audit, self.audit)
         names = [tensor.name for tensor in tensors if tensor.name not in {value.name for value in proto.graph.output}]
         if not names:
             return {}

@@ -566,7 +566,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             refused.update(why)
             if is_changed:
                 if change is _shorten_rest:
-                    done.ordered = exact_variant(after)
+                    done.ordered = exact_variant(after, done)
                 _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
                 after = audit(folder / out.name, engines_asked=names)
         _describe(done, result, after, plan, refused)

@@ -133,13 +133,13 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
           progress: Any = None) -> Check:
     """Runs the stored and the repaired model, the exact variant and the control, and the float model if the repair had one;
     compares their outputs."""
-    exact = exact_variant(done.before)
+    exact = exact_variant(done.before, done)
     names = [output.name for output in exact.graph.output]
     where = "in the emulator" if emulate else "on this CPU" + ("" if cpu_clamps() else ", which has VNNI")
     found = Check(len(runs or []), where, not done.sums, done.ordered is not None, done.widened is not None)
-    models: list[Any] = [exact, done.before.model.path, done.after.model.path, control_variant(exact, done.before)]
+    models: list[Any] = [exact, done.before.model.path, done.after.model.path, control_variant(exact, done)]
     if done.ordered is not None:
-        models += [done.ordered, exact_variant(done.after)]
+        models += [done.ordered, exact_variant(done.after, done)]
     sessions = [session_of(str(model) if isinstance(model, str) else model) for model in models]
     if runs is None:
         runs = random_runs(sessions[1])

@@ -163,9 +163,9 @@ def weights_zero_point(layer: QuantizedLayer, node: Any, scope: Scope) -> np.nda
 
 
 def take_data_in(proto: Any, folder: Path, owner: Any) -> None:
-    """Makes a model independent of the files of its external data. Large constants are shared until `owner` is deleted."""
+    """Makes a model independent of the files of its external data. `owner`: as for set_array()."""
     for tensor in proto.graph.initializer:
-        is_large = tensor.HasField("raw_data") and len(tensor.raw_data) >= SHARED_SIZE
+        is_large = owner is not None and tensor.HasField("raw_data") and len(tensor.raw_data) >= SHARED_SIZE
         if tensor.data_location == 1 or is_large:
             array = array_of_tensor(tensor, folder)
             if array is None and is_large:
@@ -175,9 +175,9 @@ def take_data_in(proto: Any, folder: Path, owner: Any) -> None:
             set_array(tensor, array, owner)
 
 
-def exact_variant(audit: Audit) -> Any:
+def exact_variant(audit: Audit, owner: Any = None) -> Any:
     """The model with its s8 weights stored as u8 with zero point 128. This changes no integer sum, and ONNX Runtime's kernels
-    for u8 weights are exact. Large constants are shared; the audit owns them."""
+    for u8 weights are exact. `owner`: large constants are shared until it is deleted; None: the model holds all."""
     from onnx import TensorProto
 
     # Layers refer to nodes of the original model; positions find them in the copy.
@@ -188,12 +188,12 @@ def exact_variant(audit: Audit) -> Any:
 
     def constant(name: str, array: np.ndarray) -> str:
         tensor = TensorProto(name=name)
-        set_array(tensor, array, audit)
+        set_array(tensor, array, owner)
         proto.graph.initializer.append(tensor)
         return name
 
     folder = Path(audit.model.path).parent
-    take_data_in(proto, folder, audit)
+    take_data_in(proto, folder, owner)
     changed, replaced = set(), set()
     for audited in audit.layers:
         layer, scope = audited.layer, audited.layer.scope
@@ -235,8 +235,12 @@ def session_of(model: Any, is_as_written: bool = False) -> Any:
     if is_as_written:
         options.add_session_config_entry("session.disable_quant_qdq", "1")
     try:
-        values = [] if isinstance(model, str) else add_shared(options, model)
-        model = model if isinstance(model, str) else model.SerializeToString()
+        values: list = []
+        if not isinstance(model, str):
+            outputs = {output.name for output in model.graph.output}
+            read = outputs.union(*(node.input for node in every_node(model.graph)))
+            model, values = add_shared(options, model, read)
+            model = model.SerializeToString()
         session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         session.intact_shared = values  # must live as long as the session
         return session
@@ -389,7 +393,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
         raise invalid("--emulate: runs ONNX Runtime, which is not among the engines; add --engine onnxruntime")
     on_data = OnData(len(runs), "onnxruntime" if has_stock else audit.engines[0], audit.cpu_clamps or emulate)
     engine = engines()[on_data.engine]
-    exact = exact_variant(audit)
+    exact = exact_variant(audit, audit)
     names = [output.name for output in exact.graph.output]
     visible: dict[str, list[QuantizedLayer]] = {}
     for audited in audit.layers:
@@ -484,15 +488,15 @@ class _Counter:
 
 def memory_needed(audit: Audit) -> int:
     """A bound of the bytes that run_on_data() needs for weights: the u8 weights and the changed floats that variants share, the
-    constants that the file itself holds, one session, and the plans of the largest layer or of all layers. Activations are not
-    counted."""
+    constants that the file itself holds, one session, which has loaded and packed weights while it is made, and the plans of the
+    largest layer or of all layers. Activations are not counted."""
     tensors = audit.model.proto.graph.initializer
     sizes = [math.prod(tensor.dims) * ITEM_SIZES.get(tensor.data_type, 4) for tensor in tensors]
     inside = sum(size for tensor, size in zip(tensors, sizes) if tensor.data_location != 1)
     floats = sum(size for tensor, size in zip(tensors, sizes) if tensor.data_type == 1)
     weights = [audited.layer.weights.nbytes for audited in audit.layers]
     plans = 3 * (sum(weights) if sum(weights) < _MOST_KEPT else max(weights, default=0))
-    return int(_BASE + 4 * inside + floats + sum(weights) + 1.5 * sum(sizes) + plans)
+    return int(_BASE + 4 * inside + floats + sum(weights) + 2.2 * sum(sizes) + plans)
 
 
 def memory_available() -> int:

@@ -46,16 +46,24 @@ def set_array(tensor: Any, array: np.ndarray, owner: Any) -> None:
     tensor.CopyFrom(made)
 
 
-def add_shared(options: Any, proto: Any) -> list:
-    """Gives a session's options the arrays that a model shares. Returns ONNX Runtime's values, which must live as long as the
-    session."""
+def add_shared(options: Any, proto: Any, read: "set[str]") -> "tuple[Any, list]":
+    """Gives a session's options the arrays that a model shares. `read`: the names that the model's operators read. Returns the
+    model without shared constants that nothing reads, which ONNX Runtime refuses, and ONNX Runtime's values, which must live as
+    long as the session."""
     from onnxruntime import OrtValue
 
     found = {tensor.name: array for tensor in proto.graph.initializer for array in [shared(tensor)] if array is not None}
-    values = [OrtValue.ortvalue_from_numpy(array) for array in found.values()]
-    if found:
-        options.add_external_initializers(list(found), values)
-    return values
+    unread = set(found) - read
+    if unread:
+        proto = copy.deepcopy(proto)
+        for i in reversed(range(len(proto.graph.initializer))):
+            if proto.graph.initializer[i].name in unread:
+                del proto.graph.initializer[i]
+    names = [name for name in found if name in read]
+    values = [OrtValue.ortvalue_from_numpy(found[name]) for name in names]
+    if names:
+        options.add_external_initializers(names, values)
+    return proto, values
 
 
 def write_model(proto: Any, path: Path) -> None:

@@ -75,7 +75,7 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
     choice("like", like, _LIKES)
     threads = options.intra_op_num_threads or None if threads is None else integer("threads", threads)
     if threads is not None and threads < 1:
-        raise invalid(f"threads: is {threads}; expected a positive number, or None for as many as the session's")
+        raise invalid(f"threads: is {threads}; expected a positive number, or None: the session's number")
     given = {"mode": mode, "max_isa": max_isa, "threads": threads, "like": like, "report": next(_ids)}
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
     options.add_provider_for_devices(devices[:1], {key: str(value) for key, value in given.items() if value is not None})

@@ -12,6 +12,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from intact import _run, _weights  # noqa: E402
 from intact._audit import audit  # noqa: E402
 from intact._compare import Distance, compare, requantized  # noqa: E402
 from intact._compare_report import to_html, to_json, to_text, verdict  # noqa: E402
@@ -520,3 +521,12 @@ def test_the_page_begins_with_the_verdict_and_has_no_empty_column(tmp_path):
         rows = [re.findall("<td[^>]*>([^<]*)</td>", row) for row in table.split("</tr>")[:-1]]
         assert all(any(column) for column in zip(*rows))
     assert page.count("<th data-by>") == page.count("<th") - page.count("<thead") > 20
+
+
+def test_shared_constants_change_nothing(tmp_path, monkeypatch):
+    """All constants are shared, also constants that nothing reads in a variant."""
+    first, _ = Pair(tmp_path, {"two": {"channels": False}}).compared()
+    monkeypatch.setattr(_weights, "SHARED_SIZE", 1)
+    monkeypatch.setattr(_run, "SHARED_SIZE", 1)
+    second, _ = Pair(tmp_path, {"two": {"channels": False}}).compared()
+    assert to_text(first) == to_text(second) and _weights._arrays
