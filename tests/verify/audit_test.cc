@@ -1,10 +1,12 @@
 #include "verify/explain/audit.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <ostream>
 
 #include "reference/models/models.h"
+#include "verify/report/report_terminal.h"
 #include "verify/studies/layer.h"
 
 namespace intact::verify {
@@ -32,6 +34,14 @@ TEST(Audit, VerdictsOfAnUnreducedLayer) {
   EXPECT_EQ(VerdictOf(OnePair(INTACT_U8, 255, 255, 127, -128), false), Verdict::kProven);  // opposite signs
   EXPECT_EQ(VerdictOf(OnePair(INTACT_U8, 255, 255, -64, -64), false), Verdict::kProven);
   EXPECT_EQ(VerdictOf(OnePair(INTACT_U8, 255, 255, -65, -64), false), Verdict::kViolated);
+}
+
+TEST(Audit, AdvisesNoReduceRangeForASafeLayer) {
+  const std::string safe = ToText(AuditReduceRange(OnePair(INTACT_U8, 255, 255, 64, 64), false));
+  EXPECT_THAT(safe, testing::HasSubstr("not needed on any CPU"));
+  EXPECT_THAT(safe, testing::Not(testing::HasSubstr("set reduce_range to")));
+  const std::string violated = ToText(AuditReduceRange(OnePair(INTACT_U8, 255, 255, 65, 64), false));
+  EXPECT_THAT(violated, testing::HasSubstr("set reduce_range to"));
 }
 
 TEST(Audit, VerdictsOfAReducedLayer) {

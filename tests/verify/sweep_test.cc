@@ -56,7 +56,7 @@ TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {
     met.insert("nothing " + std::to_string(p.m * p.batch == 0));
     if (p.range_min == 0) declared.insert(std::to_string(p.range_max) + " " + std::to_string(p.range_check));
   }
-  EXPECT_EQ(met.size(), AllFills().size() + 2 * core::kOutputTypes.size() + 3 + 7 + 3 + 4 + 5 + 2 + 2 + 2)
+  EXPECT_EQ(met.size(), AllFills().size() + 2 * core::kOutputTypes.size() + 3 + 8 + 3 + 17 + 5 + 2 + 2 + 2)
       << ::testing::PrintToString(met);
   EXPECT_GE(declared.size(), 2u * 7);
 }
@@ -77,7 +77,7 @@ TEST(SweepProblems, MeetEveryQuantizationAndBatch) {
     if (p.runtime_b) met.insert("runtime B, zero points " + std::to_string(static_cast<int>(p.zb_kind)));
   }
   constexpr size_t kOutputs = core::kOutputTypes.size(), kSources = core::kSourceTypes.size();
-  EXPECT_EQ(met.size(), (4 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * 2 * kOutputs + 7 + 4)
+  EXPECT_EQ(met.size(), (4 * kOutputs - 2) * 2 + 8 * 2 + kSources + 4 + 2 * 2 * 2 * kOutputs + 8 + 4)
       << ::testing::PrintToString(met);
 }
 

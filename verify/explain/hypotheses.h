@@ -80,7 +80,7 @@ class Answer {
 /// What explains the outputs of a problem.
 struct Causes {
   std::vector<reference::Arithmetic> arithmetics;  // the likeliest first
-  std::vector<std::string> mistakes;               // Diagnosis::of of those that explain all other outputs
+  std::vector<std::string> mistakes;               // Diagnosis::of; each explains all other outputs
 };
 
 /// What else is known when outputs are explained.
