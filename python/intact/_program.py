@@ -12,7 +12,8 @@ from typing import Callable, NoReturn
 
 import numpy as np
 
-from ._audit import audit, engines
+from ._audit import audit
+from ._engines import engines
 from ._library import Error, excerpt, invalid
 from ._run import load_data, run_on_data
 from ._report import to_html, to_json, to_text, write

@@ -455,7 +455,7 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, bit_exact: bool 
     """Reorders the channels of an ONNX model so that no layer can saturate. Layers that no order helps get u8 weights.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
-    - `engines`: the engines, by their names in engines.json, in which no pair shall saturate; by default ONNX Runtime.
+    - `engines`: the engines, by their names, in which no pair shall saturate; by default ONNX Runtime.
     - `bit_exact`: keeps the order in which floats are added.
     - `keep_channels`: adds no copied channels.
     - `max_depth`: copied channels add at most this many percent to the model's multiply-adds; 100 by default.

@@ -7,7 +7,8 @@ import json
 import math
 from typing import Any
 
-from ._audit import Audit, AuditedLayer, Certified, engines
+from ._audit import Audit, AuditedLayer, Certified
+from ._engines import engines
 from ._library import excerpt
 
 JSON_SCHEMA = "intact-audit"
@@ -29,10 +30,10 @@ def verdict(audit: Audit) -> str:
         failing = audit.failing(name)
         of = len(audit.layers)
         what = f"{failing} of {of} layers can compute wrong sums" if failing else f"all {of} layers are proven safe"
-        parts.append(f"{what} in {table[name]['name']}")
+        parts.append(f"{what} in {table[name].words}")
     here = "this CPU has VNNI and is not affected"
     if audit.affecting:
-        names = ", ".join(table[name]["name"] for name in audit.affecting)
+        names = ", ".join(table[name].words for name in audit.affecting)
         here = ("this CPU has no VNNI and is affected" if audit.cpu_clamps else
                 f"this CPU has VNNI, but some layers can be wrong here too in {names}")
     left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
@@ -52,7 +53,7 @@ def _data_verdict(audit: Audit) -> str:
     changed = sum(layer.changed > 0 for layer in seen)
     hidden = sum(data.layers.get(layer.layer.name) is None and not layer.engines[data.engine].is_proven for layer in audit.layers)
     of = f"{changed} of {len(audit.layers)} layers" + (f" ({hidden} not measured)" if hidden else "")
-    text = f"on your data {of} compute wrong sums in {engines()[data.engine]['name']}; "
+    text = f"on your data {of} compute wrong sums in {engines()[data.engine].words}; "
     if not data.stock_clamps or not data.outputs:
         return text
     harmed = [o for o in data.outputs if o.stock < o.control - NEAR]
@@ -106,11 +107,11 @@ def _error(audit: Audit, layer: AuditedLayer) -> str:
         return ""
     is_all = worst.error_unit.startswith("steps") and worst.error >= 255
     words = "the whole range" if is_all else f"{_number(worst.error)} {worst.error_unit}"
-    return words + (f", {engines()[name]['name']}" if len(audit.engines) > 1 else "")
+    return words + (f", {engines()[name].words}" if len(audit.engines) > 1 else "")
 
 
 def _data_head(audit: Audit) -> str:
-    return f"on your data, {engines()[audit.on_data.engine]['name']}"
+    return f"on your data, {engines()[audit.on_data.engine].words}"
 
 
 def _all_remedies(audit: Audit) -> list[str]:
@@ -176,7 +177,7 @@ def to_text(audit: Audit) -> str:
     """The table of layers, remarks, and the operators that were passed over. The last line is the verdict."""
     table = engines()
     lines = [f"{excerpt(audit.model.path, 400)}: {len(audit.layers)} quantized layers of {audit.model.operators} operators"]
-    head = ["layer", "operator", "types", "weights", "activations", *(table[name]["name"] for name in audit.engines), "error at most"]
+    head = ["layer", "operator", "types", "weights", "activations", *(table[name].words for name in audit.engines), "error at most"]
     if audit.on_data:
         head.append(_data_head(audit))
     rows = [head]
@@ -224,7 +225,7 @@ def to_json(audit: Audit) -> dict:
         "verdict": verdict(audit),
         "proven": audit.is_proven,
         "cpu_without_vnni": audit.cpu_clamps,
-        "engines": {name: {key: table[name][key] for key in ("name", "versions")} for name in audit.engines},
+        "engines": {name: {"name": table[name].words, "versions": table[name].versions} for name in audit.engines},
         "passed_over": audit.model.passed_over,
         "stock_clamps": audit.on_data.stock_clamps if audit.on_data else None,
         "outputs": [{key: finite(value) for key, value in vars(output).items()}
@@ -275,7 +276,7 @@ def to_html(audit: Audit) -> str:
         return f'<td data-label="{e(label)}"{attributes}>{content}</td>'
 
     def cell(layer: AuditedLayer, name: str) -> str:
-        c, label = layer.engines[name], table[name]["name"]
+        c, label = layer.engines[name], table[name].words
         if c.is_proven:
             return td(label, e(_result(layer, name)), ' class="good"')
         share = 100 * c.failing_pairs / c.pairs
@@ -292,7 +293,7 @@ def to_html(audit: Audit) -> str:
                     + (td(_data_head(audit), e(_on_data(audit, layer))) if audit.on_data else "") + "</tr>")
     remarks = "".join(f"<li>{e(text)}</li>" for text in _remarks(audit))
     passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
-    heads = "".join(f"<th>{e(table[name]['name'])}<br><small>{e(table[name]['versions'])}</small></th>" for name in audit.engines)
+    heads = "".join(f"<th>{e(table[name].words)}<br><small>{e(table[name].versions)}</small></th>" for name in audit.engines)
     remedies = _all_remedies(audit)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

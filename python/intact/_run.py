@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ._audit import Audit, engines, pairing, slices
+from ._audit import Audit, slices
+from ._engines import engines, pairs_of
 from ._gemm import Gemm
 from ._library import excerpt, invalid
 from ._onnx import QuantizedLayer, Scope, array_of_tensor, attributes, every_node
@@ -397,7 +398,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
         layer = audited.layer
         on_data.layers[layer.name] = None
         if layer.activation and layer.graph_node is not None:
-            sums = Sums(layer, pairing(engine, layer), engine.get("skips_padding", False))
+            sums = Sums(layer, pairs_of(engine, layer), engine.skips_padding)
             visible.setdefault(layer.activation, []).append(sums)
             on_data.layers[layer.name] = LayerOnData()
     captured = copy.deepcopy(exact)
