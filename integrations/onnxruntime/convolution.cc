@@ -159,13 +159,8 @@ class Conv : public Layer {
 std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Context& context) {
   const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
-  // Its kernel multiplies weights by activations, and clamps if the weights are u8 and the activations s8.
-  if (context.settings.is_like_avx2 && x == INTACT_S8 && w == INTACT_U8)
-    throw Refusal(
-        "like: w is u8 and x is s8, where ONNX Runtime clamps other pairs; expected u8 activations or s8 "
-        "weights");
   const Constant weights = node.Weights(1, w);
-  Linear linear(context, Pairs::kNone, x, w, INTACT_S32);
+  Linear linear(context, ConvProduct("ConvInteger", weights.shape, node.Integer("group", 1)), x, w, INTACT_S32);
   linear.b_zero_points = node.ZeroPoints(3, w, weights.shape.front());
   const auto from_run = SetQuantization(node, 2, {}, {}, linear);
   return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
@@ -175,7 +170,8 @@ std::unique_ptr<Layer> MakeDynamicQuantizeConv(const Node& node, const Context& 
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, w);
   const int64_t channels = weights.shape.front();
-  Linear linear(context, Pairs::kNone, INTACT_U8, w, INTACT_F32);
+  const Product product = ConvProduct("ConvInteger", weights.shape, node.Integer("group", 1));
+  Linear linear(context, product, INTACT_U8, w, INTACT_F32);
   linear.SetDynamicQuantization(node.Scales(2, channels));
   linear.b_zero_points = node.ZeroPoints(3, w, channels);
   linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, channels, weights.shape.size() - 2);
@@ -187,7 +183,7 @@ std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Context& c
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, w);
   const int64_t channels = weights.shape.front();
-  Linear linear(context, Pairs::kNone, x, w, INTACT_F32);
+  Linear linear(context, ConvProduct("ConvInteger", weights.shape, node.Integer("group", 1)), x, w, INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, w, channels);
   linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, channels, weights.shape.size() - 2);
   const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, channels), linear);
@@ -198,8 +194,8 @@ std::unique_ptr<Layer> MakeQLinearConv(const Node& node, const Context& context)
   const intact_type w = node.Type(3, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, w);
   const int64_t channels = weights.shape.front();
-  const bool is_depthwise = weights.shape[1] == 1 && channels == node.Integer("group", 1);
-  Linear linear = QLinear(node, context, is_depthwise ? Pairs::kNone : Pairs::kClamped, w, channels);
+  const Product product = ConvProduct("QLinearConv", weights.shape, node.Integer("group", 1));
+  Linear linear = QLinear(node, context, product, w, channels);
   SetBias(node, context, 8, 9, channels, node.Scale(6), linear);
   return std::make_unique<Conv>(node, weights, std::move(linear));
 }

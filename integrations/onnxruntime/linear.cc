@@ -1,5 +1,7 @@
 #include "linear.h"
 
+#include <intact/engines.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -15,19 +17,46 @@ constexpr int32_t WithoutVnni(int32_t cap) {
   return has_avx512 ? INTACT_ISA_AVX512 : INTACT_ISA_AVX2;
 }
 
+// The intact_engine_pairs of ONNX Runtime on a CPU with AVX2 and no VNNI.
+int32_t PairsWithAvx2(const Product& product, intact_type a, intact_type b) {
+  intact_engine_layer layer = INTACT_ENGINE_LAYER_INIT;
+  layer.engine = "onnxruntime";
+  layer.op = product.op;
+  layer.a_type = a;
+  layer.b_type = b;
+  layer.depth = product.depth;
+  layer.groups = product.groups;
+  layer.group_inputs = product.group_inputs;
+  layer.group_outputs = product.group_outputs;
+  intact_engine_answer answer = INTACT_ENGINE_ANSWER_INIT;
+  if (intact_engine_ask(&layer, &answer) != INTACT_OK) throw Refusal(std::string("like: ") + intact_last_error());
+  if (answer.pairs == INTACT_ENGINE_PAIRS_HALVES)
+    throw Refusal("like: ONNX Runtime pairs the depths of each half; no plan does so");
+  return answer.pairs;
+}
+
 }  // namespace
 
-Linear::Linear(const Context& context, Pairs pairs, intact_type a, intact_type b, intact_type c) {
+Product ConvProduct(const char* op, const Shape& weights, int64_t groups) {
+  // An invalid number of groups is refused when the plan is made.
+  const int64_t outputs = groups > 0 ? std::max<int64_t>(weights.front() / groups, 1) : 1;
+  return {op, CountOf(weights) / weights.front(), std::max<int64_t>(groups, 1), weights[1], outputs};
+}
+
+Linear::Linear(const Context& context, const Product& product, intact_type a, intact_type b, intact_type c) {
   const Settings& settings = context.settings;
   desc.mode = settings.mode;
   desc.max_isa = settings.max_isa;
-  const bool is_u8s8 =
-      (a == INTACT_U8 || context.is_moved_to_u8) && b == INTACT_S8 && !context.is_b_moved_to_u8;
-  if (settings.is_like_avx2 && pairs == Pairs::kClamped && is_u8s8) {
-    desc.mode = INTACT_SATURATING;
-    desc.max_isa = WithoutVnni(settings.max_isa);
+  if (desc.mode == INTACT_SATURATING) desc.pairing = INTACT_PAIRING_FLATTENED;
+  if (settings.is_like_avx2) {
+    const int32_t pairs = PairsWithAvx2(product, context.is_moved_to_u8 ? INTACT_U8 : a,
+                                        context.is_b_moved_to_u8 ? INTACT_U8 : b);
+    if (pairs != INTACT_ENGINE_PAIRS_NONE) {
+      desc.mode = INTACT_SATURATING;
+      desc.max_isa = WithoutVnni(settings.max_isa);
+      desc.pairing = pairs == INTACT_ENGINE_PAIRS_FLATTENED ? INTACT_PAIRING_FLATTENED : INTACT_PAIRING_WITHIN_TAP;
+    }
   }
-  if (desc.mode == INTACT_SATURATING) desc.pairing = INTACT_PAIRING_FLATTENED;  // ONNX Runtime's
   desc.a_type = a;
   desc.b_type = b;
   desc.c_type = c;
@@ -108,10 +137,10 @@ std::optional<FromRun> SetQuantization(const Node& node, size_t zero_point, std:
   return from_run;
 }
 
-Linear QLinear(const Node& node, const Context& context, Pairs pairs, intact_type b, int64_t columns) {
+Linear QLinear(const Node& node, const Context& context, const Product& product, intact_type b, int64_t columns) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
-  Linear linear(context, pairs, a, b, y);
+  Linear linear(context, product, a, b, y);
   linear.desc.a_zero_point = node.ZeroPoint(2, a);
   linear.desc.c_zero_point = node.ZeroPoint(7, y);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);

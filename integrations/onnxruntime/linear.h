@@ -20,9 +20,14 @@ struct Context {
   bool is_moved_to_u8, is_b_moved_to_u8, is_output_moved_to_u8;  ///< see Group
 };
 
-/// Whether ONNX Runtime's kernel of an operator adds pairs of products in int16 on a CPU with AVX2 and no VNNI. It does so
-/// with u8 activations and s8 weights only.
-enum class Pairs { kNone, kClamped };
+/// What the table of engines needs to know of a layer besides its types; see intact_engine_layer.
+struct Product {
+  const char* op;
+  int64_t depth;
+  int64_t groups = 1, group_inputs = 1, group_outputs = 1;
+};
+/// A convolution of weights (O, I/groups, kernel…).
+Product ConvProduct(const char* op, const Shape& weights, int64_t groups);
 
 /// A descriptor with the memory that it points to.
 struct Linear {
@@ -30,7 +35,9 @@ struct Linear {
   std::vector<int32_t> b_zero_points = {}, bias_s32 = {};
   std::vector<float> scales = {}, bias_f32 = {};
 
-  Linear(const Context& context, Pairs pairs, intact_type a, intact_type b, intact_type c);
+  /// With the option `like`, a layer whose products ONNX Runtime adds in int16 gets a saturating descriptor. A Refusal if
+  /// the table of engines does not know the layer.
+  Linear(const Context& context, const Product& product, intact_type a, intact_type b, intact_type c);
 
   /// A is float, and each run quantizes it; outputs have the scales of A and of the columns as factors.
   void SetDynamicQuantization(std::vector<float> b_scales);
@@ -104,7 +111,7 @@ std::optional<FromRun> SetQuantization(const Node& node, size_t zero_point, std:
 
 /// The arithmetic of QLinearMatMul and QLinearConv: the activations are inputs 0 to 2, each with its scale and its
 /// zero point, the weights inputs 3 to 5. Inputs 6 and 7 are the scale and the zero point of the output.
-Linear QLinear(const Node& node, const Context& context, Pairs pairs, intact_type b, int64_t columns);
+Linear QLinear(const Node& node, const Context& context, const Product& product, intact_type b, int64_t columns);
 
 }  // namespace intact::onnxruntime
 #endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_LINEAR_H_

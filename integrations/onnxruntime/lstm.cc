@@ -125,7 +125,7 @@ GemmPlan PlanOf(const Node& node, const Context& context, size_t weights, size_t
   if (constant.shape != expected)
     throw Refusal(std::string(node.Name(weights)) + ": has shape " + InWords(constant.shape) + "; expected " +
                   InWords(expected));
-  Linear linear(context, Pairs::kClamped, INTACT_U8, b, INTACT_F32);
+  Linear linear(context, {"DynamicQuantizeLSTM", depth}, INTACT_U8, b, INTACT_F32);
   const auto scales = node.ConstantOf(scale, INTACT_F32).As<float>();
   linear.SetDynamicQuantization(OfDirection(
       node.Name(scale), std::vector<float>(scales.begin(), scales.end()), d, directions, columns));

@@ -175,6 +175,12 @@ int64_t ColumnsOf(const Node& node, size_t b_input, intact_type b) {
   return node.IsFromRun(b_input) ? 1 : node.Weights(b_input, b).shape.back();
 }
 
+// The depth of a product with B; 2, as an example of several depths, if the model does not state it.
+int64_t DepthOf(const Node& node, size_t b_input) {
+  const Shape shape = node.ShapeOf(b_input);
+  return shape.size() > 1 && shape[shape.size() - 2] > 0 ? shape[shape.size() - 2] : 2;
+}
+
 std::unique_ptr<Layer> MakeProduct(const Node& node, size_t b_input, Linear linear,
                                    std::optional<FromRun> from_run = {}) {
   if (node.IsFromRun(b_input))
@@ -188,7 +194,7 @@ std::unique_ptr<Layer> MakeProduct(const Node& node, size_t b_input, Linear line
 std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Context& context) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
-  Linear linear(context, Pairs::kClamped, a, b, INTACT_S32);
+  Linear linear(context, {"MatMulInteger", DepthOf(node, 1)}, a, b, INTACT_S32);
   linear.b_zero_points = node.ZeroPoints(3, b, ColumnsOf(node, 1, b));
   const auto from_run = SetQuantization(node, 2, {}, {}, linear);
   return MakeProduct(node, 1, std::move(linear), from_run);
@@ -196,7 +202,7 @@ std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Context& contex
 
 std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Context& context) {
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
-  return MakeProduct(node, 3, QLinear(node, context, Pairs::kClamped, b, ColumnsOf(node, 3, b)));
+  return MakeProduct(node, 3, QLinear(node, context, {"QLinearMatMul", DepthOf(node, 3)}, b, ColumnsOf(node, 3, b)));
 }
 
 std::unique_ptr<Layer> MakeQGemm(const Node& node, const Context& context) {
@@ -205,7 +211,8 @@ std::unique_ptr<Layer> MakeQGemm(const Node& node, const Context& context) {
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(3, b);
   const int64_t columns = transposed ? weights.shape.front() : weights.shape.back();
-  Linear linear(context, Pairs::kClamped, a, b, node.OutputType({INTACT_F32, INTACT_U8, INTACT_S8}));
+  const Product product = {"QGemm", transposed ? weights.shape.back() : weights.shape.front()};
+  Linear linear(context, product, a, b, node.OutputType({INTACT_F32, INTACT_U8, INTACT_S8}));
   linear.desc.a_zero_point = node.ZeroPoint(2, a);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   std::optional<float> y_scale;
@@ -224,7 +231,7 @@ std::unique_ptr<Layer> MakeDynamicQuantizeMatMul(const Node& node, const Context
   const intact_type b = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, b);
   const int64_t columns = weights.shape.back();
-  Linear linear(context, Pairs::kClamped, INTACT_U8, b, INTACT_F32);
+  Linear linear(context, {"DynamicQuantizeMatMul", DepthOf(node, 1)}, INTACT_U8, b, INTACT_F32);
   linear.SetDynamicQuantization(node.Scales(2, columns));
   linear.b_zero_points = node.ZeroPoints(3, b, columns);
   linear.bias_f32 = Bias<float>(node, 4, INTACT_F32, columns);
@@ -237,7 +244,7 @@ std::unique_ptr<Layer> MakeMatMulIntegerToFloat(const Node& node, const Context&
   if (node.IsFromRun(1) && node.Has(6))
     throw Refusal("bias: is given, and each run gives B; expected one of them");
   const int64_t columns = ColumnsOf(node, 1, b);
-  Linear linear(context, Pairs::kClamped, a, b, INTACT_F32);
+  Linear linear(context, {"MatMulIntegerToFloat", DepthOf(node, 1)}, a, b, INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, b, columns);
   linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, columns);
   const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, columns), linear);

@@ -3,6 +3,7 @@
 #ifndef INTACT_KERNELS_API_GUARD_H_
 #define INTACT_KERNELS_API_GUARD_H_
 
+#include <intact/engines.h>
 #include <intact/grouped.h>
 #include <intact/intact.h>
 
@@ -127,6 +128,12 @@ template <>
 inline constexpr size_t kFirstSize<intact_grouped_info> = 88;
 template <>
 inline constexpr size_t kFirstSize<intact_pairs_certificate> = 80;
+template <>
+inline constexpr size_t kFirstSize<intact_engine_info> = 40;
+template <>
+inline constexpr size_t kFirstSize<intact_engine_layer> = 80;
+template <>
+inline constexpr size_t kFirstSize<intact_engine_answer> = 16;
 
 static_assert(sizeof(intact_linear_desc) >= kFirstSize<intact_linear_desc> &&
               sizeof(intact_conv_desc) >= kFirstSize<intact_conv_desc>);

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import math
 import os
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any, Callable, Iterable
 
 import numpy as np
 
+from ._engines import Engine, engines, pairs_of
 from ._gemm import FailingPair, Gemm
 from ._library import excerpt, invalid, isas
 from ._model import ActivationProduct, QuantizedLayer, QuantizedModel
@@ -19,44 +19,9 @@ from ._model import ActivationProduct, QuantizedLayer, QuantizedModel
 _PIECE = 32768  # depths of a plan: sums of 32768 products stay within int32, and a certificate needs only adjacent depths
 
 
-@functools.cache
-def engines() -> dict:
-    """The engines of engines.json by name, with the pairs that each adds in int16."""
-    return json.loads(Path(__file__).with_name("engines.json").read_text())["engines"]
-
-
-def _fits(row: dict, layer: QuantizedLayer) -> bool:
-    if row["operators"] != ["*"] and layer.operator not in row["operators"]:
-        return False
-    if "types" in row and ("u8" if layer.is_shifted else layer.a_type) + layer.b_type not in row["types"]:
-        return False
-    if "grouped" in row and layer.groups == 1:
-        return False
-    multiple = row.get("channels_multiple_of", 1)
-    return not (layer.weights.shape[-1] % multiple or layer.weights.shape[0] // layer.groups % multiple)
-
-
-def _row(engine: dict, layer: QuantizedLayer) -> dict:
-    return next((row for row in engine["rows"] if _fits(row, layer)), {"pairing": "none"})
-
-
-def pairing(engine: dict, layer: QuantizedLayer) -> str:
-    """The pairs in which an engine adds a layer's products in int16 on a CPU with AVX2 and without AVX-512 and VNNI: "depths",
-    "halves" (adjacent depths that begin anew after ⌈K/2⌉, an odd number), "within_tap", "flattened", or "none"."""
-    if layer.float_in == engine["name"]:
-        return "none"
-    row = _row(engine, layer)
-    low, high = row.get("halves", (1, 0))
-    depth = len(layer.weights)
-    return "halves" if low <= depth <= high and (depth + 1) // 2 % 2 else row["pairing"]
-
-
-def pairings(engine: dict, layer: QuantizedLayer) -> list[str]:
-    """pairing(), then the pairing on a CPU with AVX-512 and without VNNI, if it differs."""
-    with_avx2 = pairing(engine, layer)
-    if layer.float_in == engine["name"]:
-        return [with_avx2]
-    return list(dict.fromkeys([with_avx2, _row(engine, layer).get("with_avx512", with_avx2)]))
+def pairings(engine: Engine, layer: QuantizedLayer) -> list[str]:
+    """The pairs on a CPU with AVX2, then the pairs on a CPU with AVX-512 and without VNNI, if they differ."""
+    return list(dict.fromkeys(pairs_of(engine, layer, isa) for isa in ("avx2", "avx512")))
 
 
 @dataclass
@@ -122,13 +87,11 @@ class Audit:
     @property
     def affecting(self) -> list[str]:
         """The engines in which some layer can saturate on this CPU. Some engines clamp some pairs on CPUs with VNNI too."""
-        table = engines()
-
         def fails_here(layer: AuditedLayer, name: str) -> bool:
             found = layer.engines[name]
             if found.is_proven or (found.only_with_avx512 and not self.has_avx512):
                 return False
-            return self.cpu_clamps or _row(table[name], layer.layer).get("with_vnni", False)
+            return self.cpu_clamps or pairs_of(name, layer.layer, "avx512_vnni") != "none"
 
         return [name for name in self.engines if any(fails_here(layer, name) for layer in [*self.layers, *self.products])]
 

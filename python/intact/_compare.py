@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from ._audit import Audit, audit, engines, pairing
+from ._audit import Audit, audit
 from ._control import control_variant
+from ._engines import engines, pairs_of
 from ._library import excerpt, invalid
 from ._match import Matched, Output, along_columns, columns_last, match
 from ._run import (OnData, Run, Sums, compare_outputs, decibels, distances, dynamically_quantized, emulated,
@@ -296,7 +297,7 @@ class _Probe:
     def __init__(self, layer: ComparedLayer, engine: dict):
         self.layer, m = layer, layer.matched
         self.product = Product(m)
-        self.sums = Sums(m.layer, pairing(engine, m.layer), engine.get("skips_padding", False))
+        self.sums = Sums(m.layer, pairs_of(engine, m.layer), engine.skips_padding)
         layer.input, layer.dynamic_input = Distance(), Distance()
         layer.by = dict.fromkeys(("weights", "bias", "input", "dynamic_input", "clamps", "output", "dynamic_output"), 0.0)
         layer.by.update(dict.fromkeys(layer.requantized, 0.0))

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from ._audit import engines
+from ._engines import engines
 from ._compare import KINDS, Advice, ComparedLayer, Comparison, Distance
 from ._library import excerpt
 from ._report import SCRIPT, STYLE, finite, output_words, table_lines
@@ -236,7 +236,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
     result = comparison.audit
     return {
         "schema": JSON_SCHEMA, "schema_version": JSON_VERSION, "model": result.model.path, "float_model": comparison.float_path,
-        "samples": comparison.samples, "engine": engines()["onnxruntime"]["name"], "emulated": comparison.is_emulated,
+        "samples": comparison.samples, "engine": engines()["onnxruntime"].words, "emulated": comparison.is_emulated,
         "cpu_without_vnni": result.cpu_clamps, "verdict": verdict(comparison), "summary": [headline(comparison), *summary(comparison)],
         "outputs": [{key: finite(value) for key, value in vars(output).items()} for output in result.on_data.outputs],
         "advice": [{**{key: finite(value) for key, value in vars(advice).items()}, "gain": finite(advice.gain),

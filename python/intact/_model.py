@@ -18,7 +18,7 @@ class QuantizedLayer:
     """A product of activations and constant int8 weights. `weights`: K×N, or (O, *kernel, I/groups) of a convolution."""
 
     name: str
-    operator: str  # its name in engines.json
+    operator: str  # its name in the table of engines
     op_type: str  # its type in the model
     is_qdq: bool  # between DequantizeLinear and QuantizeLinear
     a_type: str

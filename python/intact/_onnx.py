@@ -489,8 +489,6 @@ class _Reader:
         groups = int(attributes(node).get("group", 1))
         if groups < 1 or weights.shape[0] % groups:
             raise invalid(f"{node.op_type} {excerpt(node.name)!r}: group is {groups}, with {weights.shape[0]} output channels")
-        if weights.shape[1] == 1 and groups > 1 and weights.shape[0] == groups:
-            operator = "DepthwiseConv"
         self._add(scope, node, operator, None, weights, _channels_last, steps, a, groups=groups, qdq=qdq)
 
     def _product(self, scope, node, operator, a, b, steps, transposed=False, a_type=None, qdq=False):

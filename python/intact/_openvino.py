@@ -424,8 +424,7 @@ class _Reader:
         groups = values.shape[0] if channels == 2 else 1
         scales = _columns(weights.scales, values.shape, range(channels))
         values = np.moveaxis(values.reshape(-1, *values.shape[channels:]), 1, -1)
-        operator = "DepthwiseConv" if groups > 1 and groups == len(values) and values.shape[-1] == 1 else "Conv"
-        self._add(graph, layer, operator, values, scales, activations, groups)
+        self._add(graph, layer, "Conv", values, scales, activations, groups)
 
     def _matrix(self, graph: _Graph, layer: _Layer, weights: _Quantized, activations: _Activations) -> None:
         values = weights.values

@@ -12,7 +12,8 @@ from typing import Any, Callable, NoReturn
 
 import numpy as np
 
-from ._audit import audit, engines
+from ._audit import audit
+from ._engines import engines
 from ._library import Error, excerpt, invalid
 from ._run import load_data, memory_available, memory_needed, run_on_data
 from ._report import to_html, to_json, to_text, write

@@ -466,7 +466,7 @@ def repair(model: Any, *, engines: Iterable[str] | None = None, reorder_sums: bo
     `reorder_sums`, `max_noise` and `undo_reduce_range` the model computes the same bits as its exact model.
 
     - `model`: a path, or an `onnx.ModelProto`, which is not changed.
-    - `engines`: the engines, by their names in engines.json, in which no pair shall saturate; by default ONNX Runtime.
+    - `engines`: the engines, by their names, in which no pair shall saturate; by default ONNX Runtime.
     - `reorder_sums`: layers may also get an order in which floats are added in another order (by LayerNormalization, say). This
       costs no time, and moves outputs by rounding noise. If a model quantizes its activations at run time, it amplifies this noise.
     - `keep_channels`: adds no copied channels.

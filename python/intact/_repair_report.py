@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._audit import engines
+from ._engines import engines
 from ._library import excerpt
 from ._repair import NOTABLE, Repair, RepairedLayer
 from ._report import EXPLANATION, finite, table_lines, verdict
@@ -93,7 +93,7 @@ def _price(repair: Repair) -> list[str]:
 
 def to_text(repair: Repair) -> str:
     """The table of layers, then remarks. The last line is the verdict on the repaired model."""
-    names = ", ".join(engines()[name]["name"] for name in repair.engines)
+    names = ", ".join(engines()[name].words for name in repair.engines)
     lines = _widened(repair)
     lines.append(f"{excerpt(repair.before.model.path, 400)}: {summary(repair)} (engines: {names})")
     head = ["layer", "operator", "unsafe pairs", "after", *_ALTERNATIVES, "made safe by"]

@@ -7,7 +7,8 @@ import json
 import math
 from typing import Any
 
-from ._audit import Audit, AuditedLayer, Certified, engines
+from ._audit import Audit, AuditedLayer, Certified
+from ._engines import engines
 from ._library import excerpt
 
 JSON_SCHEMA = "intact-audit"
@@ -30,10 +31,10 @@ def verdict(audit: Audit) -> str:
         failing = audit.failing(name)
         of = len(audit.layers)
         what = f"{failing} of {of} layers can compute wrong sums" if failing else f"all {of} layers are proven safe"
-        parts.append(f"{what} in {table[name]['name']}")
+        parts.append(f"{what} in {table[name].words}")
     here = "this CPU has VNNI and is not affected"
     if audit.affecting:
-        names = ", ".join(table[name]["name"] for name in audit.affecting)
+        names = ", ".join(table[name].words for name in audit.affecting)
         here = ("this CPU has no VNNI and is affected" if audit.cpu_clamps else
                 f"this CPU has VNNI, but some layers can be wrong here too in {names}")
     left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
@@ -51,7 +52,7 @@ def _data_verdict(audit: Audit) -> str:
         return ""
     seen = [layer for layer in data.layers.values() if layer is not None]
     changed = sum(layer.changed > 0 for layer in seen)
-    name = engines()[data.engine]["name"]
+    name = engines()[data.engine].words
     hidden = [layer for layer in audit.layers if _is_hidden(audit, layer)]
     text = "on your data "
     if hidden:
@@ -124,7 +125,7 @@ def _products_lines(audit: Audit) -> list[str]:
         if failing:
             layer = product.layer
             lines.append(f"product of two activations {layer.name} ({layer.node}, {layer.a_type}{layer.b_type}): unsafe in "
-                         f"{', '.join(engines()[name]['name'] for name in failing)}: {product.engines[failing[0]].witness}; u8 for "
+                         f"{', '.join(engines()[name].words for name in failing)}: {product.engines[failing[0]].witness}; u8 for "
                          "the second operand makes it exact in ONNX Runtime")
     return lines
 
@@ -163,11 +164,11 @@ def _error(audit: Audit, layer: AuditedLayer) -> str:
         return ""
     is_all = worst.error_unit.startswith("steps") and worst.error >= 255
     words = "the whole range" if is_all else f"{_number(worst.error)} {worst.error_unit}"
-    return words + (f", {engines()[name]['name']}" if len(audit.engines) > 1 else "")
+    return words + (f", {engines()[name].words}" if len(audit.engines) > 1 else "")
 
 
 def _data_head(audit: Audit) -> str:
-    return f"on your data, {engines()[audit.on_data.engine]['name']}"
+    return f"on your data, {engines()[audit.on_data.engine].words}"
 
 
 def _all_remedies(audit: Audit) -> list[str]:
@@ -235,7 +236,7 @@ def to_text(audit: Audit) -> str:
     """The table of layers, remarks, and the operators that were passed over. The last line is the verdict."""
     table = engines()
     lines = [f"{excerpt(audit.model.path, 400)}: {len(audit.layers)} quantized layers of {audit.model.operators} operators"]
-    head = ["layer", "operator", "types", "weights", "activations", *(table[name]["name"] for name in audit.engines), "error at most"]
+    head = ["layer", "operator", "types", "weights", "activations", *(table[name].words for name in audit.engines), "error at most"]
     if audit.on_data:
         head.append(_data_head(audit))
     rows = [head]
@@ -282,7 +283,7 @@ def to_json(audit: Audit) -> dict:
         "verdict": verdict(audit),
         "proven": audit.is_proven,
         "cpu_without_vnni": audit.cpu_clamps,
-        "engines": {name: {key: table[name][key] for key in ("name", "versions")} for name in audit.engines},
+        "engines": {name: {"name": table[name].words, "versions": table[name].versions} for name in audit.engines},
         "passed_over": audit.model.passed_over,
         "qdq_groups_by": audit.model.fusions.source if audit.model.fusions else None,
         "products_of_activations": [
@@ -371,7 +372,7 @@ def to_html(audit: Audit) -> str:
         return f'<th data-by>{e(label)}{f"<br><small>{e(small)}</small>" if small else ""}</th>'
 
     def cell(layer: AuditedLayer, name: str) -> str:
-        c, label = layer.engines[name], table[name]["name"]
+        c, label = layer.engines[name], table[name].words
         if c.is_proven:
             return td(label, e(_result(layer, name)), 0, ' class="good"')
         share = 100 * c.failing_pairs / c.pairs
@@ -400,9 +401,9 @@ def to_html(audit: Audit) -> str:
     passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
     unsafe = "unsafe pairs" if audit.on_data else ""
     heads = th("layer") + th("activations") + (th(_data_head(audit), "wrong sums") if audit.on_data else "") + "".join(
-        th(table[name]["name"], ", ".join(filter(None, [unsafe, table[name]["versions"]]))) for name in audit.engines)
+        th(table[name].words, ", ".join(filter(None, [unsafe, table[name].versions]))) for name in audit.engines)
     heads += th("error at most")
-    bar = (f"A bar is the share of a layer's sums that {table[audit.on_data.engine]['name']} computes wrong on your data on a CPU "
+    bar = (f"A bar is the share of a layer's sums that {table[audit.on_data.engine].words} computes wrong on your data on a CPU "
            "without VNNI, if the layer gets exact inputs. Errors that come from earlier layers show only in the outputs. The "
            "percentages beside it are" if audit.on_data else "A bar is")
     remedies = _all_remedies(audit)

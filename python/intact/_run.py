@@ -18,8 +18,9 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from ._audit import Audit, engines, pairing, slices
+from ._audit import Audit, slices
 from ._control import control_variant
+from ._engines import engines, pairs_of
 from ._gemm import Gemm
 from ._library import excerpt, invalid
 from ._onnx import ITEM_SIZES, QuantizedLayer, Scope, array_of_tensor, attributes, every_node
@@ -458,7 +459,7 @@ class _Counter:
     def _sums(self, layer: QuantizedLayer) -> Sums:
         if layer.name in self.plans:
             return self.plans[layer.name]
-        made = Sums(layer, pairing(self.engine, layer), self.engine.get("skips_padding", False))
+        made = Sums(layer, pairs_of(self.engine, layer), self.engine.skips_padding)
         if self.keeps_plans:
             self.plans[layer.name] = made
         return made

@@ -387,8 +387,7 @@ class _Reader:
         if not depth or channels % depth or len(weights) % (channels // depth):
             raise invalid(f"{op}: has {channels} input channels, with weights of shape {b.shape}")
         groups = channels // depth
-        operator_name = "DepthwiseConv" if groups > 1 and depth == 1 and groups == len(weights) else "Conv"
-        self._add(graph, operator, operator_name, op, number, a, b, weights, groups, 3 if is_depthwise else 0)
+        self._add(graph, operator, "Conv", op, number, a, b, weights, groups, 3 if is_depthwise else 0)
 
     def _product(self, graph: _Graph, operator: _Table, op: str) -> None:
         options = operator.table(4)

@@ -73,7 +73,7 @@ def audit(module: Any, example_inputs: Any = None, *, engines: Iterable[str] | N
 
     - `module`: a quantized `torch.nn.Module` that torch.fx traces, a `GraphModule`, or an `ExportedProgram`.
     - `example_inputs`: a tuple, the arguments of a run. Without the sizes that it gives, reshaped tensors keep their order.
-    - `engines`: names of engines.json; by default fbgemm and onednn; for exported programs onednn, with which Inductor runs them.
+    - `engines`: names of the table of engines; by default fbgemm and onednn; for exported programs onednn, with which Inductor runs them.
 
     Raises `Error`."""
     translation = _translated(module, example_inputs)

@@ -26,7 +26,8 @@ import numpy as np
 if "--worker" not in sys.argv:  # in the emulator there is neither
     from onnx import helper, numpy_helper
 
-    from intact._audit import audit, engines, pairing
+    from intact._audit import audit
+    from intact._engines import engines, pairs_of
     from intact._onnx import Scope, attributes
     from intact._run import Sums, dynamically_quantized, exact_variant, load_data, session_of, windows
 
@@ -305,7 +306,7 @@ class Comparison:
         group = group_of(layer, self.scope)
         o = self.operands(layer)
         model, inputs = self.cut(group)
-        right, wrong = Sums(layer, pairing(engines()["onnxruntime"], layer))(o.a, int(o.az))
+        right, wrong = Sums(layer, pairs_of("onnxruntime", layer))(o.a, int(o.az))
         exact, expected = (output_of_onnxruntime(o, results(layer, o, raw)) for raw in (right, wrong))
         if layer.is_qdq and o.y_scale is not None:
             exact, expected = ((y.astype(np.float32) - float(o.yz)) * o.y_scale for y in (exact, expected))
@@ -321,7 +322,7 @@ class Comparison:
         unsafe = sum(a.fails([self.engine]) for a in layers)
         if layers[0].layer.activation:
             o = operands_of_operator(layers[0].layer, self.value)
-            right, wrong = Sums(layers[0].layer, pairing(engines()[self.engine], layers[0].layer))(o.a, 0)
+            right, wrong = Sums(layers[0].layer, pairs_of(self.engine, layers[0].layer))(o.a, 0)
             changes = int(np.count_nonzero(right != wrong))
         name = f"{node.op_type} {node.name}, {unsafe} of {len(layers)} products can saturate"
         name += "" if changes is None else f", {changes} sums change"
@@ -352,7 +353,7 @@ class Comparison:
             case["a"] = o.a.reshape(-1, len(layer.weights))
         columns = len(case["w"])
         az = int(o.az) if self.engine != "openvino" else 0
-        sums = Sums(layer, pairing(engines()[self.engine], layer), engines()[self.engine].get("skips_padding", False))
+        sums = Sums(layer, pairs_of(self.engine, layer), engines()[self.engine].skips_padding)
         raw = sums(o.a, az)
         from_zero = Operands(o.a, az)
         right, wrong = (results(layer, from_zero, part) for part in raw)

@@ -13,7 +13,8 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from intact._audit import audit, certify, engines, pairing  # noqa: E402
+from intact._audit import audit, certify  # noqa: E402
+from intact._engines import engines, pairs_of  # noqa: E402
 from intact._fusion import rules  # noqa: E402
 from intact._model import QuantizedLayer  # noqa: E402
 from intact._onnx import read_onnx  # noqa: E402
@@ -149,7 +150,7 @@ def test_openvino_pairs_each_half(tmp_path, depth, first, openvino, plain):
     assert layer.engines["fbgemm"].failing_pairs == plain and openvino in to_text(result)
     if layer.fails(["openvino"]):
         assert layer.engines["openvino"].witness == f"column 0, depths {first} {first + 1}: 255*127 + 255*127 = 64770"
-    assert Sums(layer.layer, pairing(engines()["openvino"], layer.layer))(np.full((1, depth), 255, np.uint8), 0)[1].item() == (
+    assert Sums(layer.layer, pairs_of("openvino", layer.layer))(np.full((1, depth), 255, np.uint8), 0)[1].item() == (
         32767 if openvino.startswith("unsafe:") else 64770)
 
 

@@ -8,7 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-from intact._audit import audit, engines, read_model
+from intact._audit import audit, read_model
+from intact._engines import engines
 from intact._library import Error
 from intact._report import to_html, to_json, to_text, verdict
 
@@ -153,7 +154,7 @@ def test_tflite_depthwise(tmp_path):
     weights[0, 0, :, 3] = 127, 126
     path = one(tmp_path, DEPTHWISE, [1, 5, 5, 4], weights, w_scale=[1, 1, 1, 2], w_axis=3)
     (layer,) = audit(path, engines_asked=["all"]).layers
-    assert layer.layer.operator == "DepthwiseConv" and layer.layer.groups == 4 and layer.layer.weights.shape == (4, 1, 2, 1)
+    assert layer.layer.operator == "Conv" and layer.layer.groups == 4 and layer.layer.weights.shape == (4, 1, 2, 1)
     assert layer.layer.weights[3].ravel().tolist() == [127, 126] and layer.layer.scales.tolist() == [4, 4, 4, 8]
     assert {name: c.failing_pairs for name, c in layer.engines.items() if c.failing_pairs} == {"fbgemm": 1}
     (layer,) = audit(one(tmp_path, DEPTHWISE, [1, 5, 5, 2], weights), engines_asked=["onnxruntime"]).layers  # multiplier 2
@@ -559,7 +560,7 @@ def test_ir_convolutions(tmp_path):
     assert layer.layer.groups == 2 and layer.layer.weights.shape == (6, 1, 1, 2) and layer.layer.operator == "Conv"
     assert layer.engines["openvino"].failing_pairs == 6 and layer.layer.scales == pytest.approx(range(1, 7))
     (layer,) = audit(ir_product(tmp_path, "GroupConvolution", np.full((4, 1, 1, 1, 2), 127, np.int8))).layers
-    assert layer.layer.operator == "DepthwiseConv" and layer.engines["openvino"].pairing == "none"
+    assert layer.layer.operator == "Conv" and layer.engines["openvino"].pairing == "none"
 
 
 def test_ir_weights_behind_a_fake_quantize(tmp_path):

@@ -97,13 +97,14 @@ TEST_F(MeasuredCost, PairingOfTheLayer) {
   Result<Layer> layer = ReadLayer(INTACT_TEST_DATA "/torch-2.13-avx2/conv_3x16x3x3x2x1x1x1_uniform_pc");
   ASSERT_TRUE(layer) << layer.error().message;
   std::vector<int64_t> at_risk;
-  for (const intact_pairing pairing : {INTACT_PAIRING_WITHIN_TAP, INTACT_PAIRING_FLATTENED}) {
+  for (const auto& [pairing, pairs] : {std::pair(INTACT_PAIRING_WITHIN_TAP, INTACT_ENGINE_PAIRS_WITHIN_TAP),
+                                       std::pair(INTACT_PAIRING_FLATTENED, INTACT_ENGINE_PAIRS_FLATTENED)}) {
     LinearOf(layer->operation).pairing = pairing;
     const Cost cost = CostOf(*layer);
     EXPECT_TRUE(cost.AllRight()) << "the saturating kernels clamp these pairs";
     EXPECT_NE(cost.Find(INTACT_ISA_AVX2, INTACT_SATURATING, false), nullptr);
     EXPECT_NE(cost.Find(INTACT_ISA_AVX2, INTACT_EXACT, false), nullptr);
-    const Audit audit = AuditReduceRange(layer->operation, false, pairing);
+    const Audit audit = AuditReduceRange(layer->operation, false, pairs);
     at_risk.push_back(audit.stated.pairs_at_risk);
     for (const Timing& timing : cost.timings) {
       if (timing.seven_bits) continue;

@@ -1,6 +1,9 @@
-// Outputs of FBGEMM on a CPU with AVX2 and without VNNI (PyTorch 2.13.0), compared with the library's
-// saturating kernels with INTACT_PAIRING_FLATTENED: equal accumulators. tests/data/torch-2.13-avx2 has some
-// of the layers. INTACT_RECORDED_LAYERS names a folder with more, each with output_fbgemm_avx2.npy.
+// Outputs of engines, recorded on a CPU with AVX2 and without VNNI: FBGEMM and oneDNN of PyTorch 2.13.0 in
+// tests/data/torch-2.13-avx2, OpenVINO 2026.4.1 in tests/data/openvino-2026.4-avx2. INTACT_RECORDED_LAYERS
+// names a folder with more layers.
+//
+// FBGEMM has the accumulators of the library's saturating kernels with INTACT_PAIRING_FLATTENED. Each engine
+// has the pairs of the table of engines.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "core/engines.h"
+#include "core/isas.h"
 #include "reference/models/arithmetic.h"
 #include "tests/support/require_isas.h"
 #include "verify/explain/compare.h"
@@ -74,6 +79,7 @@ TEST_P(Fbgemm, HasTheSumsOfTheLibrary) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");
   const Result<Layer> layer = ReadLayer(GetParam());
   ASSERT_TRUE(layer) << layer.error().message;
+  if (!fs::exists(fs::path(GetParam()) / "output_fbgemm_avx2.npy")) GTEST_SKIP() << "not of FBGEMM";
   const Result<Bytes> recorded = ReadExpected(*layer, "output_fbgemm_avx2.npy");
   ASSERT_TRUE(recorded) << recorded.error().message;
   reference::Operation operation = layer->operation;
@@ -108,6 +114,59 @@ std::string NameOf(const testing::TestParamInfo<std::string>& info) {
 INSTANTIATE_TEST_SUITE_P(Data, Fbgemm, testing::ValuesIn(LayersIn(kData.c_str())), NameOf);
 INSTANTIATE_TEST_SUITE_P(All, Fbgemm, testing::ValuesIn(LayersIn(std::getenv("INTACT_RECORDED_LAYERS"))),
                          NameOf);
+
+// The table of engines against each recorded engine: the pairs of core/engines.json, with one of the known
+// roundings, give the recorded bytes; if the engine has pairs, exact sums do not.
+class RecordedEngine : public testing::TestWithParam<std::string> {};
+
+bool Reproduces(const reference::Predictor& predictor, const reference::Model& model, const Bytes& recorded) {
+  const std::vector<int32_t> sums = predictor.Accumulators(model);
+  return std::ranges::any_of(reference::kAllRoundings, [&](reference::Rounding rounding) {
+    return predictor.Outputs(sums, rounding) == recorded;
+  });
+}
+
+TEST_P(RecordedEngine, HasThePairsOfTheTable) {
+  if (GetParam().empty()) GTEST_SKIP() << "INTACT_RECORDED_LAYERS names no folder of recorded layers";
+  const Result<Layer> layer = ReadLayer(GetParam());
+  ASSERT_TRUE(layer) << layer.error().message;
+  const reference::Predictor predictor(layer->operation);
+  const EngineLayer as_engines_see_it = EngineLayerOf(layer->operation);
+  int engines = 0;
+  for (const Engine& engine : core::Engines()) {
+    const std::string file = "output_" + std::string(engine.name) + "_avx2.npy";
+    if (!fs::exists(fs::path(GetParam()) / file)) continue;
+    ++engines;
+    const Result<Bytes> recorded = ReadExpected(*layer, file);
+    ASSERT_TRUE(recorded) << recorded.error().message;
+    const auto pairs = core::PairsOf(engine, as_engines_see_it, core::Isa::kAvx2);
+    ASSERT_TRUE(pairs);
+    const auto model_of = [&](intact_engine_pairs of) {
+      reference::Model model = MaddubsOf(of, as_engines_see_it.depth);
+      model.skips_padding = of != INTACT_ENGINE_PAIRS_NONE && engine.skips_padding;
+      return model;
+    };
+    EXPECT_TRUE(Reproduces(predictor, model_of(*pairs), *recorded)) << file << " " << verify::NameOf(*pairs);
+    for (const intact_engine_pairs other : {INTACT_ENGINE_PAIRS_NONE, INTACT_ENGINE_PAIRS_WITHIN_TAP,
+                                            INTACT_ENGINE_PAIRS_FLATTENED, INTACT_ENGINE_PAIRS_DEPTHS}) {
+      const bool is_of_conv = other != INTACT_ENGINE_PAIRS_DEPTHS;
+      const bool applies = other == INTACT_ENGINE_PAIRS_NONE || is_of_conv == as_engines_see_it.IsConv();
+      // Other layers may have few sums that clamp, and rounding may hide these.
+      if (!GetParam().starts_with(INTACT_TEST_DATA)) continue;
+      const std::vector<int32_t> sums = predictor.Accumulators(model_of(other));
+      if (!applies || sums == predictor.Accumulators(model_of(*pairs))) continue;
+      EXPECT_FALSE(Reproduces(predictor, model_of(other), *recorded))
+          << file << " not " << verify::NameOf(other);
+    }
+  }
+  EXPECT_GT(engines, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Data, RecordedEngine, testing::ValuesIn(LayersIn(kData.c_str())), NameOf);
+INSTANTIATE_TEST_SUITE_P(OpenVino, RecordedEngine,
+                         testing::ValuesIn(LayersIn(INTACT_TEST_DATA "/openvino-2026.4-avx2")), NameOf);
+INSTANTIATE_TEST_SUITE_P(All, RecordedEngine,
+                         testing::ValuesIn(LayersIn(std::getenv("INTACT_RECORDED_LAYERS"))), NameOf);
 
 }  // namespace
 }  // namespace intact::verify

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <intact/engines.h>
 #include <intact/intact.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/engines.h"
 #include "core/isas.h"
 #include "core/result.h"
 #include "tools/commands/certify_weights.h"
@@ -51,8 +53,14 @@ struct FailingPair {
   int32_t w0, w1, a0, a1, sum;
 };
 
+// Pairs to certify. `isa`: the CPUs that have them, if an engine's pairs depend on the CPU; else ANY.
+struct Asked {
+  intact_engine_pairs pairs;
+  intact_isa isa = INTACT_ISA_ANY;
+};
+
 struct PairingFindings {
-  intact_pairing pairing;
+  Asked asked;
   intact_certificate certificate;
   std::vector<FailingPair> witnesses;  // the first ones
 
@@ -62,7 +70,8 @@ struct PairingFindings {
 };
 
 struct Findings {
-  std::vector<PairingFindings> pairings;  // for each pairing that matters; empty: the engine adds no pairs
+  std::vector<Asked> without_pairs;       // on these CPUs the engine adds no products in int16
+  std::vector<PairingFindings> pairings;  // for each kind of pairs that matters
   intact_certificate certificate = INTACT_CERTIFICATE_INIT;  // what does not depend on the pairing
   std::vector<intact_panel_certificate> panels;              // only of a matrix
   std::vector<Schedule> schedules;
@@ -112,12 +121,16 @@ Result<Conv> CreateConv(const Weights& weights, int amax, intact_isa isa) {
   return Conv::Create(desc, weights.values.data());
 }
 
-Result<intact_certificate> CertificateOf(const Gemm& plan, intact_pairing) { return plan.Certificate(); }
-Result<intact_certificate> CertificateOf(const Conv& plan, intact_pairing pairing) {
-  return plan.Certificate(pairing);
+intact_pairing PairingOf(intact_engine_pairs pairs) {
+  return pairs == INTACT_ENGINE_PAIRS_FLATTENED ? INTACT_PAIRING_FLATTENED : INTACT_PAIRING_WITHIN_TAP;
 }
 
-Result<std::vector<FailingPair>> WitnessesOf(const Gemm& plan, const Weights& weights, intact_pairing) {
+Result<intact_certificate> CertificateOf(const Gemm& plan, intact_engine_pairs) { return plan.Certificate(); }
+Result<intact_certificate> CertificateOf(const Conv& plan, intact_engine_pairs pairs) {
+  return plan.Certificate(PairingOf(pairs));
+}
+
+Result<std::vector<FailingPair>> WitnessesOf(const Gemm& plan, const Weights& weights, intact_engine_pairs) {
   std::array<intact_failing_pair, kWitnessesListed> pairs;
   int64_t written = 0;
   const intact_status status =
@@ -132,11 +145,11 @@ Result<std::vector<FailingPair>> WitnessesOf(const Gemm& plan, const Weights& we
 }
 
 Result<std::vector<FailingPair>> WitnessesOf(const Conv& plan, const Weights& weights,
-                                             intact_pairing pairing) {
+                                             intact_engine_pairs pairs_asked) {
   std::array<intact_conv_failing_pair, kWitnessesListed> pairs;
   int64_t written = 0;
-  const intact_status status =
-      intact_conv_failing_pairs(plan.handle(), pairing, 0, kWitnessesListed, pairs.data(), &written);
+  const intact_status status = intact_conv_failing_pairs(plan.handle(), PairingOf(pairs_asked), 0,
+                                                         kWitnessesListed, pairs.data(), &written);
   if (status != INTACT_OK) return Error{status, intact_last_error()};
   const std::vector<int64_t> kernel = weights.Kernel();
   const reference::ConvGeometry& conv = *weights.conv;
@@ -160,50 +173,108 @@ Error AddPanels(const Gemm& plan, Findings* findings) {
 }
 Error AddPanels(const Conv& /*plan*/, Findings* /*findings*/) { return {}; }
 
-// `create` makes a plan for an ISA.
+// A matrix whose adjacent depths are the pairs of each half of `weights`: a depth of products that are 0 for the
+// instruction completes the first half, which is odd.
+Weights WithHalvesApart(Weights weights) {
+  const uint8_t nothing = weights.type == INTACT_U8 ? 128 : 0;
+  std::vector<uint8_t> values;
+  values.reserve(weights.values.size() + static_cast<size_t>(weights.n));
+  const std::span<const uint8_t> all = weights.values;
+  const auto depths = static_cast<size_t>(weights.k), first = (depths + 1) / 2;
+  for (size_t n = 0; n < static_cast<size_t>(weights.n); ++n) {
+    const auto column = all.subspan(n * depths, depths);
+    values.insert(values.end(), column.begin(), column.begin() + static_cast<std::ptrdiff_t>(first));
+    values.push_back(nothing);
+    values.insert(values.end(), column.begin() + static_cast<std::ptrdiff_t>(first), column.end());
+  }
+  weights.values = std::move(values);
+  ++weights.k;
+  return weights;
+}
+
+// `create` makes a plan of weights for an ISA.
 template <class Create>
-Error AddCertificates(const Weights& weights, const std::vector<intact_pairing>& pairings,
-                      const Create& create, Findings* findings) {
-  ASSIGN_OR_RETURN(const auto plan, create(INTACT_ISA_ANY));
-  ASSIGN_OR_RETURN(findings->certificate, CertificateOf(plan, INTACT_PAIRING_WITHIN_TAP));
-  for (const intact_pairing pairing : pairings) {
-    ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, pairing));
-    ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, weights, pairing));
-    findings->pairings.push_back({pairing, certificate, std::move(witnesses)});
+Error AddHalves(const Weights& weights, const Asked& asked, const Create& create, Findings* findings) {
+  const Weights apart = WithHalvesApart(weights);
+  ASSIGN_OR_RETURN(const auto plan, create(apart, INTACT_ISA_ANY));
+  ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, asked.pairs));
+  ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, apart, asked.pairs));
+  for (FailingPair& pair : witnesses) {
+    for (int64_t* const k : {&pair.k, &pair.k1}) *k -= *k > weights.k / 2 ? 1 : 0;
+  }
+  findings->pairings.push_back({asked, certificate, std::move(witnesses)});
+  return {};
+}
+
+template <class Create>
+Error AddCertificates(const Weights& weights, const std::vector<Asked>& all_asked, const Create& create,
+                      Findings* findings) {
+  ASSIGN_OR_RETURN(const auto plan, create(weights, INTACT_ISA_ANY));
+  ASSIGN_OR_RETURN(findings->certificate, CertificateOf(plan, INTACT_ENGINE_PAIRS_WITHIN_TAP));
+  for (const Asked& asked : all_asked) {
+    if (asked.pairs == INTACT_ENGINE_PAIRS_NONE) {
+      findings->without_pairs.push_back(asked);
+    } else if (asked.pairs == INTACT_ENGINE_PAIRS_HALVES) {
+      RETURN_IF_ERROR(AddHalves(weights, asked, create, findings));
+    } else {
+      ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, asked.pairs));
+      ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, weights, asked.pairs));
+      findings->pairings.push_back({asked, certificate, std::move(witnesses)});
+    }
   }
   return AddPanels(plan, findings);
 }
 
-// Only one plan lives at a time, because each holds the weights, in one layout or more.
+// Plans hold the weights, in one layout or more, so at most two live at a time.
 template <class Create>
-Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairing>& pairings,
-                         const Create& create) {
+Result<Findings> Certify(const Weights& weights, const std::vector<Asked>& asked, const Create& create) {
   Findings findings;
-  RETURN_IF_ERROR(AddCertificates(weights, pairings, create, &findings));
+  RETURN_IF_ERROR(AddCertificates(weights, asked, create, &findings));
   for (const intact_isa isa : core::kIsaLadder) {
     if (!core::SaturatesInt16(isa) || intact_isa_available(isa) == 0) continue;
-    ASSIGN_OR_RETURN(const auto capped, create(isa));
-    ASSIGN_OR_RETURN(const intact_certificate of_isa, CertificateOf(capped, INTACT_PAIRING_WITHIN_TAP));
+    ASSIGN_OR_RETURN(const auto capped, create(weights, isa));
+    ASSIGN_OR_RETURN(const intact_certificate of_isa, CertificateOf(capped, INTACT_ENGINE_PAIRS_WITHIN_TAP));
     if (of_isa.schedule_quads == 0) continue;  // the plan needs no schedule
     findings.schedules.push_back({isa, of_isa.schedule_quads, of_isa.schedule_items, of_isa.schedule_groups});
   }
   return findings;
 }
 
-Result<Findings> Certify(const Weights& weights, const std::vector<intact_pairing>& pairings, int amax) {
+Result<Findings> Certify(const Weights& weights, const std::vector<Asked>& asked, int amax) {
   if (!weights.conv) {
-    return Certify(weights, pairings, [&](intact_isa isa) { return CreateGemm(weights, amax, isa); });
+    return Certify(weights, asked,
+                   [=](const Weights& of, intact_isa isa) { return CreateGemm(of, amax, isa); });
   }
-  return Certify(weights, pairings, [&](intact_isa isa) { return CreateConv(weights, amax, isa); });
+  return Certify(weights, asked,
+                 [=](const Weights& of, intact_isa isa) { return CreateConv(of, amax, isa); });
 }
 
-// The pairings whose pairs differ. With an `engine`: only its pairing, or none.
-std::vector<intact_pairing> PairingsOf(const Weights& weights, const verify::Engine* engine) {
-  const verify::PairedShape shape = verify::ShapeOf(weights.conv);
-  if (engine == nullptr) return verify::PairingsOf(shape);
-  const std::optional<intact_pairing> pairing = verify::PairingOf(*engine, shape);
-  if (!pairing) return {};
-  return {*pairing};
+verify::EngineLayer LayerOf(const Weights& weights) {
+  return verify::EngineLayerOf(weights.conv, weights.k, weights.type);
+}
+
+// The kinds of pairs that differ. With an `engine`: its pairs, on CPUs with AVX2 and, if they differ, on CPUs
+// with AVX-512.
+Result<std::vector<Asked>> PairsToCertify(const Weights& weights, const core::Engine* engine) {
+  const verify::EngineLayer layer = LayerOf(weights);
+  std::vector<Asked> asked;
+  if (engine == nullptr) {
+    for (const intact_engine_pairs pairs : verify::PairsOf(layer)) asked.push_back({pairs});
+    return asked;
+  }
+  for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {
+    const std::optional<intact_engine_pairs> pairs = core::PairsOf(*engine, layer, isa);
+    if (!pairs) return Error{INTACT_UNSUPPORTED, fmt::format("{}: nothing is known", engine->words)};
+    asked.push_back({*pairs, static_cast<intact_isa>(isa)});
+  }
+  if (verify::AreSame(asked[0].pairs, asked[1].pairs, layer)) return std::vector<Asked>{{asked[0].pairs}};
+  return asked;
+}
+
+// "", " with AVX2", " with AVX-512": the CPUs that have these pairs.
+std::string_view CpusText(const Asked& asked) {
+  if (asked.isa == INTACT_ISA_ANY) return "";
+  return asked.isa == INTACT_ISA_AVX512 ? " with AVX-512" : " with AVX2";
 }
 
 // "3 of 27 pairs (11.11 %)".
@@ -247,23 +318,24 @@ void PrintLine(const std::string& file, const Weights& weights, const Findings& 
   std::string text;
   for (const PairingFindings& of : findings.pairings) {
     const intact_certificate& c = of.certificate;
-    text += fmt::format("; {}: {}", verify::InWords(of.pairing, weights.conv),
+    text += fmt::format("; {}{}: {}", verify::InWords(of.asked.pairs), CpusText(of.asked),
                         c.failing_pairs == 0 ? "proven" : ShareText(c.failing_pairs, c.pairs));
   }
-  Print("{}{}\n", Heading(file, weights), findings.pairings.empty() ? "; no pairs: proven" : text);
+  for (const Asked& none : findings.without_pairs)
+    text += fmt::format("; no pairs{}: proven", CpusText(none));
+  Print("{}{}\n", Heading(file, weights), text);
   PrintWarning(weights);
 }
 
-void PrintFindings(const std::string& file, const Weights& weights, const verify::Engine* engine,
+void PrintFindings(const std::string& file, const Weights& weights, const core::Engine* engine,
                    const Findings& findings) {
   const intact_certificate& c = findings.certificate;
-  const verify::PairedShape shape = verify::ShapeOf(weights.conv);
   Print("{}, activations in [{}, {}]{}\n", Heading(file, weights), c.a_min, c.a_max, ZeroPointsText(weights));
   PrintWarning(weights);
   for (const PairingFindings& of : findings.pairings) {
-    Print("  {} ({}): {}\n", verify::InWords(of.pairing, weights.conv),
-          engine != nullptr ? fmt::format("{}, {}", engine->words, engine->versions)
-                            : verify::EnginesOf(of.pairing, shape),
+    Print("  {} ({}): {}\n", verify::InWords(of.asked.pairs),
+          engine != nullptr ? fmt::format("{}{}, {}", engine->words, CpusText(of.asked), engine->versions)
+                            : verify::InWords(verify::EnginesWith(of.asked.pairs, LayerOf(weights))),
           PairsText(of));
     for (const FailingPair& w : of.witnesses) {
       const std::string place = weights.conv ? verify::PairPlace(weights.conv, w.n, w.k, w.k1)
@@ -271,8 +343,9 @@ void PrintFindings(const std::string& file, const Weights& weights, const verify
       Print("    column {} {}: {}·({}) + {}·({}) = {}\n", w.n, place, w.a0, w.w0, w.a1, w.w1, w.sum);
     }
   }
-  if (findings.pairings.empty()) {
-    Print("  {} ({}) adds no products in int16 here: proven\n", engine->words, engine->versions);
+  for (const Asked& none : findings.without_pairs) {
+    Print("  {} ({}) adds no products in int16 here{}: proven\n", engine->words, engine->versions,
+          CpusText(none));
   }
   if (!findings.panels.empty()) {
     Print("  adjacent k-quads that int16 can add up anywhere: {}\n", findings.SafeDepthQuads());
@@ -287,14 +360,19 @@ void PrintFindings(const std::string& file, const Weights& weights, const verify
 
 support::Json ToJson(const PairingFindings& of, const Weights& weights) {
   const intact_certificate& c = of.certificate;
-  support::Json json = {
-      {"pairing", verify::NameOf(of.pairing)}, {"engines", support::Json::array()},
-      {"proven", c.failing_pairs == 0},        {"pairs", c.pairs},
-      {"failing_pairs", c.failing_pairs},      {"failing_share", of.FailingShare()},
-      {"worst_column", c.worst_column},        {"worst_column_failing_pairs", c.worst_column_failing_pairs},
-      {"witnesses", support::Json::array()}};
-  for (const verify::Engine* engine : verify::EnginesWith(of.pairing, verify::ShapeOf(weights.conv))) {
-    json["engines"].push_back(engine->name);
+  support::Json json = {{"pairing", verify::NameOf(of.asked.pairs)},
+                        {"engines", support::Json::array()},
+                        {"engines_with_avx512", support::Json::array()},
+                        {"proven", c.failing_pairs == 0},
+                        {"pairs", c.pairs},
+                        {"failing_pairs", c.failing_pairs},
+                        {"failing_share", of.FailingShare()},
+                        {"worst_column", c.worst_column},
+                        {"worst_column_failing_pairs", c.worst_column_failing_pairs},
+                        {"witnesses", support::Json::array()}};
+  if (of.asked.isa != INTACT_ISA_ANY) json["isa"] = intact_isa_name(of.asked.isa);
+  for (const verify::EngineUse& use : verify::EnginesWith(of.asked.pairs, LayerOf(weights))) {
+    json[use.only_with_avx512 ? "engines_with_avx512" : "engines"].push_back(use.engine->name);
   }
   for (const FailingPair& w : of.witnesses) {
     support::Json witness = {{"n", w.n},   {"k", w.k},   {"k1", w.k1}, {"w0", w.w0},
@@ -348,21 +426,27 @@ support::Json ToJson(const std::string& file, const Weights& weights, const Find
   return json;
 }
 
-// The sum over all files, for one pairing or for an engine's pairing.
+// The sum over all files, for one kind of pairs or for an engine on some CPUs.
 class Total {
  public:
-  // `key`, `name`: a member of the JSON object.
-  Total(std::string_view words, std::string key, std::string_view name)
-      : words_(words), key_(std::move(key)), name_(name) {}
+  // `key`, `name`: a member of the JSON object. `asked`: the pairs, or an engine's CPUs. `is_optional`: the
+  // total matters only if some file has just these pairs.
+  Total(std::string_view words, std::string key, std::string_view name, Asked asked, bool is_optional = false)
+      : words_(words), key_(std::move(key)), name_(name), asked_(asked), matters_(!is_optional) {}
 
-  void Add(const std::string& file, const intact_certificate& c) {
-    pairs_ += c.pairs;
-    failing_pairs_ += c.failing_pairs;
-    if (c.failing_pairs <= worst_failing_pairs_) return;
-    worst_failing_pairs_ = c.failing_pairs;
-    worst_pairs_ = c.pairs;
-    worst_file_ = file;
+  // Adds the file's pairs that `asked` names. A file without them has one kind of pairs for all.
+  void Add(const std::string& file, const Findings& findings) {
+    const auto is_asked = [this](const Asked& one) {
+      return asked_.isa == INTACT_ISA_ANY ? one.pairs == asked_.pairs : one.isa == asked_.isa;
+    };
+    const auto found = std::ranges::find_if(findings.pairings, is_asked, &PairingFindings::asked);
+    const bool has_none = std::ranges::any_of(findings.without_pairs, is_asked);
+    matters_ = matters_ || has_none || found != findings.pairings.end();
+    if (has_none || findings.pairings.empty()) return;
+    Add(file, (found != findings.pairings.end() ? *found : findings.pairings.front()).certificate);
   }
+
+  bool Matters() const { return matters_; }
 
   std::string ToText() const {
     if (failing_pairs_ == 0) return fmt::format("  {}: proven: none of {} pairs\n", words_, pairs_);
@@ -372,6 +456,7 @@ class Total {
 
   support::Json ToJson() const {
     support::Json json = {{key_, name_}, {"pairs", pairs_}, {"failing_pairs", failing_pairs_}};
+    if (asked_.isa != INTACT_ISA_ANY) json["isa"] = intact_isa_name(asked_.isa);
     if (failing_pairs_ == 0) return json;
     json["worst_file"] = worst_file_;
     json["worst_file_failing_pairs"] = worst_failing_pairs_;
@@ -379,7 +464,18 @@ class Total {
   }
 
  private:
+  void Add(const std::string& file, const intact_certificate& c) {
+    pairs_ += c.pairs;
+    failing_pairs_ += c.failing_pairs;
+    if (c.failing_pairs <= worst_failing_pairs_) return;
+    worst_failing_pairs_ = c.failing_pairs;
+    worst_pairs_ = c.pairs;
+    worst_file_ = file;
+  }
+
   std::string words_, key_, name_;
+  Asked asked_;
+  bool matters_;
   int64_t pairs_ = 0, failing_pairs_ = 0;
   std::string worst_file_;
   int64_t worst_pairs_ = 0, worst_failing_pairs_ = 0;
@@ -388,37 +484,41 @@ class Total {
 // The summary of several files.
 class Summary {
  public:
-  explicit Summary(const verify::Engine* engine) {
+  explicit Summary(const core::Engine* engine) {
     if (engine != nullptr) {
-      totals_.emplace_back(engine->words, "engine", engine->name);
+      const std::string with_avx512 = std::string(engine->words) + " with AVX-512";
+      totals_.emplace_back(engine->words, "engine", engine->name,
+                           Asked{INTACT_ENGINE_PAIRS_NONE, INTACT_ISA_AVX2});
+      totals_.emplace_back(with_avx512, "engine", engine->name,
+                           Asked{INTACT_ENGINE_PAIRS_NONE, INTACT_ISA_AVX512}, true);
       return;
     }
-    // A matrix has the same pairs in both pairings.
-    for (const intact_pairing pairing : {INTACT_PAIRING_WITHIN_TAP, INTACT_PAIRING_FLATTENED}) {
-      totals_.emplace_back(verify::InWords(pairing, reference::ConvGeometry()), "pairing",
-                           verify::NameOf(pairing));
+    // A matrix has the same pairs in both pairings of convolutions.
+    for (const intact_engine_pairs pairs :
+         {INTACT_ENGINE_PAIRS_WITHIN_TAP, INTACT_ENGINE_PAIRS_FLATTENED, INTACT_ENGINE_PAIRS_HALVES}) {
+      totals_.emplace_back(verify::InWords(pairs), "pairing", verify::NameOf(pairs), Asked{pairs},
+                           pairs == INTACT_ENGINE_PAIRS_HALVES);
     }
   }
 
   void Add(const std::string& file, const Findings& findings) {
     ++files_;
     if (findings.IsProven()) ++proven_;
-    if (findings.pairings.empty()) return;
-    for (size_t i = 0; i < totals_.size(); ++i) {
-      totals_[i].Add(file, findings.pairings[std::min(i, findings.pairings.size() - 1)].certificate);
-    }
+    for (Total& total : totals_) total.Add(file, findings);
   }
 
   std::string ToText() const {
     std::string text = fmt::format("{} file{}: {} proven, {} with pairs that can saturate VPMADDUBSW\n",
                                    files_, files_ == 1 ? "" : "s", proven_, files_ - proven_);
-    for (const Total& total : totals_) text += total.ToText();
+    for (const Total& total : totals_) text += total.Matters() ? total.ToText() : "";
     return text;
   }
 
   support::Json ToJson() const {
     support::Json json = {{"files", files_}, {"proven", proven_}, {"totals", support::Json::array()}};
-    for (const Total& total : totals_) json["totals"].push_back(total.ToJson());
+    for (const Total& total : totals_) {
+      if (total.Matters()) json["totals"].push_back(total.ToJson());
+    }
     return json;
   }
 
@@ -428,7 +528,7 @@ class Summary {
 };
 
 int RunCertify(const CertifyOptions& options) {
-  const verify::Engine* engine = verify::FindEngine(options.engine);
+  const core::Engine* engine = core::FindEngine(options.engine);
   if (const std::optional<Error> error = options.weights.WhyNot()) return Fail(*error);
   int status = kParity;
   Summary summary(engine);
@@ -439,7 +539,9 @@ int RunCertify(const CertifyOptions& options) {
       status = Fail(weights.error());
       continue;
     }
-    const Result<Findings> findings = Certify(*weights, PairingsOf(*weights, engine), options.amax);
+    const Result<std::vector<Asked>> asked = PairsToCertify(*weights, engine);
+    const Result<Findings> findings =
+        asked ? Certify(*weights, *asked, options.amax) : Result<Findings>(asked.error());
     if (!findings) {
       status = Fail(file + ": " + findings.error().message);
       continue;
@@ -498,7 +600,7 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
                    "linear or conv (default: linear if there are two dimensions, else conv)")
       ->check(CLI::IsMember({"linear", "conv"}));
   std::vector<std::string> engines;
-  for (const verify::Engine& engine : verify::Engines()) engines.push_back(engine.name);
+  for (const core::Engine& engine : core::Engines()) engines.emplace_back(engine.name);
   certify
       ->add_option("--engine", options->engine,
                    "certify for this engine's pairs only: " + fmt::format("{}", fmt::join(engines, ", ")))

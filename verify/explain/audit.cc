@@ -224,16 +224,16 @@ int32_t LargestSafeActivation(const Groups& groups) {
 }
 
 // `gemms`: a GEMM, or the groups of a convolution.
-Audit AuditGroups(std::span<const reference::Gemm> gemms, bool reduce_range, intact_pairing pairing) {
+Audit AuditGroups(std::span<const reference::Gemm> gemms, bool reduce_range, intact_engine_pairs pairs) {
   Groups groups;
   for (const reference::Gemm& gemm : gemms) groups.operands.emplace_back(gemm);
-  const reference::Model model = MaddubsOf(pairing);
+  const reference::Model model = MaddubsOf(pairs, gemms.front().k);
   groups.in_pairs = reference::InPairs(model, groups.operands.front().depths);
   const intact_type a_type = gemms.front().a_type;
   int32_t max_activation = 0;
   int32_t min_activation = 255;
   Audit audit;
-  audit.pairing = pairing;
+  audit.pairs = pairs;
   for (const reference::Operands& operands : groups.operands) {
     const auto [min, max] = std::ranges::minmax(operands.a);
     min_activation = std::min<int32_t>(min_activation, min);
@@ -274,22 +274,24 @@ std::string_view InWords(Verdict verdict) {
   return verdict == Verdict::kHoldsOnData ? "holds on data" : ToString(verdict);
 }
 
-Audit AuditReduceRange(const reference::Operation& operation, bool reduce_range, intact_pairing pairing) {
+Audit AuditReduceRange(const reference::Operation& operation, bool reduce_range,
+                       std::optional<intact_engine_pairs> pairs) {
+  Audit audit;
   if (const auto* gemm = std::get_if<reference::Gemm>(&operation)) {
-    return AuditGroups({gemm, 1}, reduce_range, INTACT_PAIRING_WITHIN_TAP);
+    audit = AuditGroups({gemm, 1}, reduce_range, pairs.value_or(INTACT_ENGINE_PAIRS_DEPTHS));
+  } else {
+    const auto& conv = std::get<reference::Conv>(operation);
+    audit = AuditGroups(reference::Lower(conv), reduce_range, pairs.value_or(INTACT_ENGINE_PAIRS_WITHIN_TAP));
+    audit.conv = conv.geometry;
   }
-  const auto& conv = std::get<reference::Conv>(operation);
-  Audit audit = AuditGroups(reference::Lower(conv), reduce_range, pairing);
-  audit.conv = conv.geometry;
+  audit.layer = EngineLayerOf(operation);
   return audit;
 }
 
 std::vector<Audit> AuditEachPairing(const reference::Operation& operation, bool reduce_range) {
-  const auto* conv = std::get_if<reference::Conv>(&operation);
-  if (conv == nullptr) return {AuditReduceRange(operation, reduce_range)};
   std::vector<Audit> audits;
-  for (const intact_pairing pairing : PairingsOf(ShapeOf(conv->geometry))) {
-    audits.push_back(AuditReduceRange(operation, reduce_range, pairing));
+  for (const intact_engine_pairs pairs : PairsOf(EngineLayerOf(operation))) {
+    audits.push_back(AuditReduceRange(operation, reduce_range, pairs));
   }
   // Verdicts are ordered from the best to the worst.
   std::ranges::stable_sort(audits, std::greater(), [](const Audit& audit) { return audit.verdict(); });

@@ -26,6 +26,7 @@
 #ifndef INTACT_VERIFY_EXPLAIN_AUDIT_H_
 #define INTACT_VERIFY_EXPLAIN_AUDIT_H_
 
+#include <intact/engines.h>
 #include <intact/intact.h>
 
 #include <array>
@@ -36,6 +37,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/engines.h"
 #include "reference/contract/operation.h"
 
 namespace intact::verify {
@@ -71,13 +73,14 @@ struct BoundAudit {
 };
 
 struct Audit {
-  std::optional<reference::ConvGeometry> conv;         // set for a convolution; locates a witness' n and k
-  intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP;  // which depths are pairs in the fields below
-  int64_t weight_pairs = 0;                            // pairs in all columns
-  int64_t clamped_pairs = 0;                           // pair sums that clamp on the layer's activations
-  int32_t max_activation = 0;                          // the largest value, including a convolution's padding
-  int32_t min_activation = 0;                          // the smallest value, including padding
-  int32_t max_weight = 0;                              // largest magnitude, as the instruction sees weights
+  std::optional<reference::ConvGeometry> conv;  // set for a convolution; locates a witness' n and k
+  core::EngineLayer layer;                      // the layer as engines see it
+  intact_engine_pairs pairs = INTACT_ENGINE_PAIRS_DEPTHS;  // which depths are pairs in the fields below
+  int64_t weight_pairs = 0;                                // pairs in all columns
+  int64_t clamped_pairs = 0;                               // pair sums that clamp on the layer's activations
+  int32_t max_activation = 0;             // the largest value, including a convolution's padding
+  int32_t min_activation = 0;             // the smallest value, including padding
+  int32_t max_weight = 0;                 // largest magnitude, as the instruction sees weights
   int32_t largest_safe_activation = 255;  // the largest amax for which no u8 input in [0, amax] saturates
   BoundAudit stated;                      // the layer's own bound
   std::array<BoundAudit, 3> remedies;     // in the order of the list above
@@ -89,11 +92,12 @@ struct Audit {
   Verdict verdict() const { return stated.verdict; }
 };
 
-/// `reduce_range`: whether the layer states that its activations were calibrated for 7 bits. `pairing`: for
-/// convolutions. Padding takes part in pairs, with the zero point.
+/// `reduce_range`: whether the layer states that its activations were calibrated for 7 bits. `pairs`: by
+/// default adjacent depths, of a convolution adjacent channels of a tap. Padding takes part in pairs, with the
+/// zero point.
 Audit AuditReduceRange(const reference::Operation& operation, bool reduce_range,
-                       intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP);
-/// One audit for each pairing that differs for this operation, the worst verdict first.
+                       std::optional<intact_engine_pairs> pairs = {});
+/// One audit for each kind of pairs that differs for this operation, the worst verdict first.
 std::vector<Audit> AuditEachPairing(const reference::Operation& operation, bool reduce_range);
 
 /// The ISA that the library chooses here by default; ANY if it can use none.

@@ -1,113 +1,116 @@
 #include "verify/explain/pairing.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace intact::verify {
-namespace {
-
-// engines.json.
-constexpr std::string_view kTable =
-#include "verify/engines.inc"
-    ;
-
-std::vector<Engine> ReadTable() {
-  std::vector<Engine> engines;
-  const auto table = nlohmann::ordered_json::parse(kTable);
-  for (const auto& [name, engine] : table["engines"].items()) {
-    engines.push_back(
-        {name, engine["name"], engine["versions"], engine.value("skips_padding", false), engine["rows"]});
-  }
-  return engines;
-}
-
-bool PairingsAgree(const PairedShape& shape) {
-  return !shape.is_conv || shape.taps == 1 || shape.group_inputs % 2 == 0;
-}
-
-// The operator that a row must list: a product or a convolution between DequantizeLinear and QuantizeLinear.
-std::string_view OperatorOf(const PairedShape& shape) {
-  if (!shape.is_conv) return "MatMul";
-  return shape.IsDepthwise() && shape.group_outputs == 1 ? "DepthwiseConv" : "Conv";
-}
-
-bool Fits(const nlohmann::ordered_json& row, const PairedShape& shape) {
-  const auto lists = [&row](const char* key, std::string_view word) {
-    return std::ranges::any_of(
-        row[key], [word](const auto& entry) { return entry.template get_ref<const std::string&>() == word; });
-  };
-  if (!lists("operators", "*") && !lists("operators", OperatorOf(shape))) return false;
-  if (row.contains("types") && !lists("types", "u8s8")) return false;
-  if (row.contains("grouped") && shape.groups == 1) return false;
-  const int64_t multiple = row.value("channels_multiple_of", 1);
-  return shape.group_inputs % multiple == 0 && shape.group_outputs % multiple == 0;
-}
-
-}  // namespace
-
-const std::vector<Engine>& Engines() {
-  static const std::vector<Engine> engines = ReadTable();
-  return engines;
-}
-
-const Engine* FindEngine(std::string_view name) {
-  const auto engine = std::ranges::find(Engines(), name, &Engine::name);
-  return engine == Engines().end() ? nullptr : &*engine;
-}
 
 std::string_view NameOf(intact_pairing pairing) {
   return pairing == INTACT_PAIRING_FLATTENED ? "flattened" : "within_tap";
 }
 
-std::string_view InWords(intact_pairing pairing, const MaybeConv& conv) {
-  if (!conv) return "adjacent depths";
-  return pairing == INTACT_PAIRING_FLATTENED ? "adjacent depths of the flattened window"
-                                             : "adjacent channels of a tap";
+std::string_view NameOf(intact_engine_pairs pairs) {
+  switch (pairs) {
+    case INTACT_ENGINE_PAIRS_NONE:
+      return "none";
+    case INTACT_ENGINE_PAIRS_DEPTHS:
+      return "depths";
+    case INTACT_ENGINE_PAIRS_HALVES:
+      return "halves";
+    case INTACT_ENGINE_PAIRS_WITHIN_TAP:
+      return "within_tap";
+    case INTACT_ENGINE_PAIRS_FLATTENED:
+      return "flattened";
+  }
+  return "unknown";
 }
 
-reference::DepthOrder OrderOf(intact_pairing pairing) {
-  return pairing == INTACT_PAIRING_FLATTENED ? reference::DepthOrder::kFlattened
-                                             : reference::DepthOrder::kTaps;
+std::string_view InWords(intact_engine_pairs pairs) {
+  switch (pairs) {
+    case INTACT_ENGINE_PAIRS_NONE:
+      return "no products";
+    case INTACT_ENGINE_PAIRS_DEPTHS:
+      return "adjacent depths";
+    case INTACT_ENGINE_PAIRS_HALVES:
+      return "adjacent depths of each half";
+    case INTACT_ENGINE_PAIRS_WITHIN_TAP:
+      return "adjacent channels of a tap";
+    case INTACT_ENGINE_PAIRS_FLATTENED:
+      return "adjacent depths of the flattened window";
+  }
+  return "unknown";
 }
 
 reference::Model MaddubsOf(intact_pairing pairing) {
   reference::Model model = reference::Model::kMaddubs;
-  model.order = OrderOf(pairing);
+  if (pairing == INTACT_PAIRING_FLATTENED) model.order = reference::DepthOrder::kFlattened;
   return model;
 }
 
-PairedShape ShapeOf(const MaybeConv& conv) {
-  if (!conv) return {};
-  return {true, conv->groups, conv->GroupInputs(), conv->GroupOutputs(), conv->Taps()};
+reference::Model MaddubsOf(intact_engine_pairs pairs, int64_t depth) {
+  if (pairs == INTACT_ENGINE_PAIRS_NONE) return reference::Model::kExact;
+  reference::Model model = reference::Model::kMaddubs;
+  if (pairs == INTACT_ENGINE_PAIRS_FLATTENED) model.order = reference::DepthOrder::kFlattened;
+  if (pairs == INTACT_ENGINE_PAIRS_HALVES) {
+    model.cut = {static_cast<int32_t>(depth), static_cast<int32_t>(depth)};
+  }
+  return model;
 }
 
-std::vector<intact_pairing> PairingsOf(const PairedShape& shape) {
-  if (PairingsAgree(shape)) return {INTACT_PAIRING_WITHIN_TAP};
-  return {INTACT_PAIRING_WITHIN_TAP, INTACT_PAIRING_FLATTENED};
+EngineLayer EngineLayerOf(const MaybeConv& conv, int64_t depth, intact_type b_type) {
+  if (!conv) return {"MatMul", INTACT_U8, b_type, depth};
+  return {"Conv",
+          INTACT_U8,
+          b_type,
+          conv->Taps() * conv->GroupInputs(),
+          conv->groups,
+          conv->GroupInputs(),
+          conv->GroupOutputs()};
 }
 
-std::optional<intact_pairing> PairingOf(const Engine& engine, const PairedShape& shape) {
-  const auto row =
-      std::ranges::find_if(engine.rows, [&](const nlohmann::ordered_json& one) { return Fits(one, shape); });
-  if (row == engine.rows.end() || (*row)["pairing"] == "none") return std::nullopt;
-  if ((*row)["pairing"] == NameOf(INTACT_PAIRING_FLATTENED)) return INTACT_PAIRING_FLATTENED;
-  if (shape.is_conv && shape.group_inputs == 1) return std::nullopt;  // a tap has no second channel
-  return INTACT_PAIRING_WITHIN_TAP;
+EngineLayer EngineLayerOf(const reference::Operation& operation) {
+  if (const auto* gemm = std::get_if<reference::Gemm>(&operation)) {
+    return EngineLayerOf(std::nullopt, gemm->k, gemm->b_type);
+  }
+  const auto& conv = std::get<reference::Conv>(operation);
+  return EngineLayerOf(conv.geometry, 0, conv.b_type);
 }
 
-std::vector<const Engine*> EnginesWith(intact_pairing pairing, const PairedShape& shape, bool skips_padding) {
-  std::vector<const Engine*> engines;
-  for (const Engine& engine : Engines()) {
+bool AreSame(intact_engine_pairs one, intact_engine_pairs other, const EngineLayer& layer) {
+  const auto is_of_conv = [](intact_engine_pairs pairs) {
+    return pairs == INTACT_ENGINE_PAIRS_WITHIN_TAP || pairs == INTACT_ENGINE_PAIRS_FLATTENED;
+  };
+  return one == other || (is_of_conv(one) && is_of_conv(other) && layer.PairingsAgree());
+}
+
+std::vector<intact_engine_pairs> PairsOf(const EngineLayer& layer) {
+  if (layer.IsConv()) {
+    if (layer.PairingsAgree()) return {INTACT_ENGINE_PAIRS_WITHIN_TAP};
+    return {INTACT_ENGINE_PAIRS_WITHIN_TAP, INTACT_ENGINE_PAIRS_FLATTENED};
+  }
+  if (EnginesWith(INTACT_ENGINE_PAIRS_HALVES, layer).empty()) return {INTACT_ENGINE_PAIRS_DEPTHS};
+  return {INTACT_ENGINE_PAIRS_DEPTHS, INTACT_ENGINE_PAIRS_HALVES};
+}
+
+std::vector<EngineUse> EnginesWith(intact_engine_pairs pairs, const EngineLayer& layer, bool skips_padding) {
+  std::vector<EngineUse> engines;
+  for (const Engine& engine : core::Engines()) {
     if (skips_padding && !engine.skips_padding) continue;
-    const std::optional<intact_pairing> own = PairingOf(engine, shape);
-    if (own && (*own == pairing || PairingsAgree(shape))) engines.push_back(&engine);
+    const auto has = [&](core::Isa isa) {
+      const std::optional<intact_engine_pairs> own = core::PairsOf(engine, layer, isa);
+      return own && AreSame(*own, pairs, layer);
+    };
+    const bool with_avx2 = has(core::Isa::kAvx2);
+    if (with_avx2 || has(core::Isa::kAvx512)) engines.push_back({&engine, !with_avx2});
   }
   return engines;
 }
 
-std::string EnginesOf(intact_pairing pairing, const PairedShape& shape, bool skips_padding) {
+std::string InWords(const std::vector<EngineUse>& engines) {
   std::string names;
-  for (const Engine* engine : EnginesWith(pairing, shape, skips_padding)) {
-    names.append(names.empty() ? "" : ", ").append(engine->words);
+  for (const EngineUse& use : engines) {
+    names.append(names.empty() ? "" : ", ").append(use.engine->words);
+    if (use.only_with_avx512) names += " with AVX-512";
   }
   return names.empty() ? "no known engine" : names;
 }

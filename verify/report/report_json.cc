@@ -160,7 +160,7 @@ Json ToJson(const Kink& kink) {
 }
 
 Json ToJson(const Audit& audit) {
-  Json json = {{"pairing", NameOf(audit.pairing)},
+  Json json = {{"pairing", NameOf(audit.pairs)},
                {"verdict", ToString(audit.verdict())},
                {"max_activation", audit.max_activation},
                {"min_activation", audit.min_activation},
@@ -206,7 +206,7 @@ Json ToJson(const LayerCheck& check) {
   json["recorded"] = Json::array();
   for (const Recorded& recorded : check.recorded) {
     Json entry = {{"file", recorded.file},
-                  {"engines", EnginesInWords(recorded.identity.arithmetic, recorded.shape)}};
+                  {"engines", EnginesInWords(recorded.identity.arithmetic, recorded.as_engines_see_it)}};
     entry.update(IdentityJson(recorded.identity, recorded.against_exact));
     json["recorded"].push_back(std::move(entry));
   }

@@ -246,8 +246,7 @@ std::string ToText(const std::vector<support::IsaStatus>& isas) {
 
 // "adjacent channels of a tap (oneDNN, OpenVINO)"
 std::string PairingText(const Audit& audit) {
-  return fmt::format("{} ({})", InWords(audit.pairing, audit.conv),
-                     EnginesOf(audit.pairing, ShapeOf(audit.conv)));
+  return fmt::format("{} ({})", InWords(audit.pairs), InWords(EnginesWith(audit.pairs, audit.layer)));
 }
 
 std::string ToText(const Audit& audit) {
@@ -283,7 +282,7 @@ namespace {
 // "; as FBGEMM on CPUs with AVX2 and no AVX-512 or VNNI", or "".
 std::string Engines(const Recorded& recorded) {
   if (!recorded.identity.Found() || recorded.against_exact.differing == 0) return {};
-  const std::string engines = EnginesInWords(recorded.identity.arithmetic, recorded.shape);
+  const std::string engines = EnginesInWords(recorded.identity.arithmetic, recorded.as_engines_see_it);
   return engines.empty() ? "" : "; " + engines;
 }
 
@@ -325,7 +324,7 @@ namespace {
 
 // What saturation does to the layer in engines without an exact kernel. `worst`: the audit of the worst pairing.
 std::string SaturationInShort(const Audit& worst) {
-  const std::string engines = EnginesOf(worst.pairing, ShapeOf(worst.conv));
+  const std::string engines = InWords(EnginesWith(worst.pairs, worst.layer));
   switch (worst.verdict()) {
     case Verdict::kProven:
       return fmt::format("safe: {} cannot make a wrong sum", worst.stated.premise);

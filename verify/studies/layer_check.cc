@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "core/result.h"
@@ -56,22 +58,36 @@ std::optional<Error> Examine(const Oracle& oracle, const std::optional<Expectati
 
 }  // namespace
 
-std::string EnginesInWords(const reference::Arithmetic& arithmetic, const PairedShape& shape) {
-  reference::Model plain = reference::Model::kMaddubs;
-  plain.order = arithmetic.model.order;
-  plain.skips_padding = arithmetic.model.skips_padding;
-  if (arithmetic.model != plain || plain.order == reference::DepthOrder::kChannels) return {};
-  const bool is_flattened = plain.order == reference::DepthOrder::kFlattened;
-  const intact_pairing pairing = is_flattened ? INTACT_PAIRING_FLATTENED : INTACT_PAIRING_WITHIN_TAP;
-  return "as " + EnginesOf(pairing, shape, plain.skips_padding) + " on CPUs with AVX2 and no AVX-512 or VNNI";
+std::string EnginesInWords(const reference::Arithmetic& arithmetic, const EngineLayer& layer) {
+  // Equal models of this layer become one.
+  reference::Model model = arithmetic.model;
+  model.skips_padding = false;
+  if (model.order == reference::DepthOrder::kFlattened && layer.PairingsAgree()) {
+    model.order = reference::DepthOrder::kTaps;
+  }
+  const auto depth = static_cast<int32_t>(layer.depth);
+  const bool begins_anew = model.cut.Cuts(depth) && (depth + 1) / 2 % 2 == 1;
+  model.cut = begins_anew ? reference::Cut{depth, depth} : reference::Cut();
+  for (const intact_engine_pairs pairs : PairsOf(layer)) {
+    if (model != MaddubsOf(pairs, layer.depth)) continue;
+    std::vector<EngineUse> engines = EnginesWith(pairs, layer, arithmetic.model.skips_padding);
+    const auto with_avx2 = [](const EngineUse& use) { return !use.only_with_avx512; };
+    if (!engines.empty() && std::ranges::none_of(engines, with_avx2)) {
+      for (EngineUse& use : engines) use.only_with_avx512 = false;
+      return "as " + InWords(engines) + " on CPUs with AVX-512 and no VNNI";
+    }
+    std::erase_if(engines, std::not_fn(with_avx2));
+    return "as " + InWords(engines) + " on CPUs with AVX2 and no AVX-512 or VNNI";
+  }
+  return {};
 }
 
 std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs) {
   std::vector<Recorded> recorded;
-  const PairedShape shape = layer.conv() != nullptr ? ShapeOf(layer.conv()->geometry) : PairedShape();
+  const EngineLayer as_engines_see_it = EngineLayerOf(layer.operation);
   const Oracle oracle(layer.operation);
   for (const Expectation& output : outputs) {
-    recorded.push_back({output.file, layer.name, shape, Identify(oracle, output.output),
+    recorded.push_back({output.file, layer.name, as_engines_see_it, Identify(oracle, output.output),
                         Compare(oracle, output.output, std::nullopt, kMaxDifferencesListed)});
   }
   return recorded;

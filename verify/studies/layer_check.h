@@ -36,7 +36,7 @@ struct LayerTarget {
 struct Recorded {
   std::string file;
   std::string layer;
-  PairedShape shape;
+  EngineLayer as_engines_see_it;
   Identity identity;
   Comparison against_exact;
 };
@@ -68,9 +68,10 @@ struct LayerCheck {
 /// exact.parts. `exact`: the outputs' comparison with exact.
 std::string InWords(const Identity& identity, const Comparison& exact);
 
-/// "as FBGEMM, ONNX Runtime on CPUs with AVX2 and no AVX-512 or VNNI": the engines that are known to sum as
-/// `arithmetic` does; "as no known engine on …" if there are none; "" if `arithmetic` is no maddubs sequence.
-std::string EnginesInWords(const reference::Arithmetic& arithmetic, const PairedShape& shape);
+/// "as FBGEMM, ONNX Runtime on CPUs with AVX2 and no AVX-512 or VNNI": the engines that are known to sum
+/// `layer` as `arithmetic` does; "as no known engine on …" if there are none; "" if `arithmetic` is no maddubs
+/// sequence.
+std::string EnginesInWords(const reference::Arithmetic& arithmetic, const EngineLayer& layer);
 
 /// Explains each recorded output of a layer.
 std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs);

@@ -223,7 +223,7 @@ namespace {
 // Whether another pairing makes our saturating kernels clamp other depths.
 bool HasTwoPairings(const Problem& problem) {
   return problem.mode == INTACT_SATURATING && problem.conv && !problem.conv->IsTransposed() &&
-         PairingsOf(ShapeOf(problem.conv)).size() > 1;
+         !EngineLayerOf(problem.conv, problem.k, problem.b_type).PairingsAgree();
 }
 
 }  // namespace
