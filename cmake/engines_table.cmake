@@ -1,5 +1,5 @@
 # intact_engines_table(json out): writes the rows of core/engines.json as initializers of C++, which core/engines.cc includes.
-# An unknown key or value is an error.
+# An unknown key of a row and an unknown pairing are errors.
 
 # engines_words(result json path...): the strings of an array, with spaces between.
 function(engines_words result json)
@@ -31,8 +31,10 @@ endfunction()
 function(engines_bool result value)
   if(value STREQUAL "ON")
     set(${result} true PARENT_SCOPE)
-  else()
+  elseif(value STREQUAL "OFF")
     set(${result} false PARENT_SCOPE)
+  else()
+    message(FATAL_ERROR "engines.json: a value is '${value}'; expected true or false")
   endif()
 endfunction()
 
@@ -85,7 +87,10 @@ function(intact_engines_table json out)
   foreach(e RANGE ${last})
     string(JSON name GET "${table}" engines ${e} name)
     string(JSON words GET "${table}" engines ${e} words)
-    string(JSON skips_padding ERROR_VARIABLE ignored GET "${table}" engines ${e} skips_padding)
+    string(JSON skips_padding ERROR_VARIABLE absent GET "${table}" engines ${e} skips_padding)
+    if(absent)
+      set(skips_padding OFF)
+    endif()
     engines_bool(skips ${skips_padding})
     set(versions "")
     string(JSON number LENGTH "${table}" engines ${e} versions)

@@ -53,6 +53,7 @@ std::optional<intact_engine_pairs> PairsOf(const Engine& engine, const EngineLay
   const auto row =
       std::ranges::find_if(engine.rows, [&layer](const EngineRow& one) { return Fits(one, layer); });
   if (row == engine.rows.end()) return std::nullopt;
+  if (IsCompiled(isa)) return std::nullopt;  // the table has no rows for CPUs without AVX2
   if (!SaturatesInt16(isa) && !row->with_vnni) return INTACT_ENGINE_PAIRS_NONE;
   const bool is_with_avx512 = isa == Isa::kAvx512 && row->with_avx512.has_value();
   const std::optional<intact_engine_pairs> pairs = is_with_avx512 ? row->with_avx512 : row->pairing;

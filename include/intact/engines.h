@@ -50,7 +50,8 @@ typedef struct intact_engine_layer {
   int64_t groups; /**< groups of a convolution; 1 for others */
   int64_t group_inputs; /**< input channels of a group; 1 or more for a convolution, which divide the depth */
   int64_t group_outputs; /**< output channels of a group; 1 or more for a convolution */
-  int32_t isa;           /**< an intact_isa: the best of the CPU. AVX2 and AVX512 are CPUs without VNNI */
+  int32_t isa;           /**< an intact_isa: the best of the CPU, AVX2 or newer. AVX2 and AVX512 are CPUs
+                              without VNNI */
 } intact_engine_layer;
 
 /** The initial value: a matrix product of u8 activations and s8 weights on a CPU with AVX2. */
@@ -78,7 +79,8 @@ INTACT_API intact_status intact_engine_describe(int32_t index, intact_engine_inf
 
 /** Reports the products of `layer` that its engine adds in int16. Without a second depth or a second channel
  * in a tap there are no pairs: NONE. Thread-safe. Errors: INVALID_ARGUMENT (a field is out of range, or no
- * engine has the name); UNSUPPORTED (nothing is known about the operator with these types). */
+ * engine has the name); UNSUPPORTED (nothing is known about the operator with these types, or about CPUs
+ * without AVX2). */
 INTACT_API intact_status intact_engine_ask(const intact_engine_layer* layer, intact_engine_answer* answer);
 
 #ifdef __cplusplus

@@ -541,8 +541,8 @@ INTACT_API int32_t intact_isa_available(int32_t isa);
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
 
-/** Reports what a run with `args` needs. Nothing that pointers in `args` point to is read, and each may be
- * NULL. The reported scratch is enough whether the run gives items by strides or by pointers. Thread-safe.
+/** Reports what a run with `args` needs. Nothing that pointers in `args` point to is read. Each may be
+ * NULL, with a count of 0 where it has one. The reported scratch is enough whether the run gives items by strides or by pointers. Thread-safe.
  * Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);

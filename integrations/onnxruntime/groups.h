@@ -36,7 +36,8 @@ struct Group {
 bool DependsOnMoves(Ort::ConstNode node);
 
 /// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool, Softmax. Any other
-/// node is a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups.
+/// node is a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups, except where Group::note
+/// says otherwise.
 /// Throws Refusal if such a node of floats is no group.
 Group GroupOf(Ort::ConstNode node);
 

@@ -152,7 +152,8 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   const bool wants_four = tiles >= kMaxBlockTiles && (panels == 1 || (stays && shares_depths && is_far));
   // L1 keeps all panels, and each tile of A is loaded once. The first rows wait for B, so it takes many rows.
   constexpr int64_t kManyTiles = 8;
-  blocking.b_stays = panels == kMaxBlockTiles && PanelsStayInL1(k, caches) && tiles >= kManyTiles;
+  blocking.b_stays =
+      !wants_four && panels == kMaxBlockTiles && PanelsStayInL1(k, caches) && tiles >= kManyTiles;
   // Storing the sums of the shallowest blocks takes most of their time: a row of four panels is stored faster
   // than two rows of two panels.
   const bool wants_one = blocking.b_stays || (k <= 2 * kTileDepth && panels % kMaxBlockTiles == 0);

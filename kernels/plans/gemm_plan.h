@@ -96,9 +96,9 @@ class GemmPlan {
   /// How many threads a run is cut for.
   int Threads(const intact_gemm_args& args) const;
   Batch BatchOf(const intact_gemm_args& args) const { return {args, problem(), weights().k()}; }
-  /// Checks sizes, strides and arrays. CheckItems() checks the items' pointers, and the rows' values.
   /// Checks numbers, and whether pointers are given.
   Error CheckSizes(const intact_gemm_args& args) const;
+  /// CheckSizes(), and the arrays. CheckItems() checks the items' pointers, and the rows' values.
   Error CheckArguments(const intact_gemm_args& args) const;
   Error CheckItems(const Batch& batch) const;
   Error CheckItemApart(const Batch& batch, const BatchItem& item) const;

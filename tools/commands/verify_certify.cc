@@ -434,7 +434,7 @@ class Total {
   Total(std::string_view words, std::string key, std::string_view name, Asked asked, bool is_optional = false)
       : words_(words), key_(std::move(key)), name_(name), asked_(asked), matters_(!is_optional) {}
 
-  // Adds the file's pairs that `asked` names. A file without them has one kind of pairs for all.
+  // Adds the file's pairs that `asked` names, or the only kind of pairs that the file has.
   void Add(const std::string& file, const Findings& findings) {
     const auto is_asked = [this](const Asked& one) {
       return asked_.isa == INTACT_ISA_ANY ? one.pairs == asked_.pairs : one.isa == asked_.isa;
@@ -442,8 +442,9 @@ class Total {
     const auto found = std::ranges::find_if(findings.pairings, is_asked, &PairingFindings::asked);
     const bool has_none = std::ranges::any_of(findings.without_pairs, is_asked);
     matters_ = matters_ || has_none || found != findings.pairings.end();
-    if (has_none || findings.pairings.empty()) return;
-    Add(file, (found != findings.pairings.end() ? *found : findings.pairings.front()).certificate);
+    const bool has_found = found != findings.pairings.end();
+    if (has_none || (!has_found && findings.pairings.size() != 1)) return;
+    Add(file, (has_found ? *found : findings.pairings.front()).certificate);
   }
 
   bool Matters() const { return matters_; }

@@ -191,10 +191,10 @@ class Comparer {
   void FindMistakes(const Prejudice& prejudice) {
     constexpr int64_t kMostWork = int64_t{1} << 22, kPerDepth = 64;  // numbers of products
     const int64_t depth = std::max<int64_t>(oracle_.predictor().At(0).operands.k, 1);
-    const int64_t most = std::max(max_listed_, kMostWork / kPerDepth / depth);
+    const int64_t most = std::max({max_listed_, kMostWork / kPerDepth / depth, int64_t{1}});
     const auto count = std::ssize(without_cause_);
-    const int64_t step = count <= most ? 1 : (count + most - 1) / std::max<int64_t>(most, 1);
-    for (int64_t i = 0; i < count; i += step) {
+    const int64_t step = (count + most - 1) / most;
+    for (int64_t i = 0; i < count; i += std::max<int64_t>(step, 1)) {
       const int64_t output = without_cause_[static_cast<size_t>(i)];
       const Observation seen = answer_.Observe(output);
       ++checked_;
@@ -289,7 +289,7 @@ class Comparer {
     return {};
   }
 
-  // Suspicions about an output that nothing explains, in addition to the general ones of Diagnose().
+  // Suspicions about an output that nothing explains, in addition to the general ones of Mistakes().
   std::vector<Suspicion> Suspect(const Observation& seen, int64_t output) {
     if (gemm_suspects_) return gemm_suspects_->Of(seen, oracle_.predictor().At(output).item);
     return conv_suspects_->Of(seen);

@@ -16,7 +16,8 @@
 // arithmetic makes all outputs, the comparison lists them in parts.
 //
 // Some outputs fit an arithmetic or a mistake by chance. So a cause is named without reserve only if it explains
-// every wrong output of the problem; else the detail says "consistent with N of M wrong outputs". If some wrong
+// every wrong output of the problem, or a mistake every wrong output without a cause (of many, a sample is checked);
+// else the detail says "consistent with N of M wrong outputs". If some wrong
 // outputs have no explanation, an arithmetic that explains less than nine in ten of all is no cause: its outputs
 // are implementation errors too. Outputs that clamp as the saturating mode promises are not wrong.
 //

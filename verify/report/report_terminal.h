@@ -33,8 +33,6 @@ std::string Describe(const Cost& cost, const Timing* timing);
 std::string BytesText(int64_t bytes);
 
 /// "INTEL(R) XEON(R), family 6, model 167, stepping 8, microcode 0x2b000571".
-
-/// "INTEL(R) XEON(R), family 6, model 167, stepping 8, microcode 0x2b000571".
 std::string CpuText(const support::Machine& machine);
 
 /// "8 cores, 16 threads (2 per core)". If this process may not use all threads: "1 core, 1 of 16 online

@@ -1,5 +1,4 @@
 #include "verify/sweep/sweep.h"
-#include "verify/problem/problem_size.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "verify/explain/claim.h"
+#include "verify/problem/problem_size.h"
 #include "verify/explain/judge.h"
 #include "verify/explain/pairing.h"
 #include "verify/sweep/earlier_calls.h"

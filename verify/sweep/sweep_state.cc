@@ -14,11 +14,11 @@ constexpr std::array<std::string_view, 17> kLines = {
     "gemm s8s8u8 m=1 n=64 k=130 scale=channel zc=9 reused=yes threads=2",
     "conv u8s8s32 in=6x7 c=5 o=9 kernel=3x3 pad=1x1 za=3 reused=yes",
     "conv u8s8u8 in=6x7 c=17 o=17 groups=17 kernel=3x3 reused=yes",
-    // Thousands of calls of one plan, and more threads than cores.
+    // Many calls of one plan, and more threads than cores.
     "gemm u8s8s32 m=2 n=17 k=9 calls=1200",
     "gemm u8s8s32 m=33 n=40 k=20 threads=16 calls=60",
     "conv u8s8s32 in=9x9 c=4 o=8 kernel=3x3 pad=1x1 threads=16 calls=30",
-    // Each number of threads from 4 to 16, and batches of 9, is in these and in random problems.
+    // Many threads, and batches of 9. Random problems have other numbers of threads.
     "gemm u8s8s32 m=100 n=130 k=67 threads=16",
     "gemm u8s8s32 m=7 n=20 k=33 batch=9 threads=8",
     "conv u8s8s32 in=5x6 c=8 o=17 kernel=3x3 pad=1x1 batch=9 threads=12",
