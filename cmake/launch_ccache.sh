@@ -4,5 +4,7 @@
 ccache=$1
 shift
 case " $* " in *" -x c++-header "*) exec "$@" ;; esac
+# Paths below the source folder count as relative, so that checkouts in several folders share their objects.
+base=$(cd "$(dirname "$0")/.." && pwd)
 # ccache caches objects that use a precompiled header only if it may ignore the header's macros and times.
-CCACHE_SLOPPINESS=pch_defines,time_macros exec "$ccache" "$@"
+CCACHE_BASEDIR=$base CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time_macros exec "$ccache" "$@"
