@@ -16,7 +16,7 @@ readonly searches='*RunSweep.FindsEveryMutant*:RunRandomSweep.*:*Kinds.EachModel
 ':*CodeOfPlans.LeavesMemoryFlat*:*AmxEngines.PassTheSweep*:*SweepProblems.ShowAFaultAtAnyTail*:PairMap.AllInputs'\
 ':*Isolated.ComputesWhatTheTargetDoes*:*Planted.*/closes:*Planted.*/hang:Minimised.IsAHangToo:*Reproduced.*/hang*:Sharding.*'\
 ':Cli.StandardRunWritesItsReport:TargetCli.PartsOfASweep*:TargetCli.SweepGoesOnForHours:TargetCli.ReproducersOfShards*'\
-':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:*ScratchOnIsa.*_threads2:Claim.IsWhatATargetIsHeldTo'\
+':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:QuickRun.*:*ScratchOnIsa.*_threads2:Claim.IsWhatATargetIsHeldTo'\
 ':Cli.RecordedOutputsAreIdentified:Cli.SweepGoesOnForHours'
 readonly torch_version=2.13.0  # of PyPI
 readonly oldest_torch_version=2.10.0  # which the wheel serves

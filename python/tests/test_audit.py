@@ -243,7 +243,8 @@ def group(tmp_path, a=np.uint8, y=np.uint8, readers=1, clip=None, reshape=False,
         nodes += [node("QuantizeLinear", [last, "s", "yz"], ["q"]), node("DequantizeLinear", ["q", "s", "yz"], ["qf"]),
                   node("Neg", ["qf"], ["y"])]
         outputs.append("y")
-    path = save(tmp_path, nodes, constants, [("a", helper.np_dtype_to_tensor_dtype(np.dtype(a)))], outputs, opset=21)
+    kinds = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8, np.uint16: TensorProto.UINT16, np.int16: TensorProto.INT16}
+    path = save(tmp_path, nodes, constants, [("a", kinds[a])], outputs, opset=21)
     model = onnx.load(str(path))
     model.ir_version = 10
     extents = [onnx.TensorShapeProto.Dimension(dim_value=n) for n in (1, 2, 1, 1)]

@@ -156,7 +156,8 @@ TEST_F(Cli, GroupedWeights) {
 TEST_F(Cli, BadLayers) {
   const std::string json_option = " --json '" + folder_ + "/x.json'";
   ExpectBadInput("verify layer /nonexistent" + json_option, "/nonexistent: is not a folder");
-  ExpectBadInput("verify layer '" + folder_ + "'" + json_option, "layer.json: no such file");
+  ExpectBadInput("verify layer '" + folder_ + "'" + json_option,
+                 "has no layer.json; expected the folder of a layer");
   ExpectBadInput("verify layer " + kLayers + "u8_11 --expect nothing.npy" + json_option,
                  "nothing.npy: no such file");
   ExpectBadInput("verify layer " + kLayers + "u8_11 --expect bias.npy" + json_option,

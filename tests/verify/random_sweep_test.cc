@@ -98,8 +98,8 @@ TEST(DrawProblem, MeetsEveryValueOfEveryField) {
     Note(&met, "asymmetric ", p.conv->axes.back().pad_begin != p.conv->axes.back().pad_end);
   }
   const size_t types = 2 * 4 * core::kOutputTypes.size();
-  EXPECT_EQ(met.size(), types + AllFills().size() + 4 + 3 + 6 + 3 + 4 + 5 + AllNumbers().size() +
-                            core::kSourceTypes.size() + 5 + 16 * 2 + 4 + 2 + 3 + 4 * 2)
+  EXPECT_EQ(met.size(), types + AllFills().size() + 4 + 3 + 7 + 3 + 4 + 5 + AllNumbers().size() +
+                            core::kSourceTypes.size() + 5 + 16 * 2 + 4 + 2 + 16 + 4 * 2)
       << ::testing::PrintToString(met);
 }
 

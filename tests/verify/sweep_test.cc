@@ -262,6 +262,7 @@ TEST(RunSweep, FindsEveryMutantAndMinimisesIt) {
     std::vector<Problem> some;
     for (size_t i = 0; i < problems.size(); ++i) {
       if (problems[i].conv.has_value() != mutant.problem.conv.has_value()) continue;
+      if (problems[i].batch != 1) continue;  // the mutants compute one item
       const bool small = Products(problems[i]) < 200000;
       const bool is_rare = problems[i].fixed != FixedKind::kNone || problems[i].has_table ||
                            problems[i].overflow != INTACT_OVERFLOW_REFUSED ||
@@ -313,7 +314,7 @@ TEST(RunSweep, CountsSkipsAndReportsErrors) {
   const SweepResult failed = RunSweep(problems, NoTarget(INTACT_CODEGEN_FAILED), NoProgress);
   EXPECT_EQ(failed.failures.size(), 3u);
   EXPECT_EQ(failed.cells[0].failed, 3);
-  EXPECT_EQ(VerdictText(failed), "FAILED: 3 of 3 problems\n");
+  EXPECT_THAT(VerdictText(failed), testing::StartsWith("FAILED: 3 of 3 problems\nnot tried: beyond m "));
 }
 
 // Wrong in its last output if m, n or k have a tail modulo 16, with A of one type.
