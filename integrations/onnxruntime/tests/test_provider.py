@@ -1072,7 +1072,7 @@ def test_a_relu_is_part_of_a_group_only_where_quantizing_clamps_alike():
     if CPU_IS_EXACT:
         assert_same(session_of(model).run(None, given)[0], cpu_session_of(model).run(None, given)[0], "with Relu")
     for changed, reason in (({"yz": np.uint8(3)}, "y_zero_point: is not the lowest value; expected that behind a Relu"),
-                            ({"axis": 1}, "axis: is 1 for the scales of the weights; expected 0 without blocks")):
+                            ({"axis": 1}, "axis: is 1 for the scales of the weights; expected 0")):
         model = qdq_conv(**changed)
         session = session_of(model)
         assert [node["reason"] for node in intact.onnxruntime.report(session) if node["op"] == "Conv"] == [reason]
