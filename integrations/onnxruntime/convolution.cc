@@ -160,7 +160,8 @@ std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Context& context)
   const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, w);
-  Linear linear(context, ConvProduct("ConvInteger", weights.shape, node.Integer("group", 1)), x, w, INTACT_S32);
+  Linear linear(context, ConvProduct("ConvInteger", weights.shape, node.Integer("group", 1)), x, w,
+                INTACT_S32);
   linear.b_zero_points = node.ZeroPoints(3, w, weights.shape.front());
   const auto from_run = SetQuantization(node, 2, {}, {}, linear);
   return std::make_unique<Conv>(node, weights, std::move(linear), from_run);
@@ -183,7 +184,8 @@ std::unique_ptr<Layer> MakeConvIntegerToFloat(const Node& node, const Context& c
   const intact_type w = node.Type(1, {INTACT_U8, INTACT_S8});
   const Constant weights = node.Weights(1, w);
   const int64_t channels = weights.shape.front();
-  Linear linear(context, ConvProduct("ConvInteger", weights.shape, node.Integer("group", 1)), x, w, INTACT_F32);
+  Linear linear(context, ConvProduct("ConvInteger", weights.shape, node.Integer("group", 1)), x, w,
+                INTACT_F32);
   linear.b_zero_points = node.ZeroPoints(5, w, channels);
   linear.bias_f32 = Bias<float>(node, 6, INTACT_F32, channels, weights.shape.size() - 2);
   const auto from_run = SetQuantization(node, 4, 2, node.Scales(3, channels), linear);

@@ -37,7 +37,8 @@ bool OutputStaysS8(Ort::ConstNode quantizer) {
 // Throws Refusal if the weights have several scales that do not belong to dimension `axis`.
 void CheckAxis(Ort::ConstNode dequantizer, int64_t axis) {
   const Node node(dequantizer, {"x", "x_scale", "x_zero_point"});
-  if (node.Integer("block_size", 0) != 0) throw Refusal("block_size: is given; expected scales without blocks");
+  if (node.Integer("block_size", 0) != 0)
+    throw Refusal("block_size: is given; expected scales without blocks");
   if (CountOf(node.ShapeOf(1)) == 1) return;
   const auto dimensions = static_cast<int64_t>(node.ShapeOf(0).size());
   int64_t given = node.Integer("axis", 1);

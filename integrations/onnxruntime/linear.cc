@@ -29,7 +29,8 @@ int32_t PairsWithAvx2(const Product& product, intact_type a, intact_type b) {
   layer.group_inputs = product.group_inputs;
   layer.group_outputs = product.group_outputs;
   intact_engine_answer answer = INTACT_ENGINE_ANSWER_INIT;
-  if (intact_engine_ask(&layer, &answer) != INTACT_OK) throw Refusal(std::string("like: ") + intact_last_error());
+  if (intact_engine_ask(&layer, &answer) != INTACT_OK)
+    throw Refusal(std::string("like: ") + intact_last_error());
   if (answer.pairs == INTACT_ENGINE_PAIRS_HALVES)
     throw Refusal("like: ONNX Runtime pairs the depths of each half; no plan does so");
   return answer.pairs;
@@ -54,7 +55,8 @@ Linear::Linear(const Context& context, const Product& product, intact_type a, in
     if (pairs != INTACT_ENGINE_PAIRS_NONE) {
       desc.mode = INTACT_SATURATING;
       desc.max_isa = WithoutVnni(settings.max_isa);
-      desc.pairing = pairs == INTACT_ENGINE_PAIRS_FLATTENED ? INTACT_PAIRING_FLATTENED : INTACT_PAIRING_WITHIN_TAP;
+      desc.pairing =
+          pairs == INTACT_ENGINE_PAIRS_FLATTENED ? INTACT_PAIRING_FLATTENED : INTACT_PAIRING_WITHIN_TAP;
     }
   }
   desc.a_type = a;
@@ -137,7 +139,8 @@ std::optional<FromRun> SetQuantization(const Node& node, size_t zero_point, std:
   return from_run;
 }
 
-Linear QLinear(const Node& node, const Context& context, const Product& product, intact_type b, int64_t columns) {
+Linear QLinear(const Node& node, const Context& context, const Product& product, intact_type b,
+               int64_t columns) {
   const intact_type a = node.Type(0, {INTACT_U8, INTACT_S8});
   const intact_type y = node.OutputType({INTACT_U8, INTACT_S8});
   Linear linear(context, product, a, b, y);

@@ -111,7 +111,8 @@ std::optional<FromRun> SetQuantization(const Node& node, size_t zero_point, std:
 
 /// The arithmetic of QLinearMatMul and QLinearConv: the activations are inputs 0 to 2, each with its scale and its
 /// zero point, the weights inputs 3 to 5. Inputs 6 and 7 are the scale and the zero point of the output.
-Linear QLinear(const Node& node, const Context& context, const Product& product, intact_type b, int64_t columns);
+Linear QLinear(const Node& node, const Context& context, const Product& product, intact_type b,
+               int64_t columns);
 
 }  // namespace intact::onnxruntime
 #endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_LINEAR_H_

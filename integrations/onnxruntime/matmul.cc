@@ -202,7 +202,8 @@ std::unique_ptr<Layer> MakeMatMulInteger(const Node& node, const Context& contex
 
 std::unique_ptr<Layer> MakeQLinearMatMul(const Node& node, const Context& context) {
   const intact_type b = node.Type(3, {INTACT_U8, INTACT_S8});
-  return MakeProduct(node, 3, QLinear(node, context, {"QLinearMatMul", DepthOf(node, 3)}, b, ColumnsOf(node, 3, b)));
+  return MakeProduct(node, 3,
+                     QLinear(node, context, {"QLinearMatMul", DepthOf(node, 3)}, b, ColumnsOf(node, 3, b)));
 }
 
 std::unique_ptr<Layer> MakeQGemm(const Node& node, const Context& context) {

@@ -72,7 +72,8 @@ BiasFit FitBias(const Rule& rule, Ort::ConstNode a, Ort::ConstNode b, Ort::Const
     throw Refusal("bias: has a zero point that is not 0, where ONNX Runtime computes floats; expected 0");
   const auto given = ScalesOf(bias, "bias"), a_scales = ScalesOf(a, "A"), b_scales = ScalesOf(b, "B");
   const size_t count = std::max(given.size(), b_scales.size());
-  if (a_scales.size() != 1 || given.empty() || b_scales.empty() || count % given.size() != 0 || count % b_scales.size() != 0)
+  if (a_scales.size() != 1 || given.empty() || b_scales.empty() || count % given.size() != 0 ||
+      count % b_scales.size() != 0)
     throw Refusal("bias: has " + std::to_string(given.size()) + " scales, and the weights " +
                   std::to_string(b_scales.size()) + "; expected 1, or one for each channel");
   for (size_t i = 0; i < count; ++i) {

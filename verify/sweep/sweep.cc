@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "verify/explain/claim.h"
-#include "verify/problem/problem_size.h"
 #include "verify/explain/judge.h"
 #include "verify/explain/pairing.h"
+#include "verify/problem/problem_size.h"
 #include "verify/sweep/earlier_calls.h"
 #include "verify/sweep/minimise.h"
 #include "verify/sweep/sweep_problems.h"
