@@ -319,6 +319,20 @@ def _transposed_matrix(weights: np.ndarray) -> np.ndarray:
     return as_matrix(weights.swapaxes(-1, -2))
 
 
+def _becomes_u8(scope: Scope, name: str, quantizer: Any) -> bool:
+    """Whether ONNX Runtime's QDQS8ToU8Transformer stores a quantized s8 tensor as u8: only one DequantizeLinear with the same zero
+    point reads it, only one operator reads the result, and neither is an output."""
+    owner = scope.scope_of(name)
+    readers = owner.consumers.get(name, []) if owner is not None else []
+    if len(readers) != 1 or readers[0].op_type != "DequantizeLinear" or name in owner.outputs:
+        return False
+    real = readers[0].output[0]
+    if real in owner.outputs or len(owner.consumers.get(real, [])) != 1:
+        return False
+    points = [owner.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None for node in (quantizer, readers[0])]
+    return all(point is not None and point.size == 1 for point in points) and points[0].reshape(-1)[0] == points[1].reshape(-1)[0]
+
+
 class _Reader:
     """Finds the quantized layers of a graph and its inner graphs."""
 
@@ -519,8 +533,8 @@ class _Reader:
             low, high, _ = (int(value.min(initial=0)), int(value.max(initial=0)), "") if value is not None else (
                 self._range(scope, name, kind, padded=False))
             maker = scope.producer(name)
-            if qdq and kind == "s8" and maker is not None and maker.op_type == "QuantizeLinear" and len(scope.consumers[name]) == 1:
-                kind, low, high = "u8", low + 128, high + 128  # QDQS8ToU8Transformer, of both operands
+            if qdq and kind == "s8" and maker is not None and maker.op_type == "QuantizeLinear" and _becomes_u8(scope, name, maker):
+                kind, low, high = "u8", low + 128, high + 128
             types.append(kind)
             ranges.append((low, high))
         weights = np.zeros((2, 1), np.uint8 if types[1] == "u8" else np.int8)

@@ -641,3 +641,23 @@ def test_an_odd_last_channel_of_u8_weights_is_alone():
     weights[..., 1] = 255
     weights[..., 0] = 255
     assert certify(layer, "within_tap").failing_pairs == 4
+
+
+@pytest.mark.parametrize("change", ["another reader", "another zero point", "an output", "a float output"])
+def test_operands_that_onnx_runtime_leaves_s8(tmp_path, change):
+    path = of_activations(tmp_path, "s8", "s8", qdq=True)
+    assert audit(path, ask=False).is_proven
+    model = onnx.load(str(path))
+    if change == "another reader":
+        model.graph.node.append(helper.make_node("Sigmoid", ["bd"], ["other"]))
+        model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, None))
+    elif change == "another zero point":
+        model.graph.initializer.append(numpy_helper.from_array(np.int8(3), "three"))
+        next(node for node in model.graph.node if node.output[0] == "bd").input[2] = "three"
+    elif change == "an output":
+        model.graph.output.append(helper.make_tensor_value_info("b", TensorProto.INT8, None))
+    else:
+        model.graph.output.append(helper.make_tensor_value_info("bd", TensorProto.FLOAT, None))
+    onnx.save(model, str(path))
+    result = audit(path, ask=False)
+    assert [(product.layer.a_type, product.layer.b_type) for product in result.products] == [("u8", "s8")] and not result.is_proven
