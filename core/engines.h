@@ -62,8 +62,8 @@ struct EngineLayer {
   bool PairingsAgree() const { return !IsConv() || depth == group_inputs || group_inputs % 2 == 0; }
 };
 
-/// The products of `layer` that `engine` adds in int16 on a CPU whose best ISA is `isa`; nullopt if this is not
-/// known for the layer's operator and types.
+/// Returns the pairs of products that `engine` adds in int16 for `layer` on a CPU whose best ISA is `isa`. Returns
+/// nullopt if the table does not know the operator with these types, or CPUs without AVX2.
 std::optional<intact_engine_pairs> PairsOf(const Engine& engine, const EngineLayer& layer, Isa isa);
 
 }  // namespace intact::core

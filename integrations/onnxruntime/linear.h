@@ -35,7 +35,7 @@ struct Linear {
   std::vector<int32_t> b_zero_points = {}, bias_s32 = {};
   std::vector<float> scales = {}, bias_f32 = {};
 
-  /// With the option `like`, a layer whose products ONNX Runtime adds in int16 gets a saturating descriptor. A Refusal if
+  /// The option `like` makes the descriptor saturating if ONNX Runtime adds the layer's products in int16. Throws Refusal if
   /// the table of engines does not know the layer.
   Linear(const Context& context, const Product& product, intact_type a, intact_type b, intact_type c);
 

@@ -141,7 +141,7 @@ PlanOf<Api> Make(Recorder* recorder, const std::string& what, const Create& crea
   return PlanOf<Api>(handle, Api::kDestroy);
 }
 
-// Runs `plan` with `args`, whose C is replaced by a buffer of `c_bytes` bytes.
+// Runs `plan` with `args` and a C of its own, `c_bytes` bytes.
 template <class Api>
 void Run(Recorder* recorder, const std::string& name, const typename Api::Plan* plan, typename Api::Args args,
          size_t c_bytes) {

@@ -173,8 +173,8 @@ Error AddPanels(const Gemm& plan, Findings* findings) {
 }
 Error AddPanels(const Conv& /*plan*/, Findings* /*findings*/) { return {}; }
 
-// A matrix whose adjacent depths are the pairs of each half of `weights`: a depth of products that are 0 for the
-// instruction completes the first half, which is odd.
+// Returns `weights` with one more depth behind the odd first half. Its products are 0, so adjacent depths are then the
+// pairs of each half.
 Weights WithHalvesApart(Weights weights) {
   const uint8_t nothing = weights.type == INTACT_U8 ? 128 : 0;
   std::vector<uint8_t> values;
