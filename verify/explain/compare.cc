@@ -193,8 +193,8 @@ class Comparer {
     const int64_t depth = std::max<int64_t>(oracle_.predictor().At(0).operands.k, 1);
     const int64_t most = std::max({max_listed_, kMostWork / kPerDepth / depth, int64_t{1}});
     const auto count = std::ssize(without_cause_);
-    const int64_t step = (count + most - 1) / most;
-    for (int64_t i = 0; i < count; i += std::max<int64_t>(step, 1)) {
+    const int64_t step = std::max<int64_t>(1 + (count - 1) / most, 1);
+    for (int64_t i = 0; i < count; i += step) {
       const int64_t output = without_cause_[static_cast<size_t>(i)];
       const Observation seen = answer_.Observe(output);
       ++checked_;
