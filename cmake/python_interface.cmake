@@ -6,6 +6,14 @@ function(intact_python_target folder)
                         LIBRARY_OUTPUT_DIRECTORY ${folder})
 endfunction()
 
+# The library that holds a process to an older CPU. Its constructor runs before all others.
+function(intact_held_to folder)
+  add_library(intact_held_to MODULE ${PROJECT_SOURCE_DIR}/examples/targets/held_to.c)
+  target_link_libraries(intact_held_to PRIVATE intact_flags)
+  target_link_options(intact_held_to PRIVATE LINKER:-z,initfirst)
+  set_target_properties(intact_held_to PROPERTIES PREFIX "" OUTPUT_NAME held_to LIBRARY_OUTPUT_DIRECTORY ${folder})
+endfunction()
+
 # The library that pairs channels, if LEMON is installed. It needs only LEMON's headers, which are not valid C++20.
 function(intact_channel_order folder)
   find_path(INTACT_LEMON_INCLUDE lemon/matching.h DOC "Folder with LEMON's headers")

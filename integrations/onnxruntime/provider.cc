@@ -19,6 +19,7 @@
 #include "graph.h"
 #include "node.h"
 #include "operators.h"
+#include "same_bytes.h"
 
 namespace intact::onnxruntime {
 namespace {
@@ -58,13 +59,18 @@ struct Fate {
   bool is_taken;
   std::string detail;
   std::string note = {};  // see Group
+  std::string output = {};  // of the group that has the node: a name
+  std::string depends = {};  // why its bytes may depend on the CPU or on the number of threads; "": they do not
 };
 
 std::string JsonOf(Ort::ConstNode node, const Fate& fate) {
   return "{\"name\": " + Quoted(node.GetName()) + ", \"op\": " + Quoted(node.GetOperatorType()) +
          ", \"domain\": " + Quoted(node.GetDomain()) +
          ", \"taken\": " + (fate.is_taken ? "true, \"kernel\": " : "false, \"reason\": ") +
-         Quoted(fate.detail) + (fate.note.empty() ? "" : ", \"note\": " + Quoted(fate.note)) + "}";
+         Quoted(fate.detail) + ", \"same_bytes\": " +
+         (fate.depends.empty() ? "true" : "false, \"depends\": " + Quoted(fate.depends)) +
+         (fate.output.empty() ? "" : ", \"output\": " + Quoted(fate.output)) +
+         (fate.note.empty() ? "" : ", \"note\": " + Quoted(fate.note)) + "}";
 }
 
 // Reports by the option `report`, which whoever wants to read a report gives its session. Of several sessions
@@ -91,6 +97,23 @@ class Reports {
   static inline std::map<std::string, std::pair<const void*, std::string>> reports_;
 };
 
+// Throws if nodes have bytes that may depend on the CPU or on the number of threads.
+void RefuseOthers(const std::vector<Ort::ConstNode>& nodes, const std::map<size_t, Fate>& fates) {
+  constexpr int kMostNamed = 5;
+  int count = 0;
+  std::string named;
+  for (const auto& node : nodes) {
+    const auto fate = fates.find(node.GetId());
+    if (fate == fates.end() || fate->second.depends.empty() || ++count > kMostNamed) continue;
+    named += "; node '" + node.GetName() + "' (" + node.GetOperatorType() + "): " + fate->second.depends +
+             ", and intact does not take it: " + fate->second.detail;
+  }
+  if (count == 0) return;
+  throw std::invalid_argument("reproducible: " + std::to_string(count) +
+                              " nodes may have other bytes on another CPU" + named +
+                              (count > kMostNamed ? "; ..." : ""));
+}
+
 int32_t AvailableThreads() {
   cpu_set_t processors;
   return sched_getaffinity(0, sizeof processors, &processors) == 0 ? CPU_COUNT(&processors) : 1;
@@ -115,6 +138,9 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
       while (name != nullptr && value != name) name = intact_isa_name(++isa);
       if (name == nullptr) RefuseOption(option, value, "a name of intact_isa_name(), such as avx2");
       settings.max_isa = isa;
+    } else if (option == "reproducible") {
+      if (value != "0" && value != "1") RefuseOption(option, value, "0 or 1");
+      settings.is_reproducible = value == "1";
     } else if (option == "like") {
       if (value != kLikeAvx2) RefuseOption(option, value, kLikeAvx2);
       settings.is_like_avx2 = true;
@@ -124,6 +150,8 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
         RefuseOption(option, value, "a positive number");
     }
   }
+  if (settings.is_reproducible && settings.mode != INTACT_EXACT)
+    throw std::invalid_argument("mode: is 'saturating' with reproducible; expected exact");
   if (settings.is_like_avx2) {
     if (settings.mode != INTACT_EXACT)
       throw std::invalid_argument(
@@ -160,8 +188,9 @@ struct Compiled : OrtNodeComputeInfo {
 
 class Provider : public OrtEp {
  public:
-  Provider(Settings settings, std::string report_id)
-      : OrtEp{}, settings_(settings), report_id_(std::move(report_id)) {
+  /// `version`: ONNX Runtime's.
+  Provider(Settings settings, std::string version, std::string report_id)
+      : OrtEp{}, settings_(settings), version_(std::move(version)), report_id_(std::move(report_id)) {
     ort_version_supported = ORT_API_VERSION;
     OrtEp::GetName = [](const OrtEp*) noexcept { return kName; };
     OrtEp::GetCapability = [](OrtEp* self, const OrtGraph* graph, OrtEpGraphSupportInfo* info) noexcept {
@@ -204,7 +233,7 @@ class Provider : public OrtEp {
   Compiled* CompileGroup(Ort::ConstNode fused);
 
   const Settings settings_;
-  const std::string report_id_;
+  const std::string version_, report_id_;
   const Ort::MemoryInfo memory_ = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
   struct GraphReport {
     std::string all, taken;  // JSON of all nodes, and of the nodes that were taken
@@ -229,7 +258,7 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   std::map<size_t, Fate> fates;
   const auto take = [&](const Group& group) {
     std::unique_ptr<Layer> layer = MakeLayer(group, settings_);
-    for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel(), group.note};
+    for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel(), group.note, NamesOf({group.output}).front()};
     Taken& taken = taken_.emplace_back();
     taken.inputs = NamesOf(group.inputs);
     taken.outputs = NamesOf(group.more_outputs);
@@ -264,6 +293,15 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
     } catch (const std::exception& error) {
       fates.try_emplace(node.GetId(), Fate{false, error.what()});  // unless a group has the node
     }
+  const auto is_fused = [](const Ort::ConstNode& node) { return node.GetOperatorType().starts_with(kName); };
+  for (const auto& node : nodes) {
+    if (is_fused(node)) continue;
+    Fate& fate = fates.at(node.GetId());
+    fate.depends = !fate.is_taken                   ? WhyBytesMayDiffer(node, version_)
+                   : settings_.mode != INTACT_EXACT ? "its sums clamp on CPUs without VNNI"
+                                                    : "";
+  }
+  if (settings_.is_reproducible) RefuseOthers(nodes, fates);
   // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
   const bool is_nhwc =
@@ -271,7 +309,6 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   if (is_nhwc && !is_new) return;
   // It also asks once more if it has replaced functions of ONNX by their nodes. Then the nodes that were taken
   // before are fused nodes.
-  const auto is_fused = [](const Ort::ConstNode& node) { return node.GetOperatorType().starts_with(kName); };
   const auto add = [](const std::string& line, std::string* lines) {
     *lines += (lines->empty() ? "" : ",\n ") + line;
   };
@@ -322,7 +359,9 @@ Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Place
 class Factory : public OrtEpFactory {
  public:
   /// `is_nhwc`: Settings::is_nhwc.
-  explicit Factory(bool is_nhwc) : OrtEpFactory{}, is_nhwc_(is_nhwc) {
+  /// `version`: ONNX Runtime's.
+  Factory(bool is_nhwc, std::string version)
+      : OrtEpFactory{}, is_nhwc_(is_nhwc), version_(std::move(version)) {
     ort_version_supported = ORT_API_VERSION;
     OrtEpFactory::GetName = [](const OrtEpFactory*) noexcept { return kName; };
     OrtEpFactory::GetVendor = [](const OrtEpFactory*) noexcept { return "intact"; };
@@ -349,11 +388,12 @@ class Factory : public OrtEpFactory {
         std::string prefix = std::string("ep.") + kName + ".";
         std::ranges::transform(prefix, prefix.begin(), [](unsigned char c) { return std::tolower(c); });
         std::map<std::string, std::string> given;
-        for (const char* const option : {"like", "max_isa", "mode", "report", "threads"})
+        for (const char* const option : {"like", "max_isa", "mode", "report", "reproducible", "threads"})
           given[option] = options.GetConfigEntryOrDefault((prefix + option).c_str(), "");
         Settings settings = ReadSettings(given);
-        settings.is_nhwc = static_cast<Factory*>(self)->is_nhwc_;
-        *created = std::make_unique<Provider>(settings, given["report"]).release();
+        const Factory& factory = *static_cast<Factory*>(self);
+        settings.is_nhwc = factory.is_nhwc_;
+        *created = std::make_unique<Provider>(settings, factory.version_, given["report"]).release();
       });
     };
     OrtEpFactory::ReleaseEp = [](OrtEpFactory*, OrtEp* provider) noexcept {
@@ -375,6 +415,7 @@ class Factory : public OrtEpFactory {
 
  private:
   const bool is_nhwc_;
+  const std::string version_;
 };
 
 }  // namespace
@@ -399,7 +440,7 @@ INTACT_API OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, con
     // ONNX Runtime before 1.28 leaves some nodes that it has moved to NHWC without a kernel.
     int minor = 0;
     const bool is_nhwc = std::sscanf(base->GetVersionString(), "1.%d", &minor) != 1 || minor >= 28;
-    factories[(*count)++] = new intact::onnxruntime::Factory(is_nhwc);
+    factories[(*count)++] = new intact::onnxruntime::Factory(is_nhwc, base->GetVersionString());
   });
 }
 

@@ -234,6 +234,60 @@ def _compare(arguments: list[str]) -> int:
     return 0
 
 
+def _digest(arguments: list[str]) -> int:
+    from ._digest import difference, digest, read
+
+    parser = _Parser(prog="intact digest",
+                     description="Runs a model so that every byte is the same on every CPU, and prints the SHA-256 of its outputs.")
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
+    parser.add_argument("--data", metavar="PATH", required=True, help="inputs, a file .npz or a folder of them")
+    parser.add_argument("--layers", action="store_true", help="also the outputs of each layer that intact computes")
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of the session (default: ONNX Runtime's choice)")
+    parser.add_argument("--against", metavar="FILE",
+                        help="what the command printed on another machine: names the first tensor that differs")
+    options = parser.parse_args(arguments)
+    try:
+        if options.threads < 0:
+            raise invalid(f"--threads: is {options.threads}; expected a positive number, or 0")
+        there = read(options.against) if options.against else None
+        here = digest(options.model, options.data, layers=options.layers, threads=options.threads,
+                      progress=_progress("digest", "runs"))
+    except (Error, OSError) as error:
+        return _failed(error)
+    if there is None:
+        _print(here.to_text())
+        return 0
+    found = difference(here, there, options.against)
+    _print((found or f"the same bytes: {len(here.lines)} tensors") + "\n")
+    return 1 if found else 0
+
+
+def _operators(arguments: list[str]) -> int:
+    from ._operators import measure, to_json, to_text
+
+    parser = _Parser(prog="intact operators",
+                     description="Shows which operators of ONNX Runtime have the same bytes on every CPU, for every number of threads, "
+                                 "and for a row alone and in a batch.")
+    parser.add_argument("--python", metavar="PYTHON", default=sys.executable,
+                        help="the Python whose ONNX Runtime is tried; it needs onnx and numpy too (default: this one)")
+    parser.add_argument("--op", action="append", metavar="NAME", help="one operator; may be given more than once (default: all)")
+    parser.add_argument("--count", type=int, default=24, metavar="N", help="random problems of each operator (default: 24)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="other random problems")
+    parser.add_argument("--json", metavar="FILE", help="writes the counts as JSON")
+    options = parser.parse_args(arguments)
+    try:
+        if options.count < 1 or options.seed < 0:
+            raise invalid(f"--count, --seed: are {options.count}, {options.seed}; expected a positive number, and 0 or more")
+        table = measure(options.python, options.op, options.count, options.seed, _progress("operators", "operators"))
+        if options.json:
+            write(options.json, to_json(table))
+            print(f"intact: wrote {options.json}", file=sys.stderr)
+    except (Error, OSError) as error:
+        return _failed(error)
+    _print(to_text(table))
+    return 0
+
+
 def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     """The native program's command line and environment. `--target python:FILE:CLASS` becomes the plug-in that runs Python
     classes."""
@@ -247,7 +301,8 @@ def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
     return [str(package / "intact"), *arguments], environment
 
 
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {"audit": _audit, "compare": _compare, "repair": _repair}
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {"audit": _audit, "compare": _compare, "digest": _digest,
+                                                    "operators": _operators, "repair": _repair}
 
 
 def main() -> None:

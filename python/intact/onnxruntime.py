@@ -55,7 +55,7 @@ def register(library: str | os.PathLike | None = None) -> None:
 
 
 def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: int | None = None,
-        like: str | None = None) -> None:
+        like: str | None = None, reproducible: bool = False) -> None:
     """Makes sessions with these onnxruntime.SessionOptions use intact.
 
     - `mode`: "exact", or "saturating", what kernels without VNNI compute (intact_mode).
@@ -65,6 +65,9 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
       threads.
     - `like`: "onnxruntime:avx2" makes nodes compute what ONNX Runtime 1.32 computes on a CPU with AVX2 and no VNNI, with the
       sums that its kernels clamp, operator by operator. `mode` is then "exact". docs/onnxruntime.md lists the conditions.
+    - `reproducible`: a session is created only if every node has the same bytes on every x86-64 CPU from AVX2 on and for every
+      number of threads: nodes that intact computes, and nodes of ONNX Runtime for which this was measured (`intact verify
+      operators`). Else creating the session fails, and the error names the nodes. `mode` is then "exact".
 
     ONNX Runtime then warns in each session that "some nodes were not assigned to the preferred execution providers": these are
     the nodes that report() lists with a reason. `options.log_severity_level = 3` hides ONNX Runtime's warnings. Raises `Error`.
@@ -76,14 +79,16 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
     threads = options.intra_op_num_threads or None if threads is None else integer("threads", threads)
     if threads is not None and threads < 1:
         raise invalid(f"threads: is {threads}; expected a positive number, or None: the session's number")
-    given = {"mode": mode, "max_isa": max_isa, "threads": threads, "like": like, "report": next(_ids)}
+    given = {"mode": mode, "max_isa": max_isa, "threads": threads, "like": like, "report": next(_ids),
+             "reproducible": 1 if reproducible else None}
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
     options.add_provider_for_devices(devices[:1], {key: str(value) for key, value in given.items() if value is not None})
 
 
 def report(session_or_model: Any) -> list[dict]:
     """What became of each node of a session that add() prepared, in the model's order: a dict with "name", "op", "domain"
-    and "taken"; "kernel", the main kernel of a node that intact computes; "reason", why another node stays with ONNX
+    and "taken"; "same_bytes", whether its bytes are the same on every CPU and for every number of threads, and "depends", why not;
+    "kernel", the main kernel of a node that intact computes; "reason", why another node stays with ONNX
     Runtime; "note", what ONNX Runtime's own operator would compute wrongly and intact computes rightly. For a model (a path or
     its bytes) a session is made. If several sessions have the same SessionOptions, the report is of the last session."""
     if not isinstance(session_or_model, onnxruntime.InferenceSession):

@@ -1,4 +1,4 @@
-// `intact audit`, `intact compare` and `intact repair`: commands of the Python package, which reads models.
+// `intact audit`, `intact compare`, `intact digest`, `intact operators` and `intact repair`: commands of the Python package, which reads models.
 // This program finds the package and runs them.
 #include <unistd.h>
 
@@ -29,9 +29,11 @@ sys.argv[0] = "intact"
 main()
 )";
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kCommands = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kCommands = {
     {{"audit", "which layers of a quantized model can saturate (Python package)"},
      {"compare", "a quantized model against its float model, layer by layer (Python package)"},
+     {"digest", "run a model with the same bytes on every CPU; SHA-256 of its outputs (Python package)"},
+     {"operators", "which operators of ONNX Runtime have the same bytes on every CPU (Python package)"},
      {"repair", "write a model that computes the same and cannot saturate (Python package)"}}};
 
 }  // namespace
