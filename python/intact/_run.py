@@ -147,7 +147,7 @@ def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict
 def as_u8(values: np.ndarray) -> np.ndarray:
     """s8 values, or zero points, shifted by 128."""
     if values.dtype == np.int8:
-        return np.bitwise_xor(values.view(np.uint8), 128)
+        return np.bitwise_xor(values.view(np.uint8), np.uint8(128))  # NumPy 1 makes int64 of a zero point and 128
     return (values.astype(np.int16) + 128).astype(np.uint8)
 
 

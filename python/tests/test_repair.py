@@ -20,7 +20,7 @@ from intact._model import QuantizedLayer  # noqa: E402
 from intact._onnx import Scope  # noqa: E402
 from intact._repair import repair_file  # noqa: E402
 from intact._repair_report import to_json, to_text  # noqa: E402
-from intact._run import exact_variant, run_on_data  # noqa: E402
+from intact._run import as_u8, exact_variant, run_on_data  # noqa: E402
 from graph_builder import GraphBuilder  # noqa: E402
 import random_graphs  # noqa: E402
 from random_graphs import evaluate, random_graph  # noqa: E402
@@ -555,6 +555,13 @@ def test_external_data_stay_external(tmp_path):
 def run(*arguments):
     command = "import sys; from intact._program import main; sys.argv[0] = 'intact'; main()"
     return subprocess.run([sys.executable, "-c", command, "repair", *map(str, arguments)], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_values_shifted_to_u8_have_the_type_u8(shape):
+    for dtype in (np.int8, np.int32):
+        shifted = as_u8(np.full(shape, -3, dtype))
+        assert shifted.dtype == np.uint8 and shifted.shape == shape and (shifted == 125).all()
 
 
 def test_the_command(tmp_path):
