@@ -138,10 +138,15 @@ def _type(scope: Any, dequantizer: Any) -> Any:
     return scope.type_of(dequantizer.input[0]) if point is None else point.dtype.type
 
 
+def has_s8_activations(scope: Any, node: Any) -> bool:
+    """Whether the activations of a QDQ group are stored as s8."""
+    return _type(scope, scope.dequantizer(node.input[0])) is np.int8
+
+
 def stays_s8(scope: Any, node: Any) -> bool:
     """Whether the activations of a QDQ group are s8, and ONNX Runtime does not move them to u8."""
     dequantizer = scope.dequantizer(node.input[0])
-    return _type(scope, dequantizer) is np.int8 and not _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
+    return has_s8_activations(scope, node) and not _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
 
 
 def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:

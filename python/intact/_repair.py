@@ -7,8 +7,10 @@ weights, which ONNX Runtime multiplies exactly.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import os
+import re
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -285,6 +287,8 @@ class _Editor:
             restored.append(name)
             source = self.unique(f"{name}_ordered")
             for node in graph.node:
+                if not node.name and node.output[:1] == [name]:
+                    node.name = name  # reports call an operator without a name by its output
                 for names in (node.input, node.output):
                     for k, other in enumerate(names):
                         if other == name:
@@ -557,9 +561,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     with tempfile.TemporaryDirectory(prefix=".intact-", dir=out.parent if out.parent.is_dir() else None) as temporary:
         folder = Path(temporary)
         _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
-        after = audit(folder / out.name, engines_asked=names)
-        if len(after.layers) != len(result.layers):
-            raise Error("INTERNAL", f"the repaired model has {len(after.layers)} layers; the stored one has {len(result.layers)}")
+        after = _same_layers(audit(folder / out.name, engines_asked=names), result)
         refused: dict[int, str] = {}
         for change in [_gather_rest] + ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
             is_changed, why = change(editor, after, done, plan)
@@ -568,7 +570,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                 if change is _shorten_rest:
                     done.ordered = exact_variant(after, done)
                 _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
-                after = audit(folder / out.name, engines_asked=names)
+                after = _same_layers(audit(folder / out.name, engines_asked=names), result)
         _describe(done, result, after, plan, refused)
         costly = [] if widened is None or allow_u8_weights else [
             i for i in widened.numbers if done.layers[i].how in ("u8 weights", "gathered order", "left")]
@@ -590,6 +592,19 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             os.replace(folder / (out.name + suffix), out.parent / (out.name + suffix))
     after.model.path = str(out)
     return done
+
+
+def _same_layers(after: Audit, before: Audit) -> Audit:
+    """The audit of a changed model. Raises `Error` if it does not have the layers of the model before: a layer that ONNX Runtime
+    now runs in float would be missing, and no longer proven."""
+    def names(one: Audit) -> list[str]:  # without the numbers of QuantizedModel.unique(): inserted operators change them
+        return [re.sub(r" \(operator \d+\)$", "", audited.layer.name) for audited in one.layers]
+
+    for stored, repaired in itertools.zip_longest(names(before), names(after)):
+        if stored != repaired:
+            raise Error("INTERNAL", f"the repaired model has the layer {repaired!r} where the stored model has {stored!r}; expected "
+                        "the same layers")
+    return after
 
 
 def _axes(proto: Any, folder: Path, result: Audit, reorder_sums: bool) -> Axes:

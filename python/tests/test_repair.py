@@ -13,7 +13,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact import _order, _program, _repair_check, _repair_plan, _shorten  # noqa: E402
+from intact import _order, _program, _repair, _repair_check, _repair_plan, _shorten  # noqa: E402
 from intact._audit import audit, certify  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._model import QuantizedLayer  # noqa: E402
@@ -1166,11 +1166,11 @@ def test_sizes_that_a_convolution_model_leaves_open():
 # ----- a Gather in front -------------------------------------------------------------------------------------------------
 
 
-def first_convolution(is_qdq, channels=3, bound=None, kernel=3):
+def first_convolution(is_qdq, channels=3, bound=None, kernel=3, a_type=np.uint8):
     """A convolution of the graph's input, with heavy channels."""
     b = Builder()
     w = b.rng.choice([-120, 120], (8, channels, kernel, kernel)).astype(np.int8)
-    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.zeros(8, np.int8))
+    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(a_type(7)), b.constant(np.zeros(8, np.int8))
     steps = b.constant((2.0 ** -b.rng.integers(6, 9, 8)).astype(np.float32))
     x = "x" if bound is None else b.node("Clip", ["x", b.constant(np.float32(0)), b.constant(np.float32(bound))])
     q = b.node("QuantizeLinear", [x, scale, point])
@@ -1181,6 +1181,8 @@ def first_convolution(is_qdq, channels=3, bound=None, kernel=3):
         bias = b.node("DequantizeLinear", [b.constant(np.zeros(8, np.int32)), steps_of_bias], axis=0)
         y = b.node("Conv", [b.node("DequantizeLinear", [q, scale, point]), real, bias], **options)
         y = b.node("QuantizeLinear", [y, scale, point])
+        if a_type is np.int8:  # an s8 output of the graph would stay s8, and the convolution would be float
+            return b.model([b.node("DequantizeLinear", [y, scale, point])], [("x", (1, channels, 6, 6))])
     else:
         y = b.node("QLinearConv", [q, scale, point, b.constant(w), steps, zero, scale, point], **options)
     return b.model([y], [("x", (1, channels, 6, 6))], kinds={y: TensorProto.UINT8})
@@ -1207,6 +1209,41 @@ def test_a_gather_in_front_of_the_first_convolution(is_qdq, channels, slow_u8_we
     # Where copied channels do not fit into the budget, ONNX Runtime gets u8 weights, and others nothing.
     kept = [intact.repair(model, engines=engines, max_depth=10)[1].layers[0] for engines in (["onnxruntime"], ["fbgemm"])]
     assert [layer.how for layer in kept] == ["u8 weights", "left"] and kept[0].means.gather > 0
+
+
+def test_no_gather_between_the_operators_that_ONNX_Runtime_moves_to_u8(slow_u8_weights):
+    """ONNX Runtime computes a convolution of s8 activations in floats if a Gather is between QuantizeLinear and
+    DequantizeLinear."""
+    model, data = first_convolution(True, a_type=np.int8), data_of(1, 3, 6, 6)
+    repaired, done = intact.repair(model, max_depth=700)
+    (layer,) = done.layers
+    assert len(done.after.layers) == 1 and done.is_proven and (layer.how, layer.is_gathered) == ("u8 weights", False)
+    assert not [node for node in repaired.graph.node if node.op_type == "Gather"]
+    assert same(in_onnxruntime(repaired, data), in_onnxruntime(exact_variant(done.before), data))
+    _, done = intact.repair(model, engines=["fbgemm"], max_depth=700)
+    assert hows(done) == ["left"] and not done.is_proven
+
+
+def test_a_repair_that_loses_a_layer_fails(monkeypatch, slow_u8_weights):
+    """The Gather makes the layer float in ONNX Runtime, so the repaired model has no such layer."""
+    for module in (_repair, _repair_plan):
+        monkeypatch.setattr(module, "gather_obstacle", lambda *_: "")
+    with pytest.raises(Error, match="has the layer None where the stored model has"):
+        intact.repair(first_convolution(True, a_type=np.int8), max_depth=700)
+
+
+def test_a_layer_without_a_name_keeps_its_name_if_its_output_is_reordered():
+    b = Builder()
+    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.int8(0))
+    steps = b.constant(np.float32(2.0 ** -7))
+    hidden, y = (b.node("QLinearMatMul", [x, scale, point, b.constant(weights_of(b.rng, 16, 16)), steps, zero, scale, point])
+                 for x in ("u", "QLinearMatMul0_0"))
+    for node in b.nodes:
+        node.ClearField("name")
+    model = b.model([hidden, y], [], kinds=dict.fromkeys((hidden, y), TensorProto.UINT8))
+    model.graph.input.append(helper.make_tensor_value_info("u", TensorProto.UINT8, (3, 16)))
+    _, done = intact.repair(model)
+    assert hidden in done.gathers and [layer.layer.name for layer in done.after.layers] == [hidden, y]
 
 
 def test_gathers_and_copies_have_one_budget():
