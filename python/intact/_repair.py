@@ -453,7 +453,7 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
     found = set()
     for audited in result.layers:
         layer = audited.layer
-        if layer.graph_node is None or layer.note:
+        if layer.graph_node is None or layer.float_in:
             continue
         outputs = scope.consumers.get(layer.graph_node.output[0], [])
         if layer.op_type == "Gemm" and not any(node.op_type == "QuantizeLinear" for node in outputs):

@@ -1163,6 +1163,26 @@ def test_sizes_that_a_convolution_model_leaves_open():
     assert done.work.unit == "multiply-adds" and done.work.layers == [64 * 64 * 64, 64 * 32 * 32]
 
 
+@pytest.mark.parametrize("a_type", [np.uint8, np.int8])
+def test_convolutions_between_quantizers_add_integers_whatever_the_type_of_activations(a_type):
+    """No sum of floats reads the channels, so their order is free."""
+    b = Builder()
+    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(a_type(7)), b.constant(np.int8(0))
+    x = b.node("QuantizeLinear", ["x", scale, point])
+    for inputs, outputs in ((4, 16), (16, 8)):
+        w = weights_of(b.rng, inputs, outputs).T if inputs == 16 else b.rng.integers(-30, 31, (outputs, inputs)).astype(np.int8)
+        w = b.constant(np.ascontiguousarray(w)[:, :, None, None])
+        w = b.node("DequantizeLinear", [w, b.constant(np.float32(2.0 ** -7)), zero])
+        x = b.node("Conv", [b.node("DequantizeLinear", [x, scale, point]), w])
+        x = b.node("QuantizeLinear", [x, scale, point])
+    model = b.model([b.node("DequantizeLinear", [x, scale, point])], [("x", (1, 4, 6, 6))])
+    repaired, done = intact.repair(model)
+    assert done.layers[1].unsafe and hows(done) == ["stored order", "folded order"] and done.orders == 1 and not done.sums
+    assert done.is_proven and done.price == 0
+    data = data_of(1, 4, 6, 6)
+    assert same(in_onnxruntime(repaired, data), in_onnxruntime(exact_variant(done.before), data))
+
+
 # ----- a Gather in front -------------------------------------------------------------------------------------------------
 
 
