@@ -117,7 +117,7 @@ def _audit(arguments: list[str]) -> int:
     except (Error, OSError) as error:
         return _failed(error)
     _print(to_text(result))
-    if not result.layers:
+    if not result.layers and not result.products:
         return 2
     return 0 if result.is_proven else 1
 
@@ -200,7 +200,7 @@ def _repair(arguments: list[str]) -> int:
         return _failed(error)
     if done.check is not None and not done.check.is_right:
         _print(f"THE REPAIR IS WRONG: {excerpt(options.output)} was not written; please report it\n")
-    if not done.layers:
+    if not done.layers and not done.before.products:
         return 2
     return 0 if done.is_proven and (done.check is None or done.check.is_right) else 1
 

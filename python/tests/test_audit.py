@@ -484,6 +484,19 @@ def test_products_of_two_activations(tmp_path, a_type, b_type, qdq, readers, is_
     assert (product["name"], product["engines"]["onnxruntime"]["proven"]) == ("p", is_safe)
 
 
+@pytest.mark.parametrize("b_type,status,words", [
+    ("s8", 1, "on CPUs without VNNI 1 of 1 products of two activations can compute wrong sums; "),
+    ("u8", 0, "1 products of two activations are proven safe, whatever the input\n")])
+def test_a_model_of_products_of_two_activations_only(tmp_path, b_type, status, words):
+    kind = {"u8": TensorProto.UINT8, "s8": TensorProto.INT8}[b_type]
+    path = save(tmp_path, [helper.make_node("MatMulInteger", ["a", "b"], ["y"])], {}, [("a", TensorProto.UINT8), ("b", kind)])
+    run = program("audit", path)
+    assert run.returncode == status and f"\n{words}" in run.stdout and "no quantized layer" not in run.stdout
+    repaired = program("repair", path, "-o", tmp_path / "r.onnx")
+    assert repaired.returncode == status and not repaired.stderr
+    assert words in repaired.stdout
+
+
 def test_ranges_bound_products_of_two_activations(tmp_path):
     nodes = [helper.make_node("Softmax", ["x"], ["p"]), helper.make_node("QuantizeLinear", ["p", "s", "z"], ["q"]),
              helper.make_node("MatMulInteger", ["q", "b"], ["y"])]
