@@ -707,6 +707,46 @@ def test_the_check_sees_a_wrong_repair(tmp_path):
     assert not found.is_right and found.lines()[0].endswith("THE REPAIR IS WRONG")
 
 
+def of_reordered_floats(tmp_path):
+    """A repair whose LayerNormalization adds floats in a new order; its output is an output of the model."""
+    b = Builder()
+    gain, bias = b.constant(np.linspace(1, 2, 32, dtype=np.float32), "gain"), b.constant(np.zeros(32, np.float32))
+    hidden = b.linear("x", 16, 32)
+    model = b.model([b.node("LayerNormalization", [hidden, gain, bias]), b.linear(hidden, 32, 8)])
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    return repair_file(tmp_path / "m.onnx", tmp_path / "r.onnx", reorder_sums=True)
+
+
+def test_the_check_of_reordered_sums_sees_a_change_above_rounding_noise(tmp_path):
+    pytest.importorskip("onnxruntime")
+    done = of_reordered_floats(tmp_path)
+    assert done.sums and _repair_check.check(done).is_right
+    model = onnx.load(str(tmp_path / "r.onnx"))
+    (tensor,) = [tensor for tensor in model.graph.initializer if tensor.name.startswith("gain")]
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1 + 5e-7), tensor.name))
+    onnx.save(model, str(tmp_path / "r.onnx"))
+    found = _repair_check.check(done)
+    assert 120 < found.outputs[0].ordered < found.outputs[0].control and not found.is_right
+
+
+def test_the_worst_control_decides_about_reordered_sums(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    draws = []
+
+    def with_one_noisy_draw(proto, owner, draw=0):
+        draws.append(draw)
+        made = control_variant(proto, owner, draw)
+        for tensor in made.graph.initializer:
+            if tensor.name == "gain" and draw == 1:
+                tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1.01), tensor.name))
+        return made
+
+    done = of_reordered_floats(tmp_path)
+    control_variant = _repair_check.control_variant
+    monkeypatch.setattr(_repair_check, "control_variant", with_one_noisy_draw)
+    assert _repair_check.check(done).outputs[0].control == pytest.approx(40, abs=1) and draws == [0, 1, 2]
+
+
 @pytest.mark.parametrize("is_right", [True, False])
 def test_the_check_runs_before_the_file_is_written(tmp_path, monkeypatch, capsys, is_right):
     pytest.importorskip("onnxruntime")
