@@ -504,11 +504,11 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                 reorder_sums: bool = False, keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0,
                 float_model: str | os.PathLike | None = None, allow_u8_weights: bool = False,
                 data: "list[dict[str, np.ndarray]] | None" = None, add_gathers: bool = True, progress: Any = None,
-                limits: Any = None, before_writing: "Callable[[Repair], bool] | None" = None) -> Repair:
+                limits: Any = None, before_writing: "Callable[[Repair], bool] | None" = None, ask: bool = True) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, completely or not at all. Takes the options of `repair()`; `float_model`
     is the option `undo_reduce_range` of `repair()`. `limits`: layers that earlier attempts could not make safe.
     `before_writing(done)`: is called before `out` is written, when `done.after` is the audit of a temporary file; if it returns
-    False, nothing is written. Raises `Error`."""
+    False, nothing is written. `ask`: as for audit(). Raises `Error`."""
     path, out = Path(path), Path(out)
     if not out.name or out.is_dir():
         raise invalid(f"{excerpt(out)}: is a folder; expected a file's name for the repaired model")
@@ -517,7 +517,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     max_depth = 0.0 if keep_channels else MOST_DEPTH if max_depth is None else max_depth
     if not 0 <= max_depth < math.inf:
         raise invalid(f"--max-depth: is {max_depth!r}; expected a number of 0 or more, in percent of the model's multiply-adds")
-    result = audit(path, engines_asked=engines_asked, progress=progress)
+    result = audit(path, engines_asked=engines_asked, progress=progress, ask=ask)
     if result.model.proto is None:
         raise invalid(f"{excerpt(path)}: is no ONNX model; `intact repair` expects one")
     names = result.engines
@@ -542,7 +542,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             limits = limits or Limits()
             max_depth = max_depth if allow_u8_weights else 0.0  # instead of adding copies, which cost time, the range shrinks
             proto, widened = undo_reduce_range(result, float_model, data, limits)
-            result = audit(path, engines_asked=names, progress=progress, proto=proto)
+            result = audit(path, engines_asked=names, progress=progress, proto=proto, ask=ask)
         axes = _axes(proto, path.parent, result, reorder_sums)
         plan = plan_of(result, axes, max_depth, max_noise, add_gathers)
         done = Repair(result, names, orders=len(plan.orders), copied_channels=sum(int(zero.sum()) for zero in plan.copies.values()),
@@ -561,7 +561,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     with tempfile.TemporaryDirectory(prefix=".intact-", dir=out.parent if out.parent.is_dir() else None) as temporary:
         folder = Path(temporary)
         _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
-        after = _same_layers(audit(folder / out.name, engines_asked=names), result)
+        after = _same_layers(audit(folder / out.name, engines_asked=names, ask=ask), result)
         refused: dict[int, str] = {}
         for change in [_gather_rest] + ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
             is_changed, why = change(editor, after, done, plan)
@@ -570,7 +570,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                 if change is _shorten_rest:
                     done.ordered = exact_variant(after, done)
                 _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
-                after = _same_layers(audit(folder / out.name, engines_asked=names), result)
+                after = _same_layers(audit(folder / out.name, engines_asked=names, ask=ask), result)
         _describe(done, result, after, plan, refused)
         costly = [] if widened is None or allow_u8_weights else [
             i for i in widened.numbers if done.layers[i].how in ("u8 weights", "gathered order", "left")]
@@ -579,7 +579,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         if costly:
             return repair_file(path, out, engines_asked=names, reorder_sums=reorder_sums, keep_channels=keep_channels, max_depth=max_depth,
                                max_noise=max_noise, float_model=float_model, data=data, add_gathers=add_gathers,
-                               progress=progress, limits=limits, before_writing=before_writing)
+                               progress=progress, limits=limits, before_writing=before_writing, ask=ask)
         done.after = after
         done.price = plan.price([i for i, layer in enumerate(done.layers) if layer.how == "u8 weights"])
         done.cheaper = _cheaper(done, result, path.parent, reorder_sums, add_gathers)
@@ -597,7 +597,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
 def _same_layers(after: Audit, before: Audit) -> Audit:
     """The audit of a changed model. Raises `Error` if it does not have the layers of the model before: a layer that ONNX Runtime
     now runs in float would be missing, and no longer proven."""
-    def names(one: Audit) -> list[str]:  # without the numbers of QuantizedModel.unique(): inserted operators change them
+    def names(one: Audit) -> list[str]:  # without numbers by unique(), which inserted operators change
         return [re.sub(r" \(operator \d+\)$", "", audited.layer.name) for audited in one.layers]
 
     for stored, repaired in itertools.zip_longest(names(before), names(after)):

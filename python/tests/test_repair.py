@@ -782,6 +782,23 @@ def test_what_moves_outputs_is_measured(tmp_path):
     assert done.returncode == 0 and "against exact sums" not in done.stdout and "in a new order: L" not in done.stdout
 
 
+@pytest.mark.parametrize("options", [(), ("--rules",)])
+def test_with_rules_onnxruntime_does_not_load_the_model(tmp_path, monkeypatch, capsys, options):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    loaded, session = [], onnxruntime.InferenceSession
+
+    def seen(*arguments, **named):
+        loaded.append(1)
+        return session(*arguments, **named)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", seen)
+    onnx.save(first_convolution(True), str(tmp_path / "m.onnx"))
+    assert _program._repair([str(tmp_path / "m.onnx"), "-o", str(tmp_path / "r.onnx"), *options]) == 0
+    text = capsys.readouterr().out
+    assert bool(loaded) == (not options) and ("note: the rules of ONNX Runtime" in text) == bool(options)
+    assert "1 got u8 weights" in text
+
+
 # ----- shortened weights -------------------------------------------------------------------------------------------------
 
 ALL = ["onnxruntime", "fbgemm", "onednn", "openvino"]
