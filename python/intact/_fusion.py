@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ._library import excerpt
-
 _MOST_BYTES = 1 << 30  # larger models are not given to ONNX Runtime, which would copy them
 _INTEGER = {"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "ConvInteger", "MatMulInteger"}
 _ROUNDING = 1e-6  # scales of a bias that differ by less are a quantizer's rounding

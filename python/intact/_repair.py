@@ -577,8 +577,8 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
         for i in costly:
             limits.tighten(i, done.layers[i].reason)
         if costly:
-            return repair_file(path, out, engines_asked=names, reorder_sums=reorder_sums, keep_channels=keep_channels, max_depth=max_depth,
-                               max_noise=max_noise, float_model=float_model, data=data, add_gathers=add_gathers,
+            return repair_file(path, out, engines_asked=names, reorder_sums=reorder_sums, keep_channels=keep_channels,
+                               max_depth=max_depth, max_noise=max_noise, float_model=float_model, data=data, add_gathers=add_gathers,
                                progress=progress, limits=limits, before_writing=before_writing, ask=ask)
         done.after = after
         done.price = plan.price([i for i, layer in enumerate(done.layers) if layer.how == "u8 weights"])
@@ -602,8 +602,8 @@ def _same_layers(after: Audit, before: Audit) -> Audit:
 
     for stored, repaired in itertools.zip_longest(names(before), names(after)):
         if stored != repaired:
-            raise Error("INTERNAL", f"the repaired model has the layer {repaired!r} where the stored model has {stored!r}; expected "
-                        "the same layers")
+            raise Error("INTERNAL", f"the repaired model has the layer {repaired!r} where the stored model has {stored!r}; "
+                        "expected the same layers")
     return after
 
 

@@ -93,7 +93,7 @@ class Check:
             if self.is_shortened:
                 text += f"; {output.clamped or 'no'} values of the repaired model are wrong because sums were clamped"
             if output.repaired < output.stored - NEAR and not self.has_other_weights:
-                text += f"; the repaired model is farther from exact sums than the stored model"
+                text += "; the repaired model is farther from exact sums than the stored model"
             if output.repaired_to_float is not None:
                 text += (f"; against the float model: stored {output.stored_to_float:.1f} dB, "
                          f"repaired {output.repaired_to_float:.1f} dB")
