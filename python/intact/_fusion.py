@@ -116,15 +116,28 @@ def _input(node: Any, i: int) -> str:
     return node.input[i] if len(node.input) > i else ""
 
 
+def is_moved(scope: Any, name: str) -> bool:
+    """Whether ONNX Runtime moves an s8 operand of a QDQ group to u8; `name`: what the operator reads. A QuantizeLinear and a
+    DequantizeLinear with one constant zero point make the operand, and nothing else reads a tensor between the QuantizeLinear and
+    the operator."""
+    dequantizer = scope.dequantizer(name)
+    while dequantizer is not None and name != dequantizer.output[0]:  # moved through these operators
+        if len(scope.readers(name)) != 1 or scope.is_output(name):
+            return False
+        name = scope.producer(name).input[0]
+    return dequantizer is not None and _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
+
+
 def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
-    """Whether ONNX Runtime moves the s8 tensor between both nodes to u8: nothing else reads it, and both have one constant zero
-    point."""
+    """Whether ONNX Runtime moves the s8 tensor between both nodes to u8."""
     if quantizer is None or dequantizer is None:
         return False
     if (quantizer.op_type, dequantizer.op_type) != ("QuantizeLinear", "DequantizeLinear"):
         return False
-    readers = scope.consumers.get(dequantizer.output[0], [])
-    if len(scope.consumers.get(quantizer.output[0], [])) != 1 or len(readers) > 1 or quantizer.output[0] in scope.outputs:
+    between, real = quantizer.output[0], dequantizer.output[0]
+    if scope.is_output(between) or len(scope.readers(real)) + scope.is_output(real) > 1:
+        return False  # of several uses, each gets a DequantizeLinear of its own
+    if [reader.output[0] for reader in scope.readers(between)] != [real]:
         return False
     points = [scope.constant(_input(node, 2)) for node in (quantizer, dequantizer)]
     return all(point is not None and point.size == 1 for point in points) and points[0].reshape(-1)[0] == points[1].reshape(-1)[0]
@@ -143,8 +156,7 @@ def has_s8_activations(scope: Any, node: Any) -> bool:
 
 def stays_s8(scope: Any, node: Any) -> bool:
     """Whether the activations of a QDQ group are s8, and ONNX Runtime does not move them to u8."""
-    dequantizer = scope.dequantizer(node.input[0])
-    return has_s8_activations(scope, node) and not _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
+    return has_s8_activations(scope, node) and not is_moved(scope, node.input[0])
 
 
 def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
@@ -168,18 +180,18 @@ def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
 def _output(scope: Any, node: Any) -> tuple[Any, str]:
     """The QuantizeLinear behind an operator, or None, and why ONNX Runtime then computes floats."""
     name = node.output[0]
-    readers = scope.consumers.get(name, [])
+    readers = scope.readers(name)
     from ._onnx import MOVED_THROUGH
 
     for _ in range(16):  # a QuantizeLinear moves back through these operators
         if len(readers) != 1 or readers[0].op_type not in MOVED_THROUGH or name in scope.outputs:
             break
-        behind = scope.consumers.get(readers[0].output[0], [])
+        behind = scope.readers(readers[0].output[0])
         if not any(reader.op_type == "QuantizeLinear" for reader in behind):
             break
         name, readers = readers[0].output[0], behind
     if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip") and readers[0].output[0] not in scope.outputs:
-        clip, behind = readers[0], scope.consumers.get(readers[0].output[0], [])
+        clip, behind = readers[0], scope.readers(readers[0].output[0])
         if len(behind) == 1 and name not in scope.outputs:
             if behind[0].op_type == "QuantizeLinear" and _clamps_as_the_quantizer(scope, clip, behind[0]):
                 return behind[0], ""
@@ -192,7 +204,7 @@ def _output(scope: Any, node: Any) -> tuple[Any, str]:
 
 def _addition(scope: Any, node: Any) -> tuple[Any, str]:
     """The Add of a bias behind a MatMul, which ONNX Runtime makes a Gemm with the MatMul, and the bias; None without one."""
-    readers = scope.consumers.get(node.output[0], []) if node.op_type == "MatMul" else []
+    readers = scope.readers(node.output[0]) if node.op_type == "MatMul" else []
     if len(readers) != 1 or readers[0].op_type != "Add" or node.output[0] in scope.outputs:
         return None, ""
     bias = next((name for name in readers[0].input if name != node.output[0]), "")
@@ -273,8 +285,11 @@ def reason_for_floats(scope: Any, node: Any) -> str:
     through = scope.producer(node.input[1])
     if through.op_type == "Reshape":
         return "its weights are reshaped after they are dequantized"
-    if through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.consumers[node.input[1]]) > 1:
+    is_constant = scope.shape_of_constant(b.input[0]) is not None
+    if is_constant and through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.readers(node.input[1])) > 1:
         return "other nodes read its transposed weights too"
+    if any(scope.scope_of(maker.output[0]) is not scope for maker in (a, b)):
+        return "its inputs are dequantized outside its graph"
     types = [_type(scope, maker) for maker in (a, b)]
     add, bias = _addition(scope, node)
     rule = rules()["groups"]["Gemm"] if add is not None else rule
@@ -295,7 +310,7 @@ def reason_for_floats(scope: Any, node: Any) -> str:
     if quantizer is not None:
         point = scope.point(quantizer)
         kind = scope.type_of(quantizer.output[0]) if point is None else point.dtype.type
-        readers = scope.consumers.get(quantizer.output[0], [])
+        readers = scope.readers(quantizer.output[0])
         output_stays = kind is np.int8 and not _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None)
         if kind not in (np.uint8, np.int8):
             return "its output has 16 bits"
@@ -320,8 +335,8 @@ def becomes_matmul_nbits(scope: Any, node: Any) -> bool:
     dequantizer = scope.producer(node.input[1])
     if node.op_type not in ("MatMul", "Gemm") or dequantizer is None or dequantizer.op_type != "DequantizeLinear":
         return False
-    if len(scope.consumers.get(dequantizer.output[0], [])) != 1 or any(
-            reader.op_type == "QuantizeLinear" for reader in scope.consumers.get(node.output[0], [])):
+    if len(scope.readers(dequantizer.output[0])) != 1 or any(
+            reader.op_type == "QuantizeLinear" for reader in scope.readers(node.output[0])):
         return False
     values = attributes(node)
     if node.op_type == "Gemm" and (values.get("alpha", 1.0) != 1 or values.get("transA") or values.get("transB")

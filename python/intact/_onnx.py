@@ -9,11 +9,11 @@ import math
 import warnings
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from ._fusion import FAILS, WEIGHT_ONLY, Fusions, stays_s8, weights_in_words, wrong_bias
+from ._fusion import FAILS, WEIGHT_ONLY, Fusions, is_moved, stays_s8, weights_in_words, wrong_bias
 from ._library import Error, excerpt, invalid
 from ._model import TYPE_RANGES, ActivationProduct, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
 from ._weights import shared
@@ -46,6 +46,20 @@ def every_node(graph: Any, depth: int = 0) -> Iterator[Any]:
                 yield from every_node(inner, depth + 1)
 
 
+def _captured(node: Any, depth: int = 0) -> set[str]:
+    """The tensors that the inner graphs of a node read and do not make."""
+    names: set[str] = set()
+    for attribute in node.attribute if depth < _DEEPEST else ():
+        for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
+            read = {value.name for value in inner.output}
+            made = {value.name for value in [*inner.input, *inner.initializer]}
+            for each in inner.node:
+                read.update(each.input, _captured(each, depth + 1))
+                made.update(each.output)
+            names |= read - made
+    return names
+
+
 class Scope:
     """The constants, producers and consumers of a graph; and, through `parent`, of the graphs around it."""
 
@@ -57,9 +71,12 @@ class Scope:
         self.outputs = {value.name for value in graph.output}
         self.producers = {output: node for node in graph.node for output in node.output if output}
         self.consumers: dict[str, list] = {}
+        self.captors: dict[str, list] = {}  # nodes whose inner graphs read a tensor of this graph
         for node in graph.node:
             for name in node.input:
                 self.consumers.setdefault(name, []).append(node)
+            for name in _captured(node):
+                self.captors.setdefault(name, []).append(node)
         self.types = {value.name: value.type.tensor_type.elem_type
                       for value in [*graph.input, *graph.value_info, *graph.output]}
         self._constants: dict[str, np.ndarray | None] = {}
@@ -68,6 +85,15 @@ class Scope:
         if name in self.initializers or name in self.producers:
             return self
         return self.parent.scope_of(name) if self.parent else None
+
+    def readers(self, name: str) -> list:
+        """The consumers and the captors of a tensor, in the graph that makes it."""
+        scope = self.scope_of(name) or self
+        return scope.consumers.get(name, []) + scope.captors.get(name, [])
+
+    def is_output(self, name: str) -> bool:
+        """Whether a tensor is an output of the graph that makes it."""
+        return name in (self.scope_of(name) or self).outputs
 
     def producer(self, name: str) -> Any:
         scope = self.scope_of(name)
@@ -319,20 +345,6 @@ def _transposed_matrix(weights: np.ndarray) -> np.ndarray:
     return as_matrix(weights.swapaxes(-1, -2))
 
 
-def _becomes_u8(scope: Scope, name: str, quantizer: Any) -> bool:
-    """Whether ONNX Runtime's QDQS8ToU8Transformer stores a quantized s8 tensor as u8: only one DequantizeLinear with the same zero
-    point reads it, only one operator reads the result, and neither is an output."""
-    owner = scope.scope_of(name)
-    readers = owner.consumers.get(name, []) if owner is not None else []
-    if len(readers) != 1 or readers[0].op_type != "DequantizeLinear" or name in owner.outputs:
-        return False
-    real = readers[0].output[0]
-    if real in owner.outputs or len(owner.consumers.get(real, [])) != 1:
-        return False
-    points = [owner.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None for node in (quantizer, readers[0])]
-    return all(point is not None and point.size == 1 for point in points) and points[0].reshape(-1)[0] == points[1].reshape(-1)[0]
-
-
 class _Reader:
     """Finds the quantized layers of a graph and its inner graphs."""
 
@@ -446,7 +458,7 @@ class _Reader:
             return
         weights = scope.integers(node.input[1])
         if weights is None:
-            self._activations(scope, node, a.input[0], b.input[0], qdq=True)
+            self._activations(scope, node, a.input[0], b.input[0], reals=node.input[:2])
             return
         if weights.dtype not in (np.int8, np.uint8):
             self.model.pass_over(f"{node.op_type} (QDQ): weights of {weights.dtype}", is_harmless=True)
@@ -519,10 +531,11 @@ class _Reader:
             steps = None
         self._add(scope, node, operator, a_type, weights, arrange, steps, a, qdq=qdq, hidden=hidden)
 
-    def _activations(self, scope: Scope, node: Any, a: str, b: str, a_type: "str | None" = None, qdq: bool = False) -> None:
-        """Adds a product whose second operand is no constant."""
-        types, ranges = [], []
-        for name, given in ((a, a_type), (b, None)):
+    def _activations(self, scope: Scope, node: Any, a: str, b: str, a_type: "str | None" = None,
+                     reals: Sequence[str] = ()) -> None:
+        """Adds a product whose second operand is no constant. `reals`: the float operands of a QDQ group."""
+        types, ranges, qdq = [], [], bool(reals)
+        for name, given, real in zip((a, b), (a_type, None), reals or ("", "")):
             dtype = scope.type_of(name)
             kind = given or (type_name(dtype) if dtype else "")
             if not kind:
@@ -532,9 +545,8 @@ class _Reader:
             value = scope.constant(name) if name else None
             low, high, _ = (int(value.min(initial=0)), int(value.max(initial=0)), "") if value is not None else (
                 self._range(scope, name, kind, padded=False))
-            maker = scope.producer(name)
-            if qdq and kind == "s8" and maker is not None and maker.op_type == "QuantizeLinear" and _becomes_u8(scope, name, maker):
-                kind, low, high = "u8", low + 128, high + 128
+            if qdq and kind == "s8" and is_moved(scope, real):
+                kind, low, high = "u8", low + 128, high + 128  # QDQS8ToU8Transformer, of both operands
             types.append(kind)
             ranges.append((low, high))
         weights = np.zeros((2, 1), np.uint8 if types[1] == "u8" else np.int8)

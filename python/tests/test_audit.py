@@ -497,6 +497,74 @@ def test_a_model_of_products_of_two_activations_only(tmp_path, b_type, status, w
     assert words in repaired.stdout
 
 
+@pytest.mark.parametrize("change", [
+    "another reader", "another zero point", "an output of the model", "a float output of the model", "a reader in an inner graph",
+    "another reader behind a Transpose"])
+@pytest.mark.parametrize("ask", [False, True])
+def test_operands_that_stay_s8(tmp_path, change, ask):
+    """ONNX Runtime moves `a` to u8, and leaves `b` s8."""
+    path = of_activations(tmp_path, "s8", "s8", qdq=True)
+    assert audit(path, ask=ask).is_proven
+    model = onnx.load(str(path))
+    if change == "another reader":
+        model.graph.node.append(helper.make_node("Sigmoid", ["bd"], ["other"]))
+        model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, None))
+    elif change == "another zero point":
+        model.graph.initializer.append(numpy_helper.from_array(np.int8(3), "three"))
+        next(node for node in model.graph.node if node.output[0] == "bd").input[2] = "three"
+    elif change == "an output of the model":
+        model.graph.output.append(helper.make_tensor_value_info("b", TensorProto.INT8, None))
+    elif change == "another reader behind a Transpose":
+        next(node for node in model.graph.node if node.name == "p").input[1] = "bt"
+        at = next(i for i, node in enumerate(model.graph.node) if node.name == "p")
+        model.graph.node.insert(at, helper.make_node("Transpose", ["bd"], ["bt"], perm=[1, 0]))
+        onnx.save(model, str(path))
+        assert audit(path, ask=ask).is_proven
+        model.graph.node.append(helper.make_node("Sigmoid", ["bt"], ["other"]))
+        model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, None))
+    elif change == "a float output of the model":
+        model.graph.output.append(helper.make_tensor_value_info("bd", TensorProto.FLOAT, None))
+    else:
+        branches = [helper.make_graph([helper.make_node("Neg", ["bd"], [name])], name, [],
+                                      [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)]) for name in ("t", "e")]
+        model.graph.input.append(helper.make_tensor_value_info("condition", TensorProto.BOOL, []))
+        model.graph.node.append(helper.make_node("If", ["condition"], ["other"], then_branch=branches[0], else_branch=branches[1]))
+        model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, None))
+    onnx.save(model, str(path))
+    result = audit(path, ask=ask)
+    (product,) = result.products
+    assert (product.layer.a_type, product.layer.b_type) == ("u8", "s8") and not result.is_proven
+
+
+def in_branches(tmp_path, dequantize_inside):
+    """Products of u8 x and s8 y in both branches of an If. x and y are quantized outside."""
+    def quantization(op, source, made, name):
+        return helper.make_node(op, [source, "s", f"{name}z"], [made])
+
+    branches = []
+    for branch in ("then", "else"):
+        at = branch if dequantize_inside else ""
+        nodes = [quantization("DequantizeLinear", f"{name}q", f"{at}{name}d", name) for name in "xy"] if dequantize_inside else []
+        nodes.append(helper.make_node("MatMul", [f"{at}xd", f"{at}yd"], [branch], name=f"{branch} product"))
+        branches.append(helper.make_graph(nodes, branch, [], [helper.make_tensor_value_info(branch, TensorProto.FLOAT, None)]))
+    nodes = [quantization("QuantizeLinear", name, f"{name}q", name) for name in "xy"]
+    if not dequantize_inside:
+        nodes += [quantization("DequantizeLinear", f"{name}q", f"{name}d", name) for name in "xy"]
+    nodes.append(helper.make_node("If", ["condition"], ["v"], then_branch=branches[0], else_branch=branches[1]))
+    return save(tmp_path, nodes, {"s": np.float32(0.5), "xz": np.uint8(0), "yz": np.int8(0)},
+                [("x", TensorProto.FLOAT), ("y", TensorProto.FLOAT), ("condition", TensorProto.BOOL)], ["v"])
+
+
+@pytest.mark.parametrize("ask", [False, True])
+def test_products_of_activations_in_inner_graphs(tmp_path, ask):
+    result = audit(in_branches(tmp_path, dequantize_inside=True), ask=ask)
+    assert [(product.layer.a_type, product.layer.b_type) for product in result.products] == [("u8", "s8")] * 2
+    assert not result.is_proven
+    model = read_onnx(in_branches(tmp_path, dequantize_inside=False), ask=ask)
+    assert not model.products and model.passed_over == {
+        "MatMul (QDQ): its inputs are dequantized outside its graph: ONNX Runtime runs it in float": 2}
+
+
 def test_ranges_bound_products_of_two_activations(tmp_path):
     nodes = [helper.make_node("Softmax", ["x"], ["p"]), helper.make_node("QuantizeLinear", ["p", "s", "z"], ["q"]),
              helper.make_node("MatMulInteger", ["q", "b"], ["y"])]
@@ -654,23 +722,3 @@ def test_an_odd_last_channel_of_u8_weights_is_alone():
     weights[..., 1] = 255
     weights[..., 0] = 255
     assert certify(layer, "within_tap").failing_pairs == 4
-
-
-@pytest.mark.parametrize("change", ["another reader", "another zero point", "an output", "a float output"])
-def test_operands_that_onnx_runtime_leaves_s8(tmp_path, change):
-    path = of_activations(tmp_path, "s8", "s8", qdq=True)
-    assert audit(path, ask=False).is_proven
-    model = onnx.load(str(path))
-    if change == "another reader":
-        model.graph.node.append(helper.make_node("Sigmoid", ["bd"], ["other"]))
-        model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, None))
-    elif change == "another zero point":
-        model.graph.initializer.append(numpy_helper.from_array(np.int8(3), "three"))
-        next(node for node in model.graph.node if node.output[0] == "bd").input[2] = "three"
-    elif change == "an output":
-        model.graph.output.append(helper.make_tensor_value_info("b", TensorProto.INT8, None))
-    else:
-        model.graph.output.append(helper.make_tensor_value_info("bd", TensorProto.FLOAT, None))
-    onnx.save(model, str(path))
-    result = audit(path, ask=False)
-    assert [(product.layer.a_type, product.layer.b_type) for product in result.products] == [("u8", "s8")] and not result.is_proven
