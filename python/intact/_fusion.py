@@ -38,7 +38,9 @@ class Fusions:
         self.source = (f"the graph that ONNX Runtime {version} makes of the model" if version else
                        f"the rules of ONNX Runtime {rules()['version']}")
         self.version = version or rules()["version"]
-        self._places = {} if not version else {id(node): i for i, node in enumerate(_nodes(proto.graph))}
+        # Protobuf makes a node's wrapper again, at any address, if nothing holds it: the list holds the wrappers, so ids are lasting.
+        self._nodes = list(_nodes(proto.graph)) if version else []
+        self._places = {id(node): i for i, node in enumerate(self._nodes)}
 
     def made(self, node: Any) -> set[str]:
         """The operators that ONNX Runtime has in the place of a node; empty if that is not known."""

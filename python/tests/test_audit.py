@@ -1,5 +1,7 @@
 """`intact audit` on small models made here."""
 
+import gc
+import importlib.metadata
 import importlib.util
 import json
 import math
@@ -15,9 +17,9 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from intact._audit import audit, certify  # noqa: E402
 from intact._engines import engines, pairs_of  # noqa: E402
-from intact._fusion import rules  # noqa: E402
+from intact._fusion import Fusions, rules  # noqa: E402
 from intact._model import QuantizedLayer  # noqa: E402
-from intact._onnx import read_onnx  # noqa: E402
+from intact._onnx import every_node, read_onnx  # noqa: E402
 from intact._report import SCRIPT, to_html, to_json, to_text, verdict  # noqa: E402
 from intact._run import Sums  # noqa: E402
 
@@ -442,6 +444,29 @@ def test_subgraphs_are_read(tmp_path):
     node = helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner)
     path = save(tmp_path, [node], {"w": HOT}, [("a", TensorProto.UINT8), ("c", TensorProto.BOOL)])
     assert [layer.layer.name for layer in audit(path).layers] == ["inner", "inner (operator 3)"]
+
+
+def test_nodes_of_inner_graphs_are_told_apart(tmp_path):
+    """ONNX Runtime computes the Conv of one branch in integers, that of the other in floats: its float output is read."""
+    pytest.importorskip("onnxruntime")
+    branches = []
+    for branch, made in (("then", "QuantizeLinear"), ("else", "Neg")):
+        n = [f"{branch}{i}" for i in range(6)]
+        nodes = [helper.make_node("DequantizeLinear", ["a", "s", "z"], [n[0]]), helper.make_node("DequantizeLinear", ["w", "s", "p"], [n[1]]),
+                 helper.make_node("Conv", n[:2], [n[2]], name=f"{branch} product")]
+        nodes += [helper.make_node("QuantizeLinear", [n[2], "s", "z"], [n[3]]), helper.make_node("DequantizeLinear", [n[3], "s", "z"], [n[4]])]
+        nodes = nodes if made == "QuantizeLinear" else nodes[:3] + [helper.make_node("Neg", [n[2]], [n[4]])]
+        branches.append(helper.make_graph(nodes, branch, [], [helper.make_tensor_value_info(n[4], TensorProto.FLOAT, None)]))
+    path = save(tmp_path, [helper.make_node("If", ["condition"], ["y"], then_branch=branches[0], else_branch=branches[1])],
+                {"w": np.full((1, 2, 1, 1), 127, np.int8), "s": np.float32(1), "z": np.uint8(0), "p": np.int8(0)},
+                [("a", TensorProto.UINT8), ("condition", TensorProto.BOOL)])
+    model = onnx.load(str(path))
+    fusions = Fusions(model, tmp_path)
+    gc.collect()
+    made = {node.name: fusions.made(node) for node in every_node(model.graph) if node.op_type == "Conv"}
+    assert made == {"then product": {"QLinearConv"}, "else product": {"Conv"}}
+    model = read_onnx(path)
+    assert [layer.name for layer in model.layers] == ["then product"] and sum(model.passed_over.values()) == 1
 
 
 def test_passed_over(tmp_path):
