@@ -156,6 +156,15 @@ def has_s8_activations(scope: Any, node: Any) -> bool:
     return _type(scope, scope.dequantizer(node.input[0])) is np.int8
 
 
+def _type_behind(scope: Any, quantizer: Any) -> Any:
+    """The NumPy type of the integers that a QuantizeLinear makes, or None."""
+    from ._onnx import attributes
+
+    if _input(quantizer, 2):
+        return scope.type_of(_input(quantizer, 2)) or scope.type_of(quantizer.output[0])
+    return {2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16}.get(attributes(quantizer).get("output_dtype") or 2)
+
+
 def stays_s8(scope: Any, node: Any) -> bool:
     """Whether the activations of a QDQ group are s8, and ONNX Runtime does not move them to u8."""
     return has_s8_activations(scope, node) and not is_moved(scope, node.input[0])
@@ -310,12 +319,11 @@ def reason_for_floats(scope: Any, node: Any) -> str:
             return f"its {name} are {np.dtype(kind).name}"
     is_s8 = stays_s8(scope, node)
     if quantizer is not None:
-        point = scope.point(quantizer)
-        kind = scope.type_of(quantizer.output[0]) if point is None else point.dtype.type
+        kind = _type_behind(scope, quantizer)
         readers = scope.readers(quantizer.output[0])
         output_stays = kind is np.int8 and not _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None)
         if kind not in (np.uint8, np.int8):
-            return "its output has 16 bits"
+            return "the type of its output is not known" if kind is None else "its output has 16 bits"
         if types[0] is not None and output_stays != is_s8:
             return "its input and its output differ in type"
     if is_s8 and not rule["s8_input"]:

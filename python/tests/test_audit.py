@@ -274,6 +274,19 @@ def test_groups_that_onnxruntime_computes_in_floats(tmp_path, name, ask):
         assert both.layers[0].fails(["openvino"]) and f"in float: {reason}" in to_text(both)
 
 
+def test_an_output_of_unknown_type(tmp_path):
+    """The zero point behind the operator comes from a Cast, which the rules do not compute."""
+    path = group(tmp_path)
+    model = onnx.load(str(path))
+    model.graph.initializer.append(numpy_helper.from_array(np.int32(0), "given"))
+    model.graph.node.insert(0, helper.make_node("Cast", ["given"], ["cast"], to=TensorProto.UINT8))
+    for node in model.graph.node:
+        node.input[:] = ["cast" if name == "yz" else name for name in node.input]
+    onnx.save(model, str(path))
+    assert list(read_onnx(path, ask=False).passed_over) == [
+        "Conv (QDQ): the type of its output is not known: ONNX Runtime runs it in float"]
+
+
 @pytest.mark.parametrize("op,axis,point,expected", [
     ("MatMul", 1, True, "makes a MatMulNBits"), ("Gemm", 1, True, "makes a MatMulNBits"), ("MatMul", 0, False, "the operator runs in float")])
 def test_weight_only_products(tmp_path, op, axis, point, expected):
