@@ -214,15 +214,23 @@ def _output(scope: Any, node: Any) -> tuple[Any, str]:
 
 
 def _addition(scope: Any, node: Any) -> tuple[Any, str]:
-    """The Add of a bias behind a MatMul, which ONNX Runtime makes a Gemm with the MatMul, and the bias; None without one."""
+    """The Add behind a MatMul that ONNX Runtime makes a Gemm with the MatMul, and the bias that it adds; None without one."""
     readers = scope.readers(node.output[0]) if node.op_type == "MatMul" else []
     if len(readers) != 1 or readers[0].op_type != "Add" or node.output[0] in scope.outputs:
         return None, ""
     bias = next((name for name in readers[0].input if name != node.output[0]), "")
-    maker = scope.producer(bias)
-    stored = maker.input[0] if maker is not None and maker.op_type == "DequantizeLinear" else bias
-    shape = scope.shape_of_constant(stored)
-    return (readers[0], bias) if shape is not None and len(shape[1]) == 1 else (None, "")
+    a, b, added = (scope.shape_of(name) for name in (*node.input[:2], bias))
+    if added is None or b is not None and len(b) != 2:
+        return None, ""
+    is_constant = scope.shape_of_constant(bias) is not None or scope.producer(bias) is not None and (
+        scope.producer(bias).op_type == "DequantizeLinear" and scope.shape_of_constant(scope.producer(bias).input[0]) is not None)
+    if len(added) == 1:  # the audit may not know shapes that ONNX Runtime knows
+        columns = b[1] if b is not None else added[0] if is_constant else None
+        is_bias = columns is not None and added[0] == columns
+    else:
+        is_bias = a is not None and b is not None and len(added) == len(a) == 2 and None not in (added[0], added[1]) and (
+            added[0] == 1 and added[1] == b[1] or added[0] == a[0] and added[1] in (1, b[1]))
+    return (readers[0], bias) if is_bias else (None, "")
 
 
 def _bias(scope: Any, node: Any, name: str, rule: dict, dequantizers: tuple, is_quantized: bool) -> str:

@@ -27,6 +27,9 @@ _INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5)
 # Operators whose output has the range of their input.
 _KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Split",
             "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
+# Operators whose output has the shape of their first input.
+_SHAPE_KEEPERS = {"Identity", "QuantizeLinear", "DequantizeLinear", "Relu", "Clip", "Sigmoid", "Tanh", "Softmax", "LayerNormalization",
+                  "Neg", "Abs", "Erf", "Gelu", "LeakyRelu"}
 # Operators through which ONNX Runtime 1.32 moves a DequantizeLinear forward, and a QuantizeLinear back.
 MOVED_THROUGH = {"Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "MaxPool", "Slice"}
 _OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "Conv", "MatMul", "Gemm")} | {
@@ -79,6 +82,9 @@ class Scope:
                 self.captors.setdefault(name, []).append(node)
         self.types = {value.name: value.type.tensor_type.elem_type
                       for value in [*graph.input, *graph.value_info, *graph.output]}
+        self.shapes = {value.name: tuple(each.dim_value if each.HasField("dim_value") else each.dim_param or None
+                                         for each in value.type.tensor_type.shape.dim)
+                       for value in [*graph.input, *graph.value_info, *graph.output] if value.type.tensor_type.HasField("shape")}
         self._constants: dict[str, np.ndarray | None] = {}
 
     def scope_of(self, name: str) -> "Scope | None":
@@ -117,6 +123,25 @@ class Scope:
         if tensor is None and scope.producers[name].op_type == "Constant":
             tensor = next((attribute.t for attribute in scope.producers[name].attribute if attribute.name == "value"), None)
         return None if tensor is None else (tensor.data_type, tuple(tensor.dims))
+
+    def shape_of(self, name: str, depth: int = 0) -> "tuple[int | str | None, ...] | None":
+        """The extents of a tensor, numbers or names, as far as the file states them; None if it does not."""
+        scope: Scope | None = self if depth < 32 else None
+        while scope:
+            if name in scope.shapes:
+                return scope.shapes[name]
+            scope = scope.parent
+        stored = self.shape_of_constant(name)
+        node = self.producer(name) if depth < 32 else None
+        if stored is not None or node is None:
+            return stored[1] if stored is not None else None
+        if node.op_type in _SHAPE_KEEPERS and node.input:
+            return self.shape_of(node.input[0], depth + 1)
+        if node.op_type == "Transpose" and node.input:
+            shape = self.shape_of(node.input[0], depth + 1)
+            axes = attributes(node).get("perm") or range(len(shape or ()))[::-1]
+            return None if shape is None or sorted(axes) != list(range(len(shape))) else tuple(shape[axis] for axis in axes)
+        return None
 
     def integers_of(self, name: str) -> tuple[np.ndarray, str] | None:
         """A stored constant of 4 or 8 bits as int8 or uint8, and its type: "u8", "s8", "u4" or "s4"."""

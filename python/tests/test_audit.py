@@ -274,6 +274,34 @@ def test_groups_that_onnxruntime_computes_in_floats(tmp_path, name, ask):
         assert both.layers[0].fails(["openvino"]) and f"in float: {reason}" in to_text(both)
 
 
+@pytest.mark.parametrize("shape,is_constant,is_gemm", [
+    ((3, 4), False, True), ((1, 4), False, True), ((3, 1), False, True), ((4,), False, True), (("m", 4), False, False), (None, False, False),
+    ((2, 3, 4), False, False), ((), False, False), ((3, 4), True, True), ((1, 4), True, True), ((4,), True, True), ((1,), True, False)])
+@pytest.mark.parametrize("behind", ["nothing", "quantized"])
+@pytest.mark.parametrize("ask", [False, True])
+def test_additions_behind_a_product(tmp_path, shape, is_constant, is_gemm, behind, ask):
+    """ONNX Runtime makes a Gemm of a MatMul and an Add of known shapes. A Gemm with a bias that stays float runs in float; a
+    constant bias of one dimension is quantized if the output is."""
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "s", "z"], ["a"]),
+             helper.make_node("DequantizeLinear", ["w", "s", "p"], ["wf"]), helper.make_node("MatMul", ["a", "wf"], ["m"], name="n"),
+             helper.make_node("Add", ["m", "added"], ["sum"])]
+    nodes += [helper.make_node("Neg", ["sum"], ["y"])] if behind == "nothing" else [
+        helper.make_node("QuantizeLinear", ["sum", "s", "z"], ["sq"]), helper.make_node("DequantizeLinear", ["sq", "s", "z"], ["y"])]
+    constants = {"w": np.full((4, 4), 127, np.int8), "s": np.float32(1), "z": np.uint8(0), "p": np.int8(0)}
+    if is_constant:
+        constants["added"] = np.ones(shape, np.float32)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (3, 4))]
+    inputs += [] if is_constant else [helper.make_tensor_value_info("added", TensorProto.FLOAT, shape)]
+    path = save(tmp_path, nodes, constants, [])
+    model = onnx.load(str(path))
+    model.graph.input.extend(inputs)
+    onnx.save(model, str(path))
+    is_float = is_gemm and not (is_constant and shape == (4,) and behind == "quantized")
+    model = read_onnx(path, ask=ask)
+    assert [layer.name for layer in model.layers] == ([] if is_float else ["n"])
+    assert list(model.passed_over) == (["MatMul (QDQ): its bias is float: ONNX Runtime runs it in float"] if is_float else [])
+
+
 def test_an_output_of_unknown_type(tmp_path):
     """The zero point behind the operator comes from a Cast, which the rules do not compute."""
     path = group(tmp_path)
