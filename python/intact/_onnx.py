@@ -481,7 +481,10 @@ class _Reader:
             self.model.pass_over(f"{node.op_type} (QDQ): {why}" + ("" if WEIGHT_ONLY in why or why == FAILS else ": ONNX Runtime runs it in float"),
                                  is_harmless=True)
             return
-        weights = scope.integers(node.input[1])
+        weights, stored = scope.integers(node.input[1]), scope.shape_of_constant(b.input[0])
+        if weights is None and stored is not None:
+            self.model.pass_over(f"{node.op_type} (QDQ): constant weights{weights_in_words(scope, node)} that are not read")
+            return
         if weights is None:
             self._activations(scope, node, a.input[0], b.input[0], reals=node.input[:2])
             return

@@ -302,6 +302,21 @@ def test_additions_behind_a_product(tmp_path, shape, is_constant, is_gemm, behin
     assert list(model.passed_over) == (["MatMul (QDQ): its bias is float: ONNX Runtime runs it in float"] if is_float else [])
 
 
+@pytest.mark.skipif(onnx.defs.onnx_opset_version() < 21, reason="this onnx has no tensors of 4 bits in QDQ groups")
+def test_constant_weights_of_4_bits_are_no_activations(tmp_path, monkeypatch):
+    """A later ONNX Runtime may compute such groups in integers."""
+    path = qdq(tmp_path, "MatMul", weights=np.ones((2, 4), np.int8))
+    model = onnx.load(str(path))
+    for tensor in model.graph.initializer:
+        if tensor.name in ("w", "wz"):
+            dims = [2, 4] if tensor.name == "w" else []
+            tensor.CopyFrom(helper.make_tensor(tensor.name, TensorProto.INT4, dims, b"\1" * (4 if dims else 1), raw=True))
+    onnx.save(model, str(path))
+    monkeypatch.setattr(Fusions, "reason", lambda *_: "")
+    model = read_onnx(path)
+    assert not model.products and model.passed_over == {"MatMul (QDQ): constant weights of 4 bits that are not read": 1}
+
+
 def test_an_output_of_unknown_type(tmp_path):
     """The zero point behind the operator comes from a Cast, which the rules do not compute."""
     path = group(tmp_path)
