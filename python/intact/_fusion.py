@@ -245,9 +245,10 @@ def _bias(scope: Any, node: Any, name: str, rule: dict, dequantizers: tuple, is_
         return "it has a bias, and alpha or beta is not 1"
     maker = scope.producer(name)
     if maker is None or maker.op_type != "DequantizeLinear":
-        bias, scale = scope.constant(name), scope.constant(dequantizers[0].input[1])
+        bias, (scale, other) = scope.constant(name), (scope.constant(node.input[1]) for node in dequantizers)
         becomes_s32 = is_quantized and bias is not None and bias.ndim == 1 and scale is not None
-        return "" if becomes_s32 and not (rule["checks_bias"] and scale.ndim) else "its bias is float"
+        has_own_shape = scale is not None and scale.ndim and other is not None and not other.ndim
+        return "" if becomes_s32 and not (rule["checks_bias"] and has_own_shape) else "its bias is float"
     if scope.type_of(maker.input[0]) != np.int32:
         return "its bias is not int32"
     if not rule["checks_bias"]:

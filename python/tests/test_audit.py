@@ -317,6 +317,21 @@ def test_constant_weights_of_4_bits_are_no_activations(tmp_path, monkeypatch):
     assert not model.products and model.passed_over == {"MatMul (QDQ): constant weights of 4 bits that are not read": 1}
 
 
+@pytest.mark.parametrize("a_shape,w_shape,is_float", [((), (), False), ((1,), (), True), ((1,), (1,), False), ((), (1,), False)])
+@pytest.mark.parametrize("ask", [False, True])
+def test_float_biases_of_convolutions(tmp_path, a_shape, w_shape, is_float, ask):
+    """ONNX Runtime quantizes the bias, except if only the scale of the activations has a dimension."""
+    path = group(tmp_path)
+    model = onnx.load(str(path))
+    for name, shape in (("as", a_shape), ("ws", w_shape), ("bias", (1,))):
+        model.graph.initializer.append(numpy_helper.from_array(np.ones(shape, np.float32), name))
+    model.graph.node[0].input[1], model.graph.node[1].input[1] = "as", "ws"
+    model.graph.node[2].input.append("bias")
+    onnx.save(model, str(path))
+    model = read_onnx(path, ask=ask)
+    assert [layer.name for layer in model.layers] == ([] if is_float else ["n"])
+
+
 def test_an_output_of_unknown_type(tmp_path):
     """The zero point behind the operator comes from a Cast, which the rules do not compute."""
     path = group(tmp_path)
