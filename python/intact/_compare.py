@@ -21,7 +21,7 @@ from ._control import control_variant
 from ._engines import Engine, engines, pairs_of
 from ._library import excerpt, invalid
 from ._match import Matched, Output, along_columns, columns_last, match
-from ._run import (OnData, Run, Sums, compare_outputs, decibels, distances, dynamically_quantized, emulated,
+from ._run import (OnData, Run, Sums, compare_outputs, decibels, distances, dynamically_quantized, emulated, held_to_avx2,
                    exact_variant, inputs_of, load_data, power, session_of, take_data_in, windows)
 from ._weights import write_model
 
@@ -560,9 +560,10 @@ class _Runs:
                 wanted.append(own[0])
             if progress:
                 progress(done + 1, len(runs))
-        for name in self.names:
+        held, result.on_data.not_held = held_to_avx2(self.exact, self.names, self.inputs)
+        for place, name in enumerate(self.names):
             if not any(array.dtype.kind not in "biuf" for arrays in gathered[name] for array in arrays):
-                result.on_data.outputs.append(compare_outputs(name, gathered[name]))
+                result.on_data.outputs.append(compare_outputs(name, gathered[name], [values[place] for values in held]))
         if fed:
             self._emulated(fed, wanted, chosen)
 

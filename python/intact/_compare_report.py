@@ -142,7 +142,7 @@ def _remedy(comparison: Comparison) -> list[str]:
     remedies = list(dict.fromkeys(text for audited in comparison.audit.layers for text in audited.remedies))
     gains = [f"output {excerpt(o.name)} goes from {o.stock_to_float:.1f} to {o.exact_to_float:.1f} dB against the float model"
              for o in comparison.audit.on_data.outputs
-             if o.exact_to_float is not None and comparison.audit.on_data.stock_clamps and o.stock < o.control]
+             if o.exact_to_float is not None and comparison.audit.on_data.stock_clamps and o.stock < o.noise]
     how = "; ".join(remedies[:1] + [text for text in remedies if "intact repair" in text])
     words = f"would help on CPUs without VNNI: exact sums in {len(clamping)} layers ({how})"
     return [words + (f": {', '.join(gains)}" if gains else "")]

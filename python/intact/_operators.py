@@ -18,13 +18,12 @@ from typing import Any, BinaryIO, Callable
 
 import numpy as np
 
+from . import _held_to as held_to
 from ._library import Error, excerpt, invalid
 from ._operator_cases import DRAWS, Case, draw_cases
 
 THREADS = (1, 2, 4)
 LEVELS = ("avx512", "avx2")  # of examples/targets/held_to.c, beside the CPU as it is
-_HELD_TO = Path(__file__).with_name("held_to.so")
-_TABLE = Path(__file__).with_name("onnxruntime_operators.json")
 
 
 @dataclass
@@ -141,7 +140,7 @@ class _Process:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]),
                                                                     *filter(None, [os.environ.get("PYTHONPATH")])])}
         if level:
-            environment |= {"HELD_TO": level, "LD_PRELOAD": str(_HELD_TO)}
+            environment |= held_to.environment(level)
         self.said = tempfile.TemporaryFile()
         self.process = subprocess.Popen([python, "-m", "intact._operators"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.said, env=environment)

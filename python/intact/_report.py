@@ -45,7 +45,7 @@ def verdict(audit: Audit) -> str:
     return "on CPUs without VNNI " + "; ".join(parts) + (products and f"; {products} too") + "; " + data + here + left
 
 
-NEAR = 3.0  # decibels by which a difference from exact sums must exceed the control's difference to count
+NEAR = 3.0  # decibels by which a difference from exact sums must exceed rounding noise to count
 
 
 def _data_verdict(audit: Audit) -> str:
@@ -65,7 +65,7 @@ def _data_verdict(audit: Audit) -> str:
     text += "; "
     if not data.stock_clamps or not data.outputs:
         return text
-    harmed = [o for o in data.outputs if o.stock < o.control - NEAR]
+    harmed = [o for o in data.outputs if o.stock < o.noise - NEAR]
     if not harmed:
         same = all(o.stock == math.inf for o in data.outputs)
         return text + ("the outputs are equal to those with exact sums; " if same else
@@ -93,7 +93,7 @@ def _harm(output: Any) -> str:
     error."""
     text = (f"{output.stock_changed:,} of {output.values:,} values of output {excerpt(output.name)!r} change"
             f"{_share_in_words(output.stock)}; rounding noise alone changes "
-            + (f"{output.control_changed:,}{_share_in_words(output.control)}" if output.control_changed else "none") + "; ")
+            + (f"{output.noise_changed:,}{_share_in_words(output.noise)}" if output.noise_changed else "none") + "; ")
     if output.exact_to_float is None or output.stock_to_float is None:
         return text
     is_near = output.stock_to_float >= output.exact_to_float - 1
@@ -182,12 +182,14 @@ def output_words(audit: Audit, output: Any) -> str:
     is_emulated = audit.on_data.stock_clamps and not audit.cpu_clamps
     where = "without VNNI (emulated)" if is_emulated else "on this CPU"
     words = (f"output {excerpt(output.name)}: ONNX Runtime {where} against exact sums: {decibels_in_words(output.stock)}, "
-             f"{output.stock_changed:,} of {output.values:,} values differ, by at most {output.stock_largest:.3g}; rounding "
-             f"noise alone: {decibels_in_words(output.control)}, {output.control_changed:,} values, at most "
+             f"{output.stock_changed:,} of {output.values:,} values differ, by at most {output.stock_largest:.3g}; "
+             + (f"rounding noise alone (float operators held to AVX2): {decibels_in_words(output.held)}, {output.held_changed:,} "
+                "values; " if output.held is not None else "")
+             + f"float constants changed by 1e-7: {decibels_in_words(output.control)}, {output.control_changed:,} values, at most "
              f"{output.control_largest:.3g}")
     if output.argmax:
         words += (f"; the place of the largest value changes in {output.stock_argmax_changed} of {output.argmax} rows "
-                  f"(rounding noise: {output.control_argmax_changed})")
+                  f"(rounding noise: {output.noise_argmax_changed})")
     if output.exact_to_float is not None:
         words += (f"; from the float model: exact sums {output.exact_to_float:.1f} dB, ONNX Runtime "
                   f"{output.stock_to_float:.1f} dB")

@@ -18,13 +18,14 @@ from typing import Any, Iterator
 
 import numpy as np
 
+from . import _held_to as held_to
 from ._audit import Audit, slices
 from ._control import control_variant
 from ._engines import Engine, engines, pairs_of
 from ._gemm import Gemm
 from ._library import excerpt, invalid
 from ._onnx import ITEM_SIZES, QuantizedLayer, Scope, array_of_tensor, attributes, every_node
-from ._weights import SHARED_SIZE, add_shared, set_array
+from ._weights import SHARED_SIZE, add_shared, set_array, write_model
 
 _MOST_KEPT = 1 << 28  # bytes of weights up to which the plans of all layers are kept
 _BASE = 300 << 20  # bytes of Python and ONNX Runtime
@@ -47,7 +48,9 @@ class LayerOnData:
 
 @dataclass
 class OutputOnData:
-    """One output: how far the stock model (the model as it is) and the control (control_variant()) are from the exact variant.
+    """One output: how far the stock model (the model as it is), the control (control_variant()) and the exact variant held to AVX2
+    are from the exact variant. `held`: None if it was not run. The control changes float constants by much more than a last bit, so
+    `noise`, the distance that counts as rounding noise, is the one of `held` if there is one.
     `exact_to_float`, `stock_to_float`: how far the exact variant and the stock model are from the float model, if it was given.
     Distances are in decibels."""
 
@@ -62,19 +65,35 @@ class OutputOnData:
     argmax: int
     stock_argmax_changed: int
     control_argmax_changed: int
+    held: float | None = None
+    held_changed: int = 0
+    held_argmax_changed: int = 0
     exact_to_float: float | None = None
     stock_to_float: float | None = None
+
+    @property
+    def noise(self) -> float:
+        return self.control if self.held is None else self.held
+
+    @property
+    def noise_changed(self) -> int:
+        return self.control_changed if self.held is None else self.held_changed
+
+    @property
+    def noise_argmax_changed(self) -> int:
+        return self.control_argmax_changed if self.held is None else self.held_argmax_changed
 
 
 @dataclass
 class OnData:
     """An audit on data. `engine`: the engine whose pairs clamp in `layers`. `layers`: by name; None if a layer's activations are
     not visible. `outputs`: empty if ONNX Runtime was not asked for. `stock_clamps`: whether the stock model ran on a CPU without
-    VNNI."""
+    VNNI. `not_held`: why the exact variant did not run held to AVX2."""
 
     items: int
     engine: str = "onnxruntime"
     stock_clamps: bool = False
+    not_held: str = ""
     layers: dict[str, LayerOnData | None] = field(default_factory=dict)
     outputs: list[OutputOnData] = field(default_factory=list)
 
@@ -264,6 +283,25 @@ for i in range(job["runs"]):
 """
 
 
+def _run_elsewhere(command: list[str], environment: dict[str, str], path: str, names: list[str],
+                   runs: list[dict[str, np.ndarray]]) -> "tuple[list[list[np.ndarray]], str]":
+    """A model's outputs of each run, in a Python that `command` starts; or no outputs, and what it said on standard error."""
+    with tempfile.TemporaryDirectory() as folder:
+        for i, run in enumerate(runs):
+            np.savez(f"{folder}/{i}.npz", *run.values())
+        job = {"model": str(Path(path).resolve()), "runs": len(runs), "inputs": [list(run) for run in runs], "outputs": names}
+        Path(folder, "job.json").write_text(json.dumps(job))
+        process = subprocess.run([*command, "-c", _ELSEWHERE, folder], capture_output=True, text=True,
+                                 env={**os.environ, **environment})
+        if process.returncode:
+            return [], process.stderr
+        results = []
+        for i in range(len(runs)):
+            with np.load(f"{folder}/{i}_out.npz") as arrays:
+                results.append([arrays[name] for name in arrays.files])
+        return results, ""
+
+
 def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
     """A model's outputs of each run on a CPU without VNNI. The interpreter INTACT_PYTHON runs the model; without INTACT_PYTHON,
     this interpreter runs it in qemu-user."""
@@ -273,19 +311,24 @@ def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> 
         raise invalid(f"INTACT_PYTHON: names {excerpt(own)}, which cannot be run")
     if not shutil.which(python[0]):
         raise invalid(f"--emulate: needs {python[0]}; on Debian, install the package qemu-user")
+    results, said = _run_elsewhere(python, {}, path, names, runs)
+    if said or len(results) != len(runs):
+        raise invalid(f"--emulate: the emulated ONNX Runtime failed: {excerpt(said[-300:], 300)}")
+    return results
+
+
+def held_to_avx2(exact: Any, names: list[str], inputs: list[dict[str, np.ndarray]]) -> "tuple[list[list[np.ndarray]], str]":
+    """The outputs of the exact variant in ONNX Runtime held to AVX2, whose float operators add in other orders than on this CPU;
+    or no outputs, and why there are none."""
+    if not held_to.LIBRARY.is_file():
+        return [], f"there is no {held_to.LIBRARY.name} beside the package"
+    if not held_to.has_avx512():
+        return [], "this CPU has no AVX-512, so ONNX Runtime has no other order here"
     with tempfile.TemporaryDirectory() as folder:
-        for i, run in enumerate(runs):
-            np.savez(f"{folder}/{i}.npz", *run.values())
-        job = {"model": str(Path(path).resolve()), "runs": len(runs), "inputs": [list(run) for run in runs], "outputs": names}
-        Path(folder, "job.json").write_text(json.dumps(job))
-        process = subprocess.run([*python, "-c", _ELSEWHERE, folder], capture_output=True, text=True)
-        if process.returncode:
-            raise invalid(f"--emulate: the emulated ONNX Runtime failed: {excerpt(process.stderr[-300:], 300)}")
-        results = []
-        for i in range(len(runs)):
-            with np.load(f"{folder}/{i}_out.npz") as arrays:
-                results.append([arrays[name] for name in arrays.files])
-        return results
+        path = Path(folder, "exact.onnx")
+        write_model(exact, path)
+        results, said = _run_elsewhere([sys.executable], held_to.environment("avx2"), str(path), names, inputs)
+    return (results, "") if results else ([], f"ONNX Runtime could not be held to AVX2: {excerpt(said.strip()[-200:], 200)}")
 
 
 def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
@@ -419,6 +462,9 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     else:
         results.append(list(_each(session_of(audit.model.path), inputs, sources)))
     results.append(list(_each(session_of(control_variant(exact, audit)), inputs, sources)))
+    held: list[list[np.ndarray]] = []
+    if has_stock:
+        held, on_data.not_held = held_to_avx2(exact, names, inputs)
     captured = copy.deepcopy(exact)
     captured.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in visible if name not in names)
     counter = _Counter(audit, on_data, engine, visible)
@@ -431,7 +477,7 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
                     for i in range(len(runs))]
         if any(values.dtype.kind not in "biuf" for outputs in gathered for values in outputs):
             continue  # strings, sequences
-        on_data.outputs.append(compare_outputs(name, gathered))
+        on_data.outputs.append(compare_outputs(name, gathered, [values[names.index(name)] for values in held]))
     return on_data
 
 
@@ -530,9 +576,9 @@ def distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
     return distances
 
 
-def compare_outputs(name: str, outputs: list) -> OutputOnData:
+def compare_outputs(name: str, outputs: list, held: "list[np.ndarray] | None" = None) -> OutputOnData:
     """Compares an output. `outputs`: for each run the output of the exact variant, of the stock model, of the control, and, if
-    given, of the float model."""
+    given, of the float model. `held`: of the exact variant held to AVX2; empty or None if it was not run."""
     signal = noise = control = largest = largest_control = 0.0
     before = exact_error = stock_error = 0.0
     count = differing = control_differing = answers = changed = control_changed = 0
@@ -565,6 +611,13 @@ def compare_outputs(name: str, outputs: list) -> OutputOnData:
                          control_differing, answers, changed, control_changed)
     if len(outputs[0]) > 3:
         found.exact_to_float, found.stock_to_float = decibels(before, exact_error), decibels(before, stock_error)
+    if held and all(one.shape == exact.shape for one, (exact, *_) in zip(held, outputs)):
+        found.held = decibels(signal, sum(float(np.square(distances(np.asarray(exact, np.float64), np.asarray(one, np.float64))).sum())
+                                          for one, (exact, *_) in zip(held, outputs)))
+        for one, (exact, *_) in zip(held, outputs):
+            found.held_changed += int(np.count_nonzero(distances(np.asarray(exact, np.float64), np.asarray(one, np.float64))))
+            if exact.ndim and exact.shape[-1] > 1:
+                found.held_argmax_changed += int(np.count_nonzero(one.argmax(-1) != exact.argmax(-1)))
     return found
 
 

@@ -1,0 +1,20 @@
+"""Processes that are held to an older CPU (examples/targets/held_to.c, which the package has as a library)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+LIBRARY = Path(__file__).with_name("held_to.so")
+
+
+def environment(level: str) -> dict[str, str]:
+    """The variables that hold a process to a level of held_to.c. The process ends with status 2 if this CPU cannot be held."""
+    return {"HELD_TO": level, "LD_PRELOAD": str(LIBRARY)}
+
+
+def has_avx512() -> bool:
+    """Whether this CPU has the AVX-512 that ONNX Runtime's float kernels use."""
+    try:
+        return " avx512f " in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    except OSError:
+        return False
