@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "items.h"
 #include "plans.h"
 
 namespace intact::onnxruntime {
@@ -83,15 +84,13 @@ class MatMulOfRun : public Layer {
         throw std::invalid_argument(std::string(name) + ": has " + std::to_string(shape->size()) +
                                     " dimensions; expected at least 2");
     const int64_t m = a_shape.end()[-2], k = a_shape.back(), n = b_shape.back();
-    if (b_shape.end()[-2] != k)
-      throw std::invalid_argument("B: has " + std::to_string(b_shape.end()[-2]) + " rows; expected " +
-                                  std::to_string(k));
+    CheckDepth(b_shape.end()[-2], k);
     Shape shape = BroadcastItems(a_shape, b_shape);
     const std::span<const int64_t> items(shape);
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.batch = CountOf(items);
-    const auto a_items = PlacesOf(a.GetTensorRawData(), m * k, a_shape, items);
-    const auto b_items = PlacesOf(b.GetTensorRawData(), k * n, b_shape, items);
+    const auto a_items = PlacesOfItems(a.GetTensorRawData(), m * k, a_shape, items);
+    const auto b_items = PlacesOfItems(b.GetTensorRawData(), k * n, b_shape, items);
     shape.insert(shape.end(), {m, n});
     args.c = run.Output(shape);
     if (CountOf(shape) == 0) return;
@@ -108,38 +107,6 @@ class MatMulOfRun : public Layer {
 
  private:
   static constexpr size_t kMostPlans = 64;
-
-  // The leading extents of both shapes, broadcast.
-  static Shape BroadcastItems(const Shape& a, const Shape& b) {
-    Shape items(std::max(a.size(), b.size()) - 2);
-    for (size_t i = 0; i < items.size(); ++i) {  // from the last one
-      const int64_t of_a = i + 2 < a.size() ? a.end()[-3 - static_cast<std::ptrdiff_t>(i)] : 1;
-      const int64_t of_b = i + 2 < b.size() ? b.end()[-3 - static_cast<std::ptrdiff_t>(i)] : 1;
-      if (of_a != of_b && of_a != 1 && of_b != 1)
-        throw std::invalid_argument("B: has " + std::to_string(of_b) + " items where A has " +
-                                    std::to_string(of_a) + "; expected equal numbers, or 1");
-      items.end()[-1 - static_cast<std::ptrdiff_t>(i)] = of_a == 1 ? of_b : of_a;
-    }
-    return items;
-  }
-
-  // Where the matrix of each item begins in a tensor of `shape`, with `elements` bytes for each matrix.
-  static std::vector<const void*> PlacesOf(const void* data, int64_t elements, const Shape& shape,
-                                           std::span<const int64_t> items) {
-    std::vector<const void*> places(static_cast<size_t>(CountOf(items)));
-    for (size_t item = 0; item < places.size(); ++item) {
-      int64_t left = static_cast<int64_t>(item), place = 0, stride = elements;
-      for (size_t i = 0; i < items.size() && i + 2 < shape.size(); ++i) {  // from the last extent
-        const int64_t extent = items[items.size() - 1 - i];
-        const int64_t own = shape.end()[-3 - static_cast<std::ptrdiff_t>(i)];
-        if (own != 1) place += left % extent * stride;
-        left /= extent;
-        stride *= own;
-      }
-      places[item] = static_cast<const std::byte*>(data) + place;
-    }
-    return places;
-  }
 
   // The plan of products of this depth and width. The plans used last are kept.
   GemmPlan PlanOf(int64_t k, int64_t n) const {

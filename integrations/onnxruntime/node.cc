@@ -193,11 +193,16 @@ std::vector<std::string> Node::Strings(const char* attribute) const {
   return values;
 }
 
-Shape Node::Integers(const char* attribute, size_t count, int64_t otherwise) const {
-  const auto found = Attribute(attribute);
-  if (found == nullptr) return Shape(count, otherwise);
+Shape Node::Integers(const char* attribute) const {
   Shape values;
-  Ort::ThrowOnError(found.GetValueArray(values));
+  if (const auto found = Attribute(attribute); found != nullptr)
+    Ort::ThrowOnError(found.GetValueArray(values));
+  return values;
+}
+
+Shape Node::Integers(const char* attribute, size_t count, int64_t otherwise) const {
+  if (!HasAttribute(attribute)) return Shape(count, otherwise);
+  Shape values = Integers(attribute);
   if (values.size() != count)
     throw Refusal(std::string(attribute) + ": has " + std::to_string(values.size()) + " values; expected " +
                   std::to_string(count));

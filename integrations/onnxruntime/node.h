@@ -101,6 +101,8 @@ class Node {
   std::string String(const char* attribute, const char* otherwise) const;
   /// No strings where the attribute is not given.
   std::vector<std::string> Strings(const char* attribute) const;
+  /// No integers where the attribute is not given.
+  Shape Integers(const char* attribute) const;
   /// `count` integers; all are `otherwise` where the attribute is not given.
   Shape Integers(const char* attribute, size_t count, int64_t otherwise) const;
 

@@ -9,6 +9,8 @@
 #include "byte_function.h"
 #include "convolution.h"
 #include "elementwise.h"
+#include "float_matmul.h"
+#include "float_reduce.h"
 #include "linear.h"
 #include "lstm.h"
 #include "matmul.h"
@@ -54,6 +56,15 @@ std::unique_ptr<Layer> MakeDequantizedBlocks(const Node& node, const Context&) {
   return std::make_unique<DequantizedBlocks>(node);
 }
 
+std::unique_ptr<Layer> MakeFloatMatMul(const Node& node, const Context& context) {
+  return std::make_unique<FloatMatMul>(node, context);
+}
+
+template <bool is_mean>
+std::unique_ptr<Layer> MakeFloatReduce(const Node& node, const Context& context) {
+  return std::make_unique<FloatReduce>(node, context, is_mean);
+}
+
 std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context&) {
   return std::make_unique<MaxPool>(node);
 }
@@ -80,6 +91,9 @@ const std::array kOperators = {
     Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"", "MaxPool", kMaxPool, MakeMaxPool},
+    Operator{"", "MatMul", FloatMatMul::kInputs, MakeFloatMatMul},
+    Operator{"", "ReduceSum", FloatReduce::kInputs, MakeFloatReduce<false>},
+    Operator{"", "ReduceMean", FloatReduce::kInputs, MakeFloatReduce<true>},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
     Operator{kGroupDomain, kDequantizeBlocks, DequantizedBlocks::kInputs, MakeDequantizedBlocks, true},

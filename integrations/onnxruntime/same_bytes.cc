@@ -4,6 +4,8 @@
 #include <string_view>
 #include <vector>
 
+#include "float_matmul.h"
+#include "float_reduce.h"
 #include "graph.h"
 #include "node.h"
 
@@ -11,11 +13,13 @@ namespace intact::onnxruntime {
 namespace {
 
 struct Row {
-  std::string_view type;  // with its domain, unless that is ONNX's
-  const char* depends_on;  // "": nothing
+  std::string_view type;        // with its domain, unless that is ONNX's
+  std::string_view depends_on;  // "": nothing
 };
 
 #include "same_bytes_table.inc"
+
+constexpr std::string_view kThreads = "the number of threads";  // as the table has it
 
 // What the table was measured for.
 enum class Elements { kIntegers, kFloats, kOthers };
@@ -51,6 +55,19 @@ bool IsBehindDequantizeLinear(Ort::ConstNode node) {
   });
 }
 
+// Whether a node of an operator whose bytes depend on the number of threads is one whose bytes do not.
+bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
+  if (type == "ReduceSum" || type == "ReduceMean")
+    return !AxesOf(Node(node, {FloatReduce::kInputs.begin(), FloatReduce::kInputs.end()})).depends_on_threads;
+  if (type != "MatMul" && type != "Gemm") return false;
+  const Node product(node, {FloatMatMul::kInputs.begin(), FloatMatMul::kInputs.end()});
+  const auto b = product.FindConstant(1);
+  const Shape a = product.ShapeOf(0);
+  const bool is_transposed = type == "Gemm" && product.Integer("transA", 0) != 0;
+  return !FloatMatMul::DependsOnThreads(b && b->shape.size() == 2,
+                                        a.size() < 2 ? -1 : is_transposed ? a.front() : a.back());
+}
+
 }  // namespace
 
 std::string WhyBytesMayDiffer(Ort::ConstNode node, const std::string& version) {
@@ -61,7 +78,8 @@ std::string WhyBytesMayDiffer(Ort::ConstNode node, const std::string& version) {
   if (std::ranges::find(kExact, name) != std::end(kExact)) return "";
   const auto row = std::ranges::find(kRows, name, &Row::type);
   if (row == std::end(kRows)) return "its bytes were not measured";
-  if (*row->depends_on != '\0') return std::string("its bytes depend on ") + row->depends_on;
+  if (!row->depends_on.empty() && !(row->depends_on == kThreads && IsOfOneOrder(node, type)))
+    return "its bytes depend on " + std::string(row->depends_on);
   if (ElementsOf(node) == Elements::kOthers) return "its bytes were measured with float32 only";
   if ((type == "MatMul" || type == "Gemm" || type == "FusedMatMul") && IsBehindDequantizeLinear(node))
     return "ONNX Runtime may compute it in integers, and these sums depend on the CPU";

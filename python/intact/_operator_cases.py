@@ -455,7 +455,7 @@ def _mod(rng: np.random.Generator) -> _Problem:
     return _Problem([floats(rng, shape), _positive(rng, shape)], {"fmod": 1})
 
 
-_FLOAT_UNARY = ("Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor HardSigmoid HardSwish IsInf IsNaN "
+FLOAT_UNARY = ("Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor HardSigmoid HardSwish IsInf IsNaN "
                 "LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh "
                 "ThresholdedRelu").split()
 _REDUCTIONS = ("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
@@ -463,7 +463,7 @@ _REDUCTIONS = ("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceM
 
 # How problems of each operator are drawn.
 DRAWS: dict[str, Draw] = {
-    **{op: _unary() for op in _FLOAT_UNARY},
+    **{op: _unary() for op in FLOAT_UNARY},
     **{op: _binary() for op in ("Add", "Sub", "Mul", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")},
     **dict.fromkeys(("Max", "Min", "Mean", "Sum"), _several),
     **{op: _reduction() for op in _REDUCTIONS},

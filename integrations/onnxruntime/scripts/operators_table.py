@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from intact._operator_cases import EXACT
+from intact._operator_cases import EXACT, FLOAT_UNARY
 
 _CONTAINERS = ("If", "Loop", "Scan")  # their inner graphs have nodes of their own
 
@@ -26,7 +26,9 @@ def main(paths: list[str]) -> None:
             found = depends.setdefault(name, set())
             if any(level["changed"] for level in operator["levels"].values()):
                 found.add("the CPU")
-            if operator["threads"]["changed"]:
+            # Functions of single elements: ends of rows and ends of threads' parts are computed in the same other way.
+            is_cut = name in FLOAT_UNARY and operator["rows"] and operator["rows"]["changed"]
+            if operator["threads"]["changed"] or is_cut:
                 found.add("the number of threads")
     json.dump({"comment": "Which operators of ONNX Runtime's CPU provider have the same bytes on every x86-64 CPU from AVX2 on and for "
                           "every number of threads, as `intact operators` found them for float32 tensors. exact: operators that move "
