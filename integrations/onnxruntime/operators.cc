@@ -9,6 +9,7 @@
 #include "byte_function.h"
 #include "convolution.h"
 #include "elementwise.h"
+#include "float_softmax.h"
 #include "linear.h"
 #include "lstm.h"
 #include "matmul.h"
@@ -62,6 +63,11 @@ std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& conte
   return std::make_unique<QLinearSoftmax>(node, context, node.Integer("opset", node.SinceVersion()));
 }
 
+template <bool is_log>
+std::unique_ptr<Layer> MakeFloatSoftmax(const Node& node, const Context& context) {
+  return std::make_unique<FloatSoftmax>(node, context, is_log);
+}
+
 std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& context) {
   return std::make_unique<DynamicQuantizeLstm>(node, context);
 }
@@ -80,6 +86,8 @@ const std::array kOperators = {
     Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"", "MaxPool", kMaxPool, MakeMaxPool},
+    Operator{"", "Softmax", FloatSoftmax::kInputs, MakeFloatSoftmax<false>},
+    Operator{"", "LogSoftmax", FloatSoftmax::kInputs, MakeFloatSoftmax<true>},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
     Operator{kGroupDomain, kDequantizeBlocks, DequantizedBlocks::kInputs, MakeDequantizedBlocks, true},
