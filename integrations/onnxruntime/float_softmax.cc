@@ -22,6 +22,7 @@ constexpr float kLowest = -103.9720840454f, kLog2E = 0x1.715476p0f, kRound = 0x1
 constexpr float kLn2High = -6.93145752e-1f, kLn2Low = -1.42860677e-6f;
 constexpr std::array kPolynomial = {
     0x1.694p-10f, 0x1.125edcp-7f, 0x1.555b5ap-5f, 0x1.55545p-3f, 0x1.fffff6p-2f, 1.0f, 1.0f};
+constexpr float kNormal = -87.0f;  // Exp() of it is a normal number, and so is 2^m
 constexpr float kLeast = std::numeric_limits<float>::lowest();
 
 // The definition, one element after the other. It is also what computes rows with NaNs: it states which NaN an operation of two
@@ -105,27 +106,44 @@ void ComputeRows(const float* x, float* y, int64_t count, int64_t elements, bool
 
 constexpr size_t kMostVectors = 8;  // of a short row
 
-// Exp() of x ≤ 0.
-[[gnu::target("avx2,fma"), gnu::always_inline]] inline __m256 ExpAvx2(__m256 x) {
-  x = _mm256_max_ps(_mm256_set1_ps(kLowest), x);
-  const __m256 round = _mm256_set1_ps(kRound);
-  const __m256 biased = _mm256_fmadd_ps(x, _mm256_set1_ps(kLog2E), round);
-  const __m256 m = _mm256_sub_ps(biased, round);
-  x = _mm256_fmadd_ps(m, _mm256_set1_ps(kLn2High), x);
-  x = _mm256_fmadd_ps(m, _mm256_set1_ps(kLn2Low), x);
-  __m256 p = _mm256_set1_ps(kPolynomial[0]);
-  for (size_t i = 1; i < kPolynomial.size(); ++i) p = _mm256_fmadd_ps(p, x, _mm256_set1_ps(kPolynomial[i]));
-  // −150 ≤ m ≤ 0, and m is in the last bits of `biased`. 2^m is normal, and so are its products with p, if m > −126.
+// p·2^(m + more): `biased` has m in its last bits.
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline __m256 ScaleAvx2(__m256 p, __m256 biased, int more) {
   const __m256i exponent = _mm256_slli_epi32(_mm256_castps_si256(biased), 23);
-  const __m256 product =
-      _mm256_mul_ps(p, _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32(127 << 23))));
-  const __m256 is_small = _mm256_cmp_ps(m, _mm256_set1_ps(-126), _CMP_LE_OQ);
-  if (_mm256_movemask_ps(is_small) == 0) return product;
-  // The bits of a denormal number are its multiple of 2^−149. CPUs are slow at products that are denormal.
-  const __m256 lifted = _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32((127 + 64) << 23)));
-  const __m256 multiple = _mm256_mul_ps(_mm256_mul_ps(p, lifted), _mm256_set1_ps(0x1p85f));
-  return _mm256_blendv_ps(product, _mm256_castsi256_ps(_mm256_cvtps_epi32(multiple)), is_small);
+  return _mm256_mul_ps(
+      p, _mm256_castsi256_ps(_mm256_add_epi32(exponent, _mm256_set1_epi32((127 + more) << 23))));
 }
+
+// Replaces vectors x ≤ 0 by Exp().
+template <size_t kCount>
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline void ExpAvx2(__m256 (&x)[kCount]) {
+  const __m256 round = _mm256_set1_ps(kRound), bound = _mm256_set1_ps(kNormal);
+  __m256 p[kCount], biased[kCount], least = bound;
+  for (size_t v = 0; v < kCount; ++v) {
+    x[v] = _mm256_max_ps(_mm256_set1_ps(kLowest), x[v]);
+    least = _mm256_min_ps(least, x[v]);
+    biased[v] = _mm256_fmadd_ps(x[v], _mm256_set1_ps(kLog2E), round);
+    const __m256 m = _mm256_sub_ps(biased[v], round);
+    __m256 r = _mm256_fmadd_ps(m, _mm256_set1_ps(kLn2High), x[v]);
+    r = _mm256_fmadd_ps(m, _mm256_set1_ps(kLn2Low), r);
+    p[v] = _mm256_set1_ps(kPolynomial[0]);
+    for (size_t i = 1; i < kPolynomial.size(); ++i)
+      p[v] = _mm256_fmadd_ps(p[v], r, _mm256_set1_ps(kPolynomial[i]));
+  }
+  if (_mm256_movemask_ps(_mm256_cmp_ps(least, bound, _CMP_LT_OQ)) == 0) {
+    for (size_t v = 0; v < kCount; ++v) x[v] = ScaleAvx2(p[v], biased[v], 0);
+    return;
+  }
+  // The bits of a denormal number are its multiple of 2^−149. CPUs are slow at products that are denormal.
+  for (size_t v = 0; v < kCount; ++v) {
+    const __m256 multiple = _mm256_mul_ps(ScaleAvx2(p[v], biased[v], 64), _mm256_set1_ps(0x1p85f));
+    const __m256 small = _mm256_castsi256_ps(_mm256_cvtps_epi32(multiple));
+    const __m256 is_small = _mm256_cmp_ps(x[v], bound, _CMP_LT_OQ);
+    x[v] = _mm256_blendv_ps(ScaleAvx2(p[v], biased[v], 0), small, is_small);
+  }
+}
+
+constexpr int64_t kMostRows = 4;
+int64_t RowsOfBlock(int64_t elements) { return std::clamp<int64_t>(4096 / elements, 1, kMostRows); }
 
 [[gnu::target("avx2,fma"), gnu::always_inline]] inline float LargestAvx2(__m256 lanes) {
   __m128 half = _mm_max_ps(_mm256_castps256_ps128(lanes), _mm256_extractf128_ps(lanes, 1));
@@ -140,10 +158,34 @@ constexpr size_t kMostVectors = 8;  // of a short row
   return _mm_cvtss_f32(_mm_add_ss(_mm256_castps256_ps128(halves), _mm256_extractf128_ps(halves, 1)));
 }
 
-// Vectors of 8 elements, of which the last may be part of one.
-[[gnu::target("avx2,fma"), gnu::always_inline]] inline __m256i TailAvx2(int64_t elements) {
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>((elements - 1) % 8 + 1)),
-                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+// The elements behind the last 16 of a row: masks of the first 8 of them, and of the others.
+struct TailAvx2 {
+  int64_t begin, count;
+  __m256i masks[2];
+};
+
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline TailAvx2 MakeTailAvx2(int64_t elements) {
+  const int64_t count = elements % kLanes;
+  const __m256i all = _mm256_set1_epi32(static_cast<int>(count));
+  return {elements - count,
+          count,
+          {_mm256_cmpgt_epi32(all, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)),
+           _mm256_cmpgt_epi32(all, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15))}};
+}
+
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline float LargestAvx2(const float* x, int64_t elements,
+                                                                         const TailAvx2& tail) {
+  const __m256 least = _mm256_set1_ps(kLeast);
+  __m256 lanes[2] = {least, least};
+  for (int64_t i = 0; i < tail.begin; i += 16) {
+    _mm_prefetch(reinterpret_cast<const char*>(x + kMostRows * elements + i), _MM_HINT_T0);
+    for (int64_t v = 0; v < 2; ++v) lanes[v] = _mm256_max_ps(lanes[v], _mm256_loadu_ps(x + i + 8 * v));
+  }
+  for (int64_t v = 0; 8 * v < tail.count; ++v) {
+    const __m256 value = _mm256_maskload_ps(x + tail.begin + 8 * v, tail.masks[v]);
+    lanes[v] = _mm256_max_ps(lanes[v], _mm256_blendv_ps(least, value, _mm256_castsi256_ps(tail.masks[v])));
+  }
+  return LargestAvx2(_mm256_max_ps(lanes[0], lanes[1]));
 }
 
 // The outputs of `value`: x or, for Softmax, an exponential.
@@ -153,111 +195,91 @@ template <bool is_log>
   return is_log ? _mm256_sub_ps(_mm256_sub_ps(value, first), second) : _mm256_mul_ps(first, value);
 }
 
-// Rows of kVectors vectors.
-template <size_t kVectors, bool is_log>
-[[gnu::target("avx2,fma")]] void ShortRowsAvx2(const float* x, float* y, int64_t count, int64_t elements) {
-  const __m256i tail = TailAvx2(elements);
-  const __m256 in_tail = _mm256_castsi256_ps(tail);
-  const __m256 least = _mm256_set1_ps(kLeast);
-  for (int64_t row = 0; row < count; ++row, x += elements, y += elements) {
-    __m256 values[kVectors], lanes[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-    for (size_t v = 0; v + 1 < kVectors; ++v) values[v] = _mm256_loadu_ps(x + 8 * v);
-    const __m256 last = _mm256_maskload_ps(x + 8 * (kVectors - 1), tail);
-    values[kVectors - 1] = _mm256_blendv_ps(least, last, in_tail);
-    __m256 most = values[0];
-    for (size_t v = 1; v < kVectors; ++v) most = _mm256_max_ps(most, values[v]);
-    const float largest = LargestAvx2(most);
-    const __m256 of_row = _mm256_set1_ps(largest);
-    for (size_t v = 0; v < kVectors; ++v) {
-      const __m256 e = ExpAvx2(_mm256_sub_ps(values[v], of_row));
-      if (!is_log) values[v] = e;
-      const bool is_last = v + 1 == kVectors;
-      lanes[v % 2] = _mm256_add_ps(lanes[v % 2], is_last ? _mm256_and_ps(e, _mm256_castsi256_ps(tail)) : e);
-    }
-    const float sum = SumAvx2(_mm256_add_ps(lanes[1], lanes[0]));
-    if (std::isnan(sum)) {
-      ComputeRow(x, y, elements, is_log);
-      continue;
-    }
-    const __m256 first = _mm256_set1_ps(is_log ? largest : 1 / sum);
-    const __m256 second = _mm256_set1_ps(is_log ? std::log(sum) : 0);
-    for (size_t v = 0; v + 1 < kVectors; ++v)
-      _mm256_storeu_ps(y + 8 * v, OutputAvx2<is_log>(values[v], first, second));
-    _mm256_maskstore_ps(y + 8 * (kVectors - 1), tail,
-                        OutputAvx2<is_log>(values[kVectors - 1], first, second));
+// Adds the exponentials of the tail, which are kCount vectors. Writes them to `exponentials`, except for LogSoftmax: whole vectors,
+// because reading what a masked store has just written takes long.
+template <bool is_log, size_t kCount>
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline void AddTailAvx2(const float* x, float* exponentials,
+                                                                        __m256 negated, const TailAvx2& tail,
+                                                                        __m256 (&lanes)[2]) {
+  __m256 e[kCount];
+  for (size_t v = 0; v < kCount; ++v) {
+    const __m256 difference = _mm256_add_ps(negated, _mm256_maskload_ps(x + 8 * v, tail.masks[v]));
+    e[v] = _mm256_and_ps(difference, _mm256_castsi256_ps(tail.masks[v]));
+  }
+  ExpAvx2(e);
+  for (size_t v = 0; v < kCount; ++v) {
+    lanes[v] = _mm256_add_ps(lanes[v], _mm256_and_ps(e[v], _mm256_castsi256_ps(tail.masks[v])));
+    if (!is_log) _mm256_storeu_ps(exponentials + 8 * v, e[v]);
   }
 }
 
-// Writes the exponentials to `y`, or only returns their sum, for LogSoftmax.
+// Returns the sum of the exponentials. Writes them to `y`, and the ones of the tail to `of_tail`, except for LogSoftmax.
 template <bool is_log>
 [[gnu::target("avx2,fma"), gnu::always_inline]] inline float SumExpAvx2(const float* x, float* y,
-                                                                        int64_t elements, float largest,
-                                                                        __m256i tail) {
-  const __m256 of_row = _mm256_set1_ps(largest);
+                                                                        float* of_tail, float largest,
+                                                                        const TailAvx2& tail) {
+  const __m256 negated = _mm256_set1_ps(-largest);
   __m256 lanes[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()};
-  int64_t i = 0;
-  for (; i + kLanes <= elements; i += kLanes)
-    for (int64_t half = 0; half < 2; ++half) {
-      const __m256 e = ExpAvx2(_mm256_sub_ps(_mm256_loadu_ps(x + i + 8 * half), of_row));
-      lanes[half] = _mm256_add_ps(lanes[half], e);
-      if (!is_log) _mm256_storeu_ps(y + i + 8 * half, e);
+  for (int64_t i = 0; i < tail.begin; i += 16) {
+    __m256 e[] = {_mm256_add_ps(negated, _mm256_loadu_ps(x + i)),
+                  _mm256_add_ps(negated, _mm256_loadu_ps(x + i + 8))};
+    ExpAvx2(e);
+    for (int64_t v = 0; v < 2; ++v) {
+      lanes[v] = _mm256_add_ps(lanes[v], e[v]);
+      if (!is_log) _mm256_storeu_ps(y + i + 8 * v, e[v]);
     }
-  if (i + 8 <= elements) {
-    const __m256 e = ExpAvx2(_mm256_sub_ps(_mm256_loadu_ps(x + i), of_row));
-    lanes[0] = _mm256_add_ps(lanes[0], e);
-    if (!is_log) _mm256_storeu_ps(y + i, e);
-    i += 8;
   }
-  if (i < elements) {
-    const __m256 in_tail = _mm256_castsi256_ps(tail);
-    const __m256 difference = _mm256_sub_ps(_mm256_maskload_ps(x + i, tail), of_row);
-    const __m256 e = ExpAvx2(_mm256_and_ps(difference, in_tail));
-    __m256& lane = lanes[i % kLanes / 8];
-    lane = _mm256_add_ps(lane, _mm256_and_ps(e, in_tail));
-    if (!is_log) _mm256_maskstore_ps(y + i, tail, e);
+  if (tail.count > 8) {
+    AddTailAvx2<is_log, 2>(x + tail.begin, of_tail, negated, tail, lanes);
+  } else if (tail.count > 0) {
+    AddTailAvx2<is_log, 1>(x + tail.begin, of_tail, negated, tail, lanes);
   }
   return SumAvx2(_mm256_add_ps(lanes[1], lanes[0]));
 }
 
 template <bool is_log>
-[[gnu::target("avx2,fma")]] void LongRowsAvx2(const float* x, float* y, int64_t count, int64_t elements) {
-  const __m256i tail = TailAvx2(elements);
-  const int64_t last = (elements - 1) / 8 * 8;  // begins the last vector
-  for (int64_t row = 0; row < count; ++row, x += elements, y += elements) {
-    // The last 16 elements overlap the ones before them.
-    __m256 a = _mm256_loadu_ps(x + elements - 16), b = _mm256_loadu_ps(x + elements - 8);
-    for (int64_t i = 0; i + 16 <= elements; i += 16) {
-      a = _mm256_max_ps(a, _mm256_loadu_ps(x + i));
-      b = _mm256_max_ps(b, _mm256_loadu_ps(x + i + 8));
-    }
-    const float largest = LargestAvx2(_mm256_max_ps(a, b));
-    const float sum = SumExpAvx2<is_log>(x, y, elements, largest, tail);
-    if (std::isnan(sum)) {
-      ComputeRow(x, y, elements, is_log);
-      continue;
-    }
-    const __m256 first = _mm256_set1_ps(is_log ? largest : 1 / sum);
-    const __m256 second = _mm256_set1_ps(is_log ? std::log(sum) : 0);
-    const float* const values = is_log ? x : y;
-    for (int64_t i = 0; i < last; i += 8)
-      _mm256_storeu_ps(y + i, OutputAvx2<is_log>(_mm256_loadu_ps(values + i), first, second));
-    _mm256_maskstore_ps(y + last, tail,
-                        OutputAvx2<is_log>(_mm256_maskload_ps(values + last, tail), first, second));
+[[gnu::target("avx2,fma"), gnu::always_inline]] inline void WriteAvx2(const float* x, float* y,
+                                                                      const float* of_tail, float largest,
+                                                                      float sum, const TailAvx2& tail) {
+  const __m256 first = _mm256_set1_ps(is_log ? largest : 1 / sum);
+  const __m256 second = _mm256_set1_ps(is_log ? std::log(sum) : 0);
+  const float* const values = is_log ? x : y;
+  for (int64_t i = 0; i < tail.begin; i += 8)
+    _mm256_storeu_ps(y + i, OutputAvx2<is_log>(_mm256_loadu_ps(values + i), first, second));
+  for (int64_t v = 0; 8 * v < tail.count; ++v) {
+    const __m256 value =
+        is_log ? _mm256_maskload_ps(x + tail.begin + 8 * v, tail.masks[v]) : _mm256_loadu_ps(of_tail + 8 * v);
+    _mm256_maskstore_ps(y + tail.begin + 8 * v, tail.masks[v], OutputAvx2<is_log>(value, first, second));
   }
 }
 
-template <size_t... kVectors>
-void ComputeByLengthAvx2(const float* x, float* y, int64_t count, int64_t elements, bool is_log,
-                         std::index_sequence<kVectors...>) {
-  constexpr std::array kShort = {ShortRowsAvx2<kVectors + 1, false>...};
-  constexpr std::array kShortLog = {ShortRowsAvx2<kVectors + 1, true>...};
-  const auto vectors = static_cast<size_t>(elements + 7) / 8;
-  if (vectors <= kMostVectors) return (is_log ? kShortLog : kShort)[vectors - 1](x, y, count, elements);
-  (is_log ? LongRowsAvx2<true> : LongRowsAvx2<false>)(x, y, count, elements);
+template <bool is_log>
+[[gnu::target("avx2,fma")]] void ComputeBlocksAvx2(const float* x, float* y, int64_t count,
+                                                   int64_t elements) {
+  const TailAvx2 tail = MakeTailAvx2(elements);
+  const int64_t most_rows = RowsOfBlock(elements);
+  for (int64_t begin = 0; begin < count; begin += most_rows) {
+    const auto rows = static_cast<size_t>(std::min(most_rows, count - begin)),
+               row = static_cast<size_t>(elements);
+    const float* const from = x + begin * elements;
+    float* const to = y + begin * elements;
+    std::array<float, kMostRows> largest, sums;
+    alignas(32) std::array<std::array<float, kLanes>, kMostRows> of_tails;
+    for (size_t r = 0; r < rows; ++r) largest[r] = LargestAvx2(from + r * row, elements, tail);
+    for (size_t r = 0; r < rows; ++r)
+      sums[r] = SumExpAvx2<is_log>(from + r * row, to + r * row, of_tails[r].data(), largest[r], tail);
+    for (size_t r = 0; r < rows; ++r) {
+      if (std::isnan(sums[r])) {
+        ComputeRow(from + r * row, to + r * row, elements, is_log);
+      } else {
+        WriteAvx2<is_log>(from + r * row, to + r * row, of_tails[r].data(), largest[r], sums[r], tail);
+      }
+    }
+  }
 }
 
 void ComputeRowsAvx2(const float* x, float* y, int64_t count, int64_t elements, bool is_log) {
-  ComputeByLengthAvx2(x, y, count, elements, is_log, std::make_index_sequence<kMostVectors>());
+  (is_log ? ComputeBlocksAvx2<true> : ComputeBlocksAvx2<false>)(x, y, count, elements);
 }
 
 #ifndef __clang__
@@ -307,11 +329,11 @@ template <size_t kVectors, bool is_log>
     __m512 most = values[0];
     for (size_t v = 1; v < kVectors; ++v) most = _mm512_max_ps(most, values[v]);
     const float largest = LargestAvx512(most);
-    const __m512 of_row = _mm512_set1_ps(largest);
+    const __m512 negated = _mm512_set1_ps(-largest);
     __m512 lanes = _mm512_setzero_ps();
     for (size_t v = 0; v < kVectors; ++v) {
       const bool is_last = v + 1 == kVectors;
-      const __m512 e = ExpAvx512(_mm512_maskz_sub_ps(is_last ? tail : 0xffff, values[v], of_row));
+      const __m512 e = ExpAvx512(_mm512_maskz_add_ps(is_last ? tail : 0xffff, negated, values[v]));
       if (!is_log) values[v] = e;
       lanes = is_last ? _mm512_mask_add_ps(lanes, tail, lanes, e) : _mm512_add_ps(lanes, e);
     }
@@ -337,18 +359,20 @@ template <bool is_log>
     // The last 32 elements overlap the ones before them.
     __m512 a = _mm512_loadu_ps(x + elements - 32), b = _mm512_loadu_ps(x + elements - 16);
     for (int64_t i = 0; i + 32 <= elements; i += 32) {
+      _mm_prefetch(reinterpret_cast<const char*>(x + elements + i), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(x + elements + i + 16), _MM_HINT_T0);
       a = _mm512_max_ps(a, _mm512_loadu_ps(x + i));
       b = _mm512_max_ps(b, _mm512_loadu_ps(x + i + 16));
     }
     const float largest = LargestAvx512(_mm512_max_ps(a, b));
-    const __m512 of_row = _mm512_set1_ps(largest);
+    const __m512 negated = _mm512_set1_ps(-largest);
     __m512 lanes = _mm512_setzero_ps();
     for (int64_t i = 0; i < last; i += kLanes) {
-      const __m512 e = ExpAvx512(_mm512_sub_ps(_mm512_loadu_ps(x + i), of_row));
+      const __m512 e = ExpAvx512(_mm512_add_ps(negated, _mm512_loadu_ps(x + i)));
       lanes = _mm512_add_ps(lanes, e);
       if (!is_log) _mm512_storeu_ps(y + i, e);
     }
-    const __m512 e = ExpAvx512(_mm512_maskz_sub_ps(tail, _mm512_maskz_loadu_ps(tail, x + last), of_row));
+    const __m512 e = ExpAvx512(_mm512_maskz_add_ps(tail, negated, _mm512_maskz_loadu_ps(tail, x + last)));
     const float sum = SumAvx512(_mm512_mask_add_ps(lanes, tail, lanes, e));
     if (std::isnan(sum)) {
       ComputeRow(x, y, elements, is_log);
