@@ -293,11 +293,15 @@ void ComputeRowsAvx2(const float* x, float* y, int64_t count, int64_t elements, 
   x = _mm512_max_ps(_mm512_set1_ps(kLowest), x);
   const __m512 round = _mm512_set1_ps(kRound);
   const __m512 m = _mm512_sub_ps(_mm512_fmadd_ps(x, _mm512_set1_ps(kLog2E), round), round);
-  x = _mm512_fmadd_ps(m, _mm512_set1_ps(kLn2High), x);
-  x = _mm512_fmadd_ps(m, _mm512_set1_ps(kLn2Low), x);
+  __m512 r = _mm512_fmadd_ps(m, _mm512_set1_ps(kLn2High), x);
+  r = _mm512_fmadd_ps(m, _mm512_set1_ps(kLn2Low), r);
   __m512 p = _mm512_set1_ps(kPolynomial[0]);
-  for (size_t i = 1; i < kPolynomial.size(); ++i) p = _mm512_fmadd_ps(p, x, _mm512_set1_ps(kPolynomial[i]));
-  return _mm512_scalef_ps(p, m);
+  for (size_t i = 1; i < kPolynomial.size(); ++i) p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(kPolynomial[i]));
+  const __mmask16 is_small = _mm512_cmp_ps_mask(x, _mm512_set1_ps(kNormal), _CMP_LT_OQ);
+  if (is_small == 0) return _mm512_scalef_ps(p, m);
+  // As ExpAvx2().
+  const __m512i multiple = _mm512_cvtps_epi32(_mm512_scalef_ps(p, _mm512_add_ps(m, _mm512_set1_ps(149))));
+  return _mm512_mask_scalef_ps(_mm512_castsi512_ps(multiple), _mm512_knot(is_small), p, m);
 }
 
 [[INTACT_AVX512, gnu::always_inline]] inline float LargestAvx512(__m512 lanes) {
