@@ -30,8 +30,8 @@ namespace intact::onnxruntime {
 ///     r = fma(m, ln2_low, fma(m, ln2_high, x))        the negated parts of ln 2
 ///     p = six fused multiply-adds of r: a polynomial of degree 6, by Horner's rule
 ///
-/// float_softmax.cc has the constants. Each operation is rounded to float32. Denormal numbers are treated as the thread treats
-/// them (the session's option set_denormal_as_zero). Rows are computed independently, so the bytes of a row do not depend on
+/// float_softmax.cc has the constants. Each operation is rounded to float32. Denormal numbers are kept, unless the thread
+/// flushes them. Rows are computed independently, so the bytes of a row do not depend on
 /// threads or other rows. A NaN or +∞ makes the whole row NaN, with the payload that the order above gives.
 class FloatSoftmax : public Layer {
  public:
