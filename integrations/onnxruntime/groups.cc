@@ -201,8 +201,6 @@ Group PoolGroup(Ort::ConstNode node) {
 // Softmax(DequantizeLinear(x)) and the QuantizeLinear behind it.
 Group SoftmaxGroup(Ort::ConstNode node) {
   const auto dequantizer = DequantizerOf(node, 0, "X"), quantizer = SoleConsumer(OutputOf(node));
-  if (!Is(quantizer, "QuantizeLinear"))
-    throw Refusal("output: stays float; expected a QuantizeLinear behind it");
   Group group{.domain = kMicrosoft,
               .type = "QLinearSoftmax",
               .inputs = {},
@@ -319,7 +317,9 @@ Group GroupOf(Ort::ConstNode node) {
     throw Refusal("operator: ONNX Runtime computes ConvTranspose in floats; expected another one");
   if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return PoolGroup(node);
-  if (Is(node, "Softmax")) return SoftmaxGroup(node);
+  if (Is(node, "Softmax") && Is(ProducerOf(InputOf(node, 0)), "DequantizeLinear") &&
+      Is(SoleConsumer(OutputOf(node)), "QuantizeLinear"))
+    return SoftmaxGroup(node);
   if (Is(node, "DequantizeLinear") && FailsBehindBlocks(node))
     return {.domain = kGroupDomain,
             .type = kDequantizeBlocks,

@@ -11,6 +11,7 @@
 #include "elementwise.h"
 #include "float_matmul.h"
 #include "float_reduce.h"
+#include "float_softmax.h"
 #include "linear.h"
 #include "lstm.h"
 #include "matmul.h"
@@ -73,6 +74,11 @@ std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& conte
   return std::make_unique<QLinearSoftmax>(node, context, node.Integer("opset", node.SinceVersion()));
 }
 
+template <bool is_log>
+std::unique_ptr<Layer> MakeFloatSoftmax(const Node& node, const Context& context) {
+  return std::make_unique<FloatSoftmax>(node, context, is_log);
+}
+
 std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& context) {
   return std::make_unique<DynamicQuantizeLstm>(node, context);
 }
@@ -94,6 +100,8 @@ const std::array kOperators = {
     Operator{"", "MatMul", FloatMatMul::kInputs, MakeFloatMatMul},
     Operator{"", "ReduceSum", FloatReduce::kInputs, MakeFloatReduce<false>},
     Operator{"", "ReduceMean", FloatReduce::kInputs, MakeFloatReduce<true>},
+    Operator{"", "Softmax", FloatSoftmax::kInputs, MakeFloatSoftmax<false>},
+    Operator{"", "LogSoftmax", FloatSoftmax::kInputs, MakeFloatSoftmax<true>},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
     Operator{kGroupDomain, kDequantizeBlocks, DequantizedBlocks::kInputs, MakeDequantizedBlocks, true},
