@@ -68,8 +68,8 @@ using TileFunctionAvx2 = void (*)(const float*, const float*, float*, int64_t, i
 constexpr std::array<TileFunctionAvx2, kRowsAvx2> kTilesAvx2 = {TileAvx2<1>, TileAvx2<2>, TileAvx2<3>,
                                                                 TileAvx2<4>, TileAvx2<5>, TileAvx2<6>};
 
-[[gnu::target("avx2,fma")]] void MultiplyAvx2(const float* a, const float* b, float* c, int64_t rows, int64_t n,
-                                              int64_t k, int64_t block) {
+[[gnu::target("avx2,fma")]] void MultiplyAvx2(const float* a, const float* b, float* c, int64_t rows,
+                                              int64_t n, int64_t k, int64_t block) {
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   for (int64_t column = 0; column < n; column += 16) {
     const auto left = static_cast<int>(std::min<int64_t>(n - column, 16));
@@ -91,8 +91,8 @@ constexpr std::array<TileFunctionAvx2, kRowsAvx2> kTilesAvx2 = {TileAvx2<1>, Til
 
 // A tile of kRows × 32 outputs, or fewer columns by the masks.
 template <int kRows>
-[[INTACT_AVX512]] void TileAvx512(const float* a, const float* b, float* c, int64_t n, int64_t k, int64_t block,
-                                  __mmask16 left_mask, __mmask16 right_mask) {
+[[INTACT_AVX512]] void TileAvx512(const float* a, const float* b, float* c, int64_t n, int64_t k,
+                                  int64_t block, __mmask16 left_mask, __mmask16 right_mask) {
   for (int64_t begin = 0; begin < k; begin += block) {
     __m512 sums[kRows][2];
     for (auto& row : sums) row[0] = row[1] = _mm512_setzero_ps();
@@ -160,8 +160,9 @@ FloatMatMul::FloatMatMul(const Node& node, const Context& context)
 }
 
 std::string FloatMatMul::Kernel() const {
-  return std::string("matmul_f32_") +
-         (function_ == MultiplyAvx512 ? "avx512" : function_ == MultiplyAvx2 ? "avx2" : "portable");
+  return std::string("matmul_f32_") + (function_ == MultiplyAvx512 ? "avx512"
+                                       : function_ == MultiplyAvx2 ? "avx2"
+                                                                   : "portable");
 }
 
 void FloatMatMul::Compute(Run& run) const {

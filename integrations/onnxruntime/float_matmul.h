@@ -35,7 +35,9 @@ class FloatMatMul : public Layer {
   std::string Kernel() const override;
 
   /// Whether ONNX Runtime's MatMul has the same bytes for every number of threads.
-  static bool DependsOnThreads(bool is_constant_matrix, int64_t depth) { return !is_constant_matrix && !(depth >= 0 && depth <= 128); }
+  static bool DependsOnThreads(bool is_constant_matrix, int64_t depth) {
+    return !is_constant_matrix && !(depth >= 0 && depth <= 128);
+  }
 
  private:
   // A product of `rows` rows. Matrices are row-major, one row behind the other. `block`: D.

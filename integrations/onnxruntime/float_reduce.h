@@ -44,7 +44,7 @@ class FloatReduce : public Layer {
 
 /// What the axes of a reduction mean for its bytes in ONNX Runtime.
 struct ReducedAxes {
-  bool depends_on_threads = true;   ///< also if the axes are not known
+  bool depends_on_threads = true;       ///< also if the axes are not known
   std::optional<InnerAxes> inner = {};  ///< if FloatReduce can compute it
 };
 

@@ -58,9 +58,10 @@ std::string Quoted(const std::string& text) {
 struct Fate {
   bool is_taken;
   std::string detail;
-  std::string note = {};  // see Group
+  std::string note = {};    // see Group
   std::string output = {};  // of the group that has the node: a name
-  std::string depends = {};  // why its bytes may depend on the CPU or on the number of threads; "": they do not
+  std::string depends =
+      {};  // why its bytes may depend on the CPU or on the number of threads; "": they do not
 };
 
 std::string JsonOf(Ort::ConstNode node, const Fate& fate) {
@@ -258,7 +259,8 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   std::map<size_t, Fate> fates;
   const auto take = [&](const Group& group) {
     std::unique_ptr<Layer> layer = MakeLayer(group, settings_);
-    for (const auto& each : group.nodes) fates[each.GetId()] = {true, layer->Kernel(), group.note, NamesOf({group.output}).front()};
+    for (const auto& each : group.nodes)
+      fates[each.GetId()] = {true, layer->Kernel(), group.note, NamesOf({group.output}).front()};
     Taken& taken = taken_.emplace_back();
     taken.inputs = NamesOf(group.inputs);
     taken.outputs = NamesOf(group.more_outputs);

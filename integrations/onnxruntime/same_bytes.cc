@@ -64,8 +64,9 @@ bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
   const auto b = product.FindConstant(1);
   const Shape a = product.ShapeOf(0);
   const bool is_transposed = type == "Gemm" && product.Integer("transA", 0) != 0;
-  return !FloatMatMul::DependsOnThreads(b && b->shape.size() == 2,
-                                        a.size() < 2 ? -1 : is_transposed ? a.front() : a.back());
+  return !FloatMatMul::DependsOnThreads(b && b->shape.size() == 2, a.size() < 2    ? -1
+                                                                   : is_transposed ? a.front()
+                                                                                   : a.back());
 }
 
 }  // namespace
