@@ -37,16 +37,20 @@ void Multiply(const float* a, const float* b, float* c, int64_t rows, int64_t n,
       }
 }
 
+struct MasksAvx2 {
+  __m256i of_half[2];  // of 16 columns
+};
+
 // A tile of kRows × 16 outputs, or fewer columns by the masks.
 template <int kRows>
 [[gnu::target("avx2,fma")]] void TileAvx2(const float* a, const float* b, float* c, int64_t n, int64_t k,
-                                          int64_t block, const __m256i (&masks)[2]) {
+                                          int64_t block, const MasksAvx2& masks) {
   for (int64_t begin = 0; begin < k; begin += block) {
     __m256 sums[kRows][2];
     for (auto& row : sums) row[0] = row[1] = _mm256_setzero_ps();
     for (int64_t depth = begin; depth < std::min(k, begin + block); ++depth) {
-      const __m256 left = _mm256_maskload_ps(b + depth * n, masks[0]);
-      const __m256 right = _mm256_maskload_ps(b + depth * n + 8, masks[1]);
+      const __m256 left = _mm256_maskload_ps(b + depth * n, masks.of_half[0]);
+      const __m256 right = _mm256_maskload_ps(b + depth * n + 8, masks.of_half[1]);
       for (int row = 0; row < kRows; ++row) {
         const __m256 value = _mm256_broadcast_ss(a + row * k + depth);
         sums[row][0] = _mm256_fmadd_ps(value, left, sums[row][0]);
@@ -56,15 +60,16 @@ template <int kRows>
     for (int row = 0; row < kRows; ++row)
       for (int half = 0; half < 2; ++half) {
         float* const to = c + row * n + 8 * half;
-        if (begin > 0) sums[row][half] = _mm256_add_ps(_mm256_maskload_ps(to, masks[half]), sums[row][half]);
-        _mm256_maskstore_ps(to, masks[half], sums[row][half]);
+        if (begin > 0)
+          sums[row][half] = _mm256_add_ps(_mm256_maskload_ps(to, masks.of_half[half]), sums[row][half]);
+        _mm256_maskstore_ps(to, masks.of_half[half], sums[row][half]);
       }
   }
 }
 
 constexpr int kRowsAvx2 = 6;
 using TileFunctionAvx2 = void (*)(const float*, const float*, float*, int64_t, int64_t, int64_t,
-                                  const __m256i (&)[2]);
+                                  const MasksAvx2&);
 constexpr std::array<TileFunctionAvx2, kRowsAvx2> kTilesAvx2 = {TileAvx2<1>, TileAvx2<2>, TileAvx2<3>,
                                                                 TileAvx2<4>, TileAvx2<5>, TileAvx2<6>};
 
@@ -73,8 +78,8 @@ constexpr std::array<TileFunctionAvx2, kRowsAvx2> kTilesAvx2 = {TileAvx2<1>, Til
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   for (int64_t column = 0; column < n; column += 16) {
     const auto left = static_cast<int>(std::min<int64_t>(n - column, 16));
-    const __m256i masks[2] = {_mm256_cmpgt_epi32(_mm256_set1_epi32(left), lanes),
-                              _mm256_cmpgt_epi32(_mm256_set1_epi32(left - 8), lanes)};
+    const MasksAvx2 masks = {{_mm256_cmpgt_epi32(_mm256_set1_epi32(left), lanes),
+                              _mm256_cmpgt_epi32(_mm256_set1_epi32(left - 8), lanes)}};
     for (int64_t row = 0; row < rows; row += kRowsAvx2) {
       const auto count = static_cast<size_t>(std::min<int64_t>(rows - row, kRowsAvx2));
       kTilesAvx2[count - 1](a + row * k, b + column, c + row * n + column, n, k, block, masks);

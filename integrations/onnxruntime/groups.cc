@@ -308,6 +308,17 @@ bool DependsOnMoves(Ort::ConstNode node) {
          (Is(next, "QuantizeLinear") && IsS8(OutputOf(next)));
 }
 
+Group NodeAlone(Ort::ConstNode node) {
+  auto outputs = node.GetOutputs();
+  Group group{.domain = DomainOf(node),
+              .type = node.GetOperatorType(),
+              .inputs = node.GetInputs(),
+              .output = outputs.at(0),
+              .nodes = {node}};
+  group.more_outputs.assign(outputs.begin() + 1, outputs.end());
+  return group;
+}
+
 Group GroupOf(Ort::ConstNode node) {
   if (std::ranges::none_of(node.GetOutputs(), IsRead)) throw Refusal("output: nothing reads it");
   if (const FloatOperator* found = FindFloatOperator(node);
@@ -329,13 +340,7 @@ Group GroupOf(Ort::ConstNode node) {
             .note = "ONNX Runtime's integer operator behind weights in blocks fails in each run"};
   if (Is(node, "MatMulInteger") || Is(node, "ConvInteger"))
     if (auto group = DynamicGroup(node)) return *std::move(group);
-  auto outputs = node.GetOutputs();
-  Group group{.domain = DomainOf(node),
-              .type = node.GetOperatorType(),
-              .inputs = node.GetInputs(),
-              .output = outputs.at(0),
-              .nodes = {node}};
-  group.more_outputs.assign(outputs.begin() + 1, outputs.end());
+  Group group = NodeAlone(node);
   if (Is(node, "MaxPool") && std::ranges::any_of(group.more_outputs, IsRead))
     throw Refusal("Indices: are read; expected one output");
   return group;

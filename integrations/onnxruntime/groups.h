@@ -41,5 +41,8 @@ bool DependsOnMoves(Ort::ConstNode node);
 /// Throws Refusal if such a node of floats is no group.
 Group GroupOf(Ort::ConstNode node);
 
+/// A node as it is, whatever is around it.
+Group NodeAlone(Ort::ConstNode node);
+
 }  // namespace intact::onnxruntime
 #endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_GROUPS_H_

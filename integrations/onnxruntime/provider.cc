@@ -98,8 +98,8 @@ class Reports {
   static inline std::map<std::string, std::pair<const void*, std::string>> reports_;
 };
 
-// Throws if nodes have bytes that may depend on the CPU or on the number of threads.
-void RefuseOthers(const std::vector<Ort::ConstNode>& nodes, const std::map<size_t, Fate>& fates) {
+// The nodes whose bytes may depend on the CPU or on the number of threads, in words; "" if there are none.
+std::string DependentNodes(const std::vector<Ort::ConstNode>& nodes, const std::map<size_t, Fate>& fates) {
   constexpr int kMostNamed = 5;
   int count = 0;
   std::string named;
@@ -109,10 +109,23 @@ void RefuseOthers(const std::vector<Ort::ConstNode>& nodes, const std::map<size_
     named += "; node '" + node.GetName() + "' (" + node.GetOperatorType() + "): " + fate->second.depends +
              ", and intact does not take it: " + fate->second.detail;
   }
-  if (count == 0) return;
-  throw std::invalid_argument("reproducible: " + std::to_string(count) +
-                              " nodes may have other bytes on another CPU" + named +
-                              (count > kMostNamed ? "; ..." : ""));
+  if (count == 0) return "";
+  return "reproducible: " + std::to_string(count) +
+         (count == 1 ? " node may have other bytes on another machine"
+                     : " nodes may have other bytes on another machine") +
+         named + (count > kMostNamed ? "; ..." : "");
+}
+
+// Takes a product that is not computed in integers. Returns whether it did.
+template <class Take>
+bool TakeFloats(Ort::ConstNode node, const Take& take) {
+  if (node.GetOperatorType() != "MatMul") return false;
+  try {
+    take(NodeAlone(node));
+    return true;
+  } catch (const std::exception&) {
+    return false;
+  }
 }
 
 int32_t AvailableThreads() {
@@ -246,6 +259,7 @@ class Provider : public OrtEp {
     std::unique_ptr<Layer> layer;
   };
   std::vector<Taken> taken_;
+  std::string refusal_;  // why a reproducible session cannot be had; "" if it can
   // Whether the graph's bytes depend on which tensors ONNX Runtime would move to u8. Transpositions for NHWC come between
   // QuantizeLinear and DequantizeLinear, and would hide these tensors.
   bool needs_nchw_ = false;
@@ -293,7 +307,8 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
       if (!in_functions.contains(node.GetId())) take(GroupOf(node));
     } catch (const std::exception& error) {
-      fates.try_emplace(node.GetId(), Fate{false, error.what()});  // unless a group has the node
+      if (!settings_.is_reproducible || !TakeFloats(node, take))
+        fates.try_emplace(node.GetId(), Fate{false, error.what()});  // unless a group has the node
     }
   const auto is_fused = [](const Ort::ConstNode& node) { return node.GetOperatorType().starts_with(kName); };
   for (const auto& node : nodes) {
@@ -303,7 +318,17 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
                    : settings_.mode != INTACT_EXACT ? "its sums clamp on CPUs without VNNI"
                                                     : "";
   }
-  if (settings_.is_reproducible) RefuseOthers(nodes, fates);
+  if (settings_.is_reproducible) refusal_ = DependentNodes(nodes, fates);
+  if (!refusal_.empty()) {
+    // ONNX Runtime goes on when this function fails. It does not when a node that was taken cannot be compiled.
+    const auto first = std::ranges::find_if(nodes, [&](const Ort::ConstNode& node) {
+      return !is_fused(node) && !fates.at(node.GetId()).depends.empty();
+    });
+    const OrtNode* const node = *first;
+    const OrtNodeFusionOptions options{ORT_API_VERSION, true};
+    Ort::ThrowOnError(Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, &node, 1, &options));
+    return;
+  }
   // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
   const bool is_nhwc =
@@ -330,6 +355,7 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
 }
 
 Compiled* Provider::CompileGroup(Ort::ConstNode fused) {
+  if (!refusal_.empty()) throw std::invalid_argument(refusal_);
   const auto inputs = NamesOf(fused.GetInputs()), outputs = NamesOf(fused.GetOutputs());
   const auto found = std::ranges::find_if(taken_, [&](const Taken& taken) {
     return taken.layer != nullptr && std::ranges::find(taken.outputs, outputs.at(0)) != taken.outputs.end();
