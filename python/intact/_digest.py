@@ -49,13 +49,17 @@ def read(path: str | Path) -> Digest:
     except (OSError, UnicodeDecodeError) as error:
         raise invalid(f"--against: {excerpt(path)}: {getattr(error, 'strerror', None) or 'is no text'}") from None
     if not lines or not lines[0].startswith(f"{_HEAD}, model "):
-        raise invalid(f"--against: {excerpt(path)}: does not begin with {_HEAD!r}; expected what `intact digest` printed")
+        raise invalid(f"--against: {excerpt(path)}: does not begin with {_HEAD + ', model '!r}; expected what `intact digest` printed")
     found = Digest(lines[0].rpartition(" ")[2])
     for number, line in enumerate(lines[1:], 2):
         parts = line.split("  ", 4)
         if len(parts) != 5:
             raise invalid(f"--against: {excerpt(path)}: line {number} has {len(parts)} columns; expected 5")
-        shape = () if parts[2] == "scalar" else tuple(map(int, parts[2].split("x")))
+        extents = [] if parts[2] == "scalar" else parts[2].split("x")
+        if not all(extent.isdecimal() for extent in extents):
+            raise invalid(f"--against: {excerpt(path)}: line {number} has the shape {excerpt(parts[2])!r}; expected extents with x "
+                          "between them")
+        shape = tuple(map(int, extents))
         found.lines.append(Line(parts[3], parts[4], parts[1], shape, parts[0]))
     return found
 

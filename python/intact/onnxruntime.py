@@ -26,13 +26,28 @@ import onnxruntime
 from ._library import Error, choice, integer, invalid, isa_of
 from ._library import _MODES  # the names of modes
 
-__all__ = ["NAME", "add", "register", "report"]
+__all__ = ["NAME", "add", "depends_on", "measured_versions", "register", "report"]
 
 NAME = "IntactExecutionProvider"
 _OPTION = f"ep.{NAME.lower()}.report"  # as ONNX Runtime stores a provider's option in a session's
 _LIKES = {None: 0, "onnxruntime:avx2": 1}
 _ids = itertools.count(1)
 _library: ctypes.CDLL | None = None
+
+
+def _operators() -> dict:
+    return json.loads(Path(__file__).with_name("onnxruntime_operators.json").read_text(encoding="utf-8"))
+
+
+def measured_versions() -> list[str]:
+    """The versions of ONNX Runtime whose operators were measured (`intact operators`): others have no reproducible sessions."""
+    return _operators()["versions"]
+
+
+def depends_on() -> dict[str, str]:
+    """What the bytes of ONNX Runtime's operators depend on, by operator: "the CPU", "the number of threads", both, or nothing (an
+    empty string). Some nodes of operators that depend on the number of threads do not (docs/onnxruntime.md)."""
+    return _operators()["depends_on"]
 
 
 def register(library: str | os.PathLike | None = None) -> None:
@@ -76,6 +91,8 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
     choice("mode", mode, _MODES)
     isa_of(max_isa)
     choice("like", like, _LIKES)
+    if not isinstance(reproducible, bool):
+        raise invalid(f"reproducible: is {reproducible!r}; expected True or False")
     threads = options.intra_op_num_threads or None if threads is None else integer("threads", threads)
     if threads is not None and threads < 1:
         raise invalid(f"threads: is {threads}; expected a positive number, or None: the session's number")

@@ -1,0 +1,289 @@
+"""Sessions with the same bytes on every CPU: the table of operators, refusals, float products and sums, digests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+onnxruntime = pytest.importorskip("onnxruntime", minversion="1.23", reason="needs onnxruntime 1.23")
+onnx = pytest.importorskip("onnx", reason="needs onnx")
+from onnx import TensorProto, helper, numpy_helper
+
+import intact
+import intact.onnxruntime
+from intact import _digest, _held_to, _operators
+
+if not Path(intact.__file__).with_name("libintact_onnxruntime_ep.so").exists():
+    pytest.skip("needs a build with INTACT_BUILD_ONNXRUNTIME=ON", allow_module_level=True)
+
+MEASURED = onnxruntime.__version__ in intact.onnxruntime.measured_versions()
+needs_table = pytest.mark.skipif(not MEASURED, reason=f"ONNX Runtime {onnxruntime.__version__} is not in onnxruntime_operators.json")
+
+
+def can_be_held(level: str) -> bool:
+    return _held_to.LIBRARY.is_file() and subprocess.run(
+        [sys.executable, "-c", ""], env={**os.environ, **_held_to.environment(level)}, check=False, capture_output=True).returncode == 0
+
+
+needs_avx2_and_more = pytest.mark.skipif(not (_held_to.has_avx512() and can_be_held("avx2")),
+                                         reason="needs AVX-512 and CPUID faulting")
+
+
+def model(nodes: list, inputs: dict, outputs: list[str], constants: dict | None = None, opset: int = 17) -> bytes:
+    graph = helper.make_graph(nodes, "graph", [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+                                               for name, shape in inputs.items()],
+                              [onnx.ValueInfoProto(name=name) for name in outputs],
+                              [numpy_helper.from_array(value, name) for name, value in (constants or {}).items()])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)],
+                             ir_version=10).SerializeToString()
+
+
+def session(proto: bytes, threads: int = 1, **arguments) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, threads
+    intact.onnxruntime.add(options, **arguments)
+    return onnxruntime.InferenceSession(proto, options)
+
+
+def stock(proto: bytes, threads: int = 1) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, threads
+    return onnxruntime.InferenceSession(proto, options, providers=["CPUExecutionProvider"])
+
+
+def node(session_: onnxruntime.InferenceSession, name: str) -> dict:
+    (found,) = [each for each in intact.onnxruntime.report(session_) if each["name"] == name]
+    return found
+
+
+PRODUCT = model([helper.make_node("MatMul", ["a", "b"], ["y"], name="product")], {"a": [None] * 4, "b": [None] * 4}, ["y"])
+
+
+@needs_table
+def test_the_table_says_what_a_short_run_finds():
+    """What a few problems show must be in the table: the table may know more."""
+    names = ["Softmax", "MatMulInteger", "LRN", "Erf"]
+    table = _operators.measure(operators=names, count=3)
+    assert [op.name for op in table.operators] == names and not any(op.refused for op in table.operators)
+    known = intact.onnxruntime.depends_on()
+    for op in table.operators:
+        if any(level.changed for level in op.levels.values()):
+            assert "the CPU" in known[op.name], op.name
+        if op.threads.changed:
+            assert "threads" in known[op.name], op.name
+    if not table.not_tried and _held_to.has_avx512():  # the run can see a difference
+        assert table.operators[0].levels["avx2"].changed and not table.operators[3].levels["avx2"].changed
+
+
+@needs_table
+def test_a_session_with_dependent_nodes_is_refused():
+    norm = model([helper.make_node("LRN", ["x"], ["y"], name="norm", size=3)], {"x": [1, 8, 5, 5]}, ["y"])
+    assert node(session(norm), "norm")["same_bytes"] is False
+    with pytest.raises(Exception, match=r"reproducible: 1 node may have other bytes on another machine; node 'norm' \(LRN\): its "
+                                        "bytes depend on the number of threads"):
+        session(norm, reproducible=True)
+    many = model([helper.make_node("LRN", [f"x{i}"], [f"x{i + 1}"], name=f"norm{i}", size=3) for i in range(7)],
+                 {"x0": [1, 8, 5, 5]}, ["x7"])
+    with pytest.raises(Exception, match=r"reproducible: 7 nodes .*'norm4'.*; \.\.\."):
+        session(many, reproducible=True)
+
+
+@needs_table
+def test_inner_graphs_are_refused_too():
+    inner = helper.make_graph([helper.make_node("LRN", ["x"], ["z"], name="inner", size=3)], "then", [],
+                              [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)])
+    other = helper.make_graph([helper.make_node("Abs", ["x"], ["w"], name="other")], "else", [],
+                              [helper.make_tensor_value_info("w", TensorProto.FLOAT, None)])
+    graph = helper.make_graph([helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=other, name="if")], "graph",
+                              [helper.make_tensor_value_info("c", TensorProto.BOOL, []),
+                               helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 5, 5])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10).SerializeToString()
+    with pytest.raises(Exception, match="'inner'"):
+        session(proto, reproducible=True)
+    assert {each["name"] for each in intact.onnxruntime.report(session(proto)) if each["same_bytes"]} == {"if", "other"}
+
+
+def test_options_that_contradict():
+    with pytest.raises(Exception, match="mode: is 'saturating' with reproducible; expected exact"):
+        session(PRODUCT, reproducible=True, mode="saturating")
+    with pytest.raises(intact.Error, match="reproducible: is 1; expected True or False"):
+        intact.onnxruntime.add(onnxruntime.SessionOptions(), reproducible=1)
+
+
+@needs_table
+def test_a_product_in_integers_by_chance_is_refused_or_taken():
+    """A float product behind DequantizeLinear, which ONNX Runtime may compute in integers."""
+    nodes = [helper.make_node("DequantizeLinear", ["x", "s"], ["d"]), helper.make_node("MatMul", ["d", "w"], ["y"], name="product")]
+    graph = helper.make_graph(nodes, "graph", [helper.make_tensor_value_info("x", TensorProto.UINT8, [3, 200])],
+                              [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+                              [numpy_helper.from_array(np.float32(0.1), "s"),
+                               numpy_helper.from_array(np.ones((200, 5), np.float32), "w")])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10).SerializeToString()
+    assert "in integers" in node(session(proto), "product")["depends"]
+    with pytest.raises(Exception, match="in integers"):
+        session(proto, reproducible=True)
+
+
+def products(count: int):
+    rng = np.random.default_rng(1)
+    for _ in range(count):
+        m, k, n = (int(rng.integers(2, most)) for most in (60, 500, 200))
+        batch = (int(rng.integers(1, 3)), int(rng.integers(1, 4)))
+        a, b = rng.standard_normal((*batch, m, k)), rng.standard_normal((*(batch if rng.random() < 0.7 else (1, 1)), k, n))
+        yield a.astype(np.float32), b.astype(np.float32)
+
+
+def test_products_of_runs_have_one_order():
+    """The bytes of ONNX Runtime with one thread, on every ISA and for every number of threads, rows alone too."""
+    expected, isas = stock(PRODUCT), [isa for isa in intact.isas() if isa in ("portable", "avx2", "avx512")]
+    mine = [session(PRODUCT, 1 + i, max_isa=isa, reproducible=True) for i, isa in enumerate(isas)]
+    assert node(mine[-1], "product")["kernel"] == f"matmul_f32_{isas[-1]}"
+    for a, b in products(24):
+        wanted = expected.run(None, {"a": a, "b": b})[0]
+        for isa, each in zip(isas, mine):
+            computed = each.run(None, {"a": a, "b": b})[0]
+            assert computed.tobytes() == wanted.tobytes(), f"{isa}: {a.shape} times {b.shape}"
+        row = mine[-1].run(None, {"a": a[..., :1, :], "b": b})[0]
+        assert row.tobytes() == wanted[..., :1, :].tobytes(), f"row alone: {a.shape} times {b.shape}"
+
+
+def test_products_without_depth_or_rows():
+    mine = session(PRODUCT, reproducible=True)
+    for a, b in (((2, 1, 3, 0), (2, 1, 0, 4)), ((1, 1, 0, 5), (1, 1, 5, 4))):
+        a, b = np.zeros(a, np.float32), np.zeros(b, np.float32)
+        assert np.array_equal(mine.run(None, {"a": a, "b": b})[0], a @ b)
+    with pytest.raises(Exception, match="B: has 4 rows; expected 5"):
+        mine.run(None, {"a": np.zeros((1, 1, 2, 5), np.float32), "b": np.zeros((1, 1, 4, 3), np.float32)})
+
+
+@pytest.mark.parametrize("opset", [17, 18])
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMean"])
+def test_sums_over_an_inner_axis_have_one_order(op, opset):
+    as_input = opset >= 18 or op == "ReduceSum"
+    proto = model([helper.make_node(op, ["x", "axes"] if as_input else ["x"], ["y"], name="reduce", keepdims=0,
+                                    **({} if as_input else {"axes": [1]}))],
+                  {"x": [None] * 3}, ["y"], {"axes": np.array([1])} if as_input else {}, opset)
+    x = np.random.default_rng(2).standard_normal((5, 37, 21)).astype(np.float32)
+    sums = np.zeros((5, 21), np.float32)
+    for i in range(x.shape[1]):
+        sums += x[:, i]
+    wanted = sums / np.float32(37) if op == "ReduceMean" else sums
+    for threads in (1, 2, 4):
+        mine = session(proto, threads, reproducible=True)
+        assert node(mine, "reduce")["taken"] and mine.run(None, {"x": x})[0].tobytes() == wanted.tobytes()
+    assert stock(proto).run(None, {"x": x[:1]})[0].tobytes() == wanted[:1].tobytes()  # of one item
+
+
+@needs_table
+@pytest.mark.parametrize("axes", [[2], [0]])
+def test_sums_whose_order_is_one_stay_with_onnx_runtime(axes):
+    proto = model([helper.make_node("ReduceSum", ["x", "axes"], ["y"], name="reduce")], {"x": [None] * 3}, ["y"], {"axes": np.array(axes)})
+    found = node(session(proto, reproducible=True), "reduce")
+    assert not found["taken"] and found["same_bytes"]
+    scattered = model([helper.make_node("ReduceSum", ["x", "axes"], ["y"], name="reduce")], {"x": [None] * 3}, ["y"],
+                      {"axes": np.array([0, 2])})
+    with pytest.raises(Exception, match="axes: are no adjacent constant axes"):
+        session(scattered, reproducible=True)
+
+
+INTACT = [sys.executable, "-c", "from intact._program import main; main()"]
+
+
+def intact_command(*arguments: object, level: str = "") -> subprocess.CompletedProcess:
+    environment = {**os.environ, **(_held_to.environment(level) if level else {})}
+    return subprocess.run([*INTACT, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A model of a quantized product and of a Softmax, and two inputs."""
+    rng = np.random.default_rng(3)
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+             helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"]), helper.make_node("Cast", ["i"], ["f"], to=1),
+             helper.make_node("Mul", ["f", "s"], ["h"]), helper.make_node("Softmax", ["h"], ["y"], name="softmax")]
+    path = tmp_path / "model.onnx"
+    path.write_bytes(model(nodes, {"x": [None, 64]}, ["y"], {"w": rng.integers(-128, 128, (64, 32)).astype(np.int8)}))
+    data = tmp_path / "data"
+    data.mkdir()
+    for i in range(2):
+        np.savez(data / f"{i}.npz", x=rng.standard_normal((3 + i, 64)).astype(np.float32))
+    return path, data
+
+
+@needs_table
+def test_digests_are_compared(files, tmp_path):
+    path, data = files
+    printed = intact_command("digest", path, "--data", data, "--layers")
+    assert printed.returncode == 0 and printed.stderr == ""
+    lines = printed.stdout.splitlines()
+    assert lines[0].startswith("intact digest 1, model ") and [line.split("  ")[1:] for line in lines[1:]] == [
+        ["int32", "3x32", "0.npz", "i"], ["float32", "3x32", "0.npz", "y"],
+        ["int32", "4x32", "1.npz", "i"], ["float32", "4x32", "1.npz", "y"]]
+    receipt = tmp_path / "receipt"
+    receipt.write_text(printed.stdout)
+    for threads in (1, 2):
+        again = intact_command("digest", path, "--data", data, "--layers", "--threads", threads, "--against", receipt)
+        assert (again.returncode, again.stdout) == (0, "the same bytes: 4 tensors\n")
+    without = intact_command("digest", path, "--data", data)  # the outputs do not depend on --layers
+    assert without.stdout.splitlines()[1:] == [line for line in lines[1:] if line.endswith("  y")]
+    flipped = [*lines[:3], ("0" if lines[3][0] != "0" else "1") + lines[3][1:], *lines[4:]]
+    receipt.write_text("\n".join(flipped) + "\n")
+    found = intact_command("digest", path, "--data", data, "--layers", "--against", receipt)
+    assert (found.returncode, found.stdout) == (1, "the first that differs: i of 1.npz\n")
+
+
+@needs_avx2_and_more
+@needs_table
+def test_digests_show_a_softmax_of_onnx_runtime(files, tmp_path):
+    """Planted: a softmax that stays with ONNX Runtime, in an attention. On AVX2 it has other bytes."""
+    attention, inputs = tmp_path / "attention.onnx", tmp_path / "q.npz"
+    attention.write_bytes(model([helper.make_node("MultiHeadAttention", ["q", "q", "q"], ["y"], domain="com.microsoft", num_heads=2)],
+                                {"q": [2, 60, 32]}, ["y"]))
+    np.savez(inputs, q=(0.5 * np.random.default_rng(4).standard_normal((2, 60, 32))).astype(np.float32))
+    script = ("import sys; from intact import _digest\n"
+              "print(_digest.digest(*sys.argv[1:3], threads=1, reproducible=sys.argv[3] == 'yes').to_text(), end='')")
+
+    def digest(level: str, *arguments: object) -> _digest.Digest:
+        environment = {**os.environ, **(_held_to.environment(level) if level else {})}
+        run = subprocess.run([sys.executable, "-c", script, *map(str, arguments)], capture_output=True, text=True, check=True,
+                             env=environment)
+        (tmp_path / "receipt").write_text(run.stdout)
+        return _digest.read(tmp_path / "receipt")
+
+    assert digest("", *files, "yes") == digest("avx2", *files, "yes")
+    here, there = (digest(level, attention, inputs, "no") for level in ("", "avx2"))
+    assert _digest.difference(here, there, "there") == "the first that differs: y of q.npz"
+
+
+@pytest.mark.parametrize("text, message", [
+    (None, "--against: {}: No such file or directory"), ("", "--against: {}: does not begin with 'intact digest 1, model '"),
+    ("intact digest 1, model 00\nab  float32\n", "--against: {}: line 2 has 2 columns; expected 5"),
+    ("intact digest 1, model 00\nab  float32  3xy  s  n\n", "--against: {}: line 2 has the shape '3xy'; expected extents with x between")])
+def test_bad_digests_get_one_line(files, tmp_path, text, message):
+    receipt = tmp_path / "receipt"
+    if text is not None:
+        receipt.write_text(text)
+    run = intact_command("digest", *files[:1], "--data", files[1], "--against", receipt)
+    assert run.returncode == 2 and run.stderr.startswith("intact: " + message.format(receipt)) and run.stderr.count("\n") == 1
+
+
+@needs_table
+def test_a_digest_of_a_dependent_model_is_refused(tmp_path):
+    path = tmp_path / "norm.onnx"
+    path.write_bytes(model([helper.make_node("LRN", ["x"], ["y"], name="norm", size=3)], {"x": [1, 8, 5, 5]}, ["y"]))
+    np.savez(tmp_path / "x.npz", x=np.ones((1, 8, 5, 5), np.float32))
+    run = intact_command("digest", path, "--data", tmp_path / "x.npz")
+    assert run.returncode == 2 and run.stderr.startswith("intact: digest: reproducible: 1 node") and run.stderr.count("\n") == 1
+
+
+def test_operators_is_a_command():
+    run = intact_command("operators", "--op", "Abs", "--count", 2)
+    assert run.returncode == 0 and "the same bytes in all runs: Abs" in run.stdout
+    run = intact_command("operators", "--op", "Nothing")
+    assert run.returncode == 2 and run.stderr.startswith("intact: --op: is Nothing; expected one of Abs, ")
