@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 LIBRARY = Path(__file__).with_name("held_to.so")
@@ -18,3 +22,10 @@ def has_avx512() -> bool:
         return " avx512f " in Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         return False
+
+
+@functools.cache
+def can_be_held(level: str) -> bool:
+    """Whether this CPU can be held to a level: it has its features, and CPUID faulting."""
+    return LIBRARY.is_file() and subprocess.run([sys.executable, "-c", ""], env={**os.environ, **environment(level)}, check=False,
+                                                capture_output=True).returncode == 0

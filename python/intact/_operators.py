@@ -14,7 +14,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Callable
+from typing import Any, BinaryIO, Callable, Iterable
 
 import numpy as np
 
@@ -23,7 +23,27 @@ from ._library import Error, excerpt, invalid
 from ._operator_cases import DRAWS, Case, draw_cases
 
 THREADS = (1, 2, 4)
+# Operators whose bytes depend on the CPU because sums of integers clamp.
+_OF_INTEGERS = {"MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv", "QGemm", "QAttention", "DynamicQuantizeMatMul",
+                "MatMulIntegerToFloat", "DynamicQuantizeLSTM"}
 LEVELS = ("avx512", "avx2")  # of examples/targets/held_to.c, beside the CPU as it is
+
+
+def known() -> dict[str, Any]:
+    """onnxruntime_operators.json: "versions" of ONNX Runtime that were measured; "exact", operators that move values or compute
+    integers; "depends_on", by operator what its bytes depend on."""
+    return json.loads(Path(__file__).with_name("onnxruntime_operators.json").read_text(encoding="utf-8"))
+
+
+def float_nodes_by_cpu(nodes: "Iterable[Any]") -> dict[str, int]:
+    """The float operators among ONNX nodes whose bytes depend on the CPU in ONNX Runtime, and their number."""
+    depends_on = known()["depends_on"]
+    found: dict[str, int] = {}
+    for node in nodes:
+        name = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        if "the CPU" in depends_on.get(name, "") and node.op_type not in _OF_INTEGERS:
+            found[node.op_type] = found.get(node.op_type, 0) + 1
+    return found
 
 
 @dataclass

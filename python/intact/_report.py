@@ -10,6 +10,8 @@ from typing import Any
 from ._audit import Audit, AuditedLayer, Certified
 from ._engines import engines
 from ._library import excerpt
+from ._onnx import every_node
+from ._operators import float_nodes_by_cpu
 
 JSON_SCHEMA = "intact-audit"
 JSON_VERSION = 1
@@ -236,10 +238,32 @@ EXPLANATION = (
     "wrong.")
 
 
+def floats_by_cpu(audit: Audit) -> dict[str, int]:
+    """The float operators whose answers depend on the CPU in ONNX Runtime, and their number."""
+    if audit.model.proto is None or "onnxruntime" not in audit.engines:
+        return {}
+    integers = {id(each.layer.graph_node) for each in audit.layers if not each.layer.float_in}
+    integers |= {id(product.layer.graph_node) for product in audit.products}
+    return float_nodes_by_cpu(node for node in every_node(audit.model.proto.graph) if id(node) not in integers)
+
+
+def dependence(audit: Audit) -> list[str]:
+    """A line: whether the model's answers depend on the CPU in ONNX Runtime, and through which nodes. None for other formats."""
+    if audit.model.proto is None or "onnxruntime" not in audit.engines:
+        return []
+    clamped = audit.failing("onnxruntime") + sum(product.fails(["onnxruntime"]) for product in audit.products)
+    through = [f"{clamped} products whose sums can saturate"] if clamped else []
+    through += [f"{count} x {op} of floats" for op, count in sorted(floats_by_cpu(audit).items())]
+    if not through:
+        return ["answers: no operator is known whose answers in ONNX Runtime depend on the CPU"]
+    return [f"answers: depend on the CPU in ONNX Runtime, through {', '.join(through)} (intact.onnxruntime: reproducible=True)"]
+
+
 def to_text(audit: Audit) -> str:
     """The table of layers, remarks, and the operators that were passed over. The last line is the verdict."""
     table = engines()
-    lines = [f"{excerpt(audit.model.path, 400)}: {len(audit.layers)} quantized layers of {audit.model.operators} operators"]
+    lines = [f"{excerpt(audit.model.path, 400)}: {len(audit.layers)} quantized layers of {audit.model.operators} operators",
+             *dependence(audit)]
     head = ["layer", "operator", "types", "weights", "activations", *(table[name].words for name in audit.engines), "error at most"]
     if audit.on_data:
         head.append(_data_head(audit))
@@ -288,6 +312,7 @@ def to_json(audit: Audit) -> dict:
         "proven": audit.is_proven,
         "cpu_without_vnni": audit.cpu_clamps,
         "engines": {name: {"name": table[name].words, "versions": table[name].versions} for name in audit.engines},
+        "floats_by_cpu": floats_by_cpu(audit),
         "passed_over": audit.model.passed_over,
         "qdq_groups_by": audit.model.fusions.source if audit.model.fusions else None,
         "products_of_activations": [
@@ -401,7 +426,7 @@ def to_html(audit: Audit) -> str:
                     + (measured(layer) if audit.on_data else "")
                     + "".join(cell(layer, name) for name in audit.engines) + td("error at most", e(_error(audit, layer)), bound)
                     + "</tr>")
-    remarks = "".join(f"<li>{e(text)}</li>" for text in _remarks(audit))
+    remarks = "".join(f"<li>{e(text)}</li>" for text in [*dependence(audit), *_remarks(audit)])
     passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
     unsafe = "unsafe pairs" if audit.on_data else ""
     heads = th("layer") + th("activations") + (th(_data_head(audit), "wrong sums") if audit.on_data else "") + "".join(

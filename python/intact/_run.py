@@ -304,14 +304,15 @@ def _run_elsewhere(command: list[str], environment: dict[str, str], path: str, n
 
 def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
     """A model's outputs of each run on a CPU without VNNI. The interpreter INTACT_PYTHON runs the model; without INTACT_PYTHON,
-    this interpreter runs it in qemu-user."""
+    this interpreter runs it held to AVX2, or in qemu-user if this CPU cannot be held."""
     own = os.environ.get("INTACT_PYTHON")
-    python = [own] if own else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
+    is_held = not own and held_to.can_be_held("avx2")
+    python = [own] if own else [sys.executable] if is_held else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
     if own and not shutil.which(own):
         raise invalid(f"INTACT_PYTHON: names {excerpt(own)}, which cannot be run")
     if not shutil.which(python[0]):
         raise invalid(f"--emulate: needs {python[0]}; on Debian, install the package qemu-user")
-    results, said = _run_elsewhere(python, {}, path, names, runs)
+    results, said = _run_elsewhere(python, held_to.environment("avx2") if is_held else {}, path, names, runs)
     if said or len(results) != len(runs):
         raise invalid(f"--emulate: the emulated ONNX Runtime failed: {excerpt(said[-300:], 300)}")
     return results
@@ -320,10 +321,10 @@ def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> 
 def held_to_avx2(exact: Any, names: list[str], inputs: list[dict[str, np.ndarray]]) -> "tuple[list[list[np.ndarray]], str]":
     """The outputs of the exact variant in ONNX Runtime held to AVX2, whose float operators add in other orders than on this CPU;
     or no outputs, and why there are none."""
-    if not held_to.LIBRARY.is_file():
-        return [], f"there is no {held_to.LIBRARY.name} beside the package"
     if not held_to.has_avx512():
         return [], "this CPU has no AVX-512, so ONNX Runtime has no other order here"
+    if not held_to.can_be_held("avx2"):
+        return [], "this CPU cannot be held to AVX2"
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "exact.onnx")
         write_model(exact, path)

@@ -25,6 +25,7 @@ import onnxruntime
 
 from ._library import Error, choice, integer, invalid, isa_of
 from ._library import _MODES  # the names of modes
+from ._operators import known
 
 __all__ = ["NAME", "add", "depends_on", "measured_versions", "register", "report"]
 
@@ -35,19 +36,15 @@ _ids = itertools.count(1)
 _library: ctypes.CDLL | None = None
 
 
-def _operators() -> dict:
-    return json.loads(Path(__file__).with_name("onnxruntime_operators.json").read_text(encoding="utf-8"))
-
-
 def measured_versions() -> list[str]:
     """The versions of ONNX Runtime whose operators were measured (`intact operators`): others have no reproducible sessions."""
-    return _operators()["versions"]
+    return known()["versions"]
 
 
 def depends_on() -> dict[str, str]:
     """What the bytes of ONNX Runtime's operators depend on, by operator: "the CPU", "the number of threads", both, or nothing (an
     empty string). Some nodes of operators that depend on the number of threads do not (docs/onnxruntime.md)."""
-    return _operators()["depends_on"]
+    return known()["depends_on"]
 
 
 def register(library: str | os.PathLike | None = None) -> None:

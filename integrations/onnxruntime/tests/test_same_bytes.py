@@ -25,12 +25,7 @@ MEASURED = onnxruntime.__version__ in intact.onnxruntime.measured_versions()
 needs_table = pytest.mark.skipif(not MEASURED, reason=f"ONNX Runtime {onnxruntime.__version__} is not in onnxruntime_operators.json")
 
 
-def can_be_held(level: str) -> bool:
-    return _held_to.LIBRARY.is_file() and subprocess.run(
-        [sys.executable, "-c", ""], env={**os.environ, **_held_to.environment(level)}, check=False, capture_output=True).returncode == 0
-
-
-needs_avx2_and_more = pytest.mark.skipif(not (_held_to.has_avx512() and can_be_held("avx2")),
+needs_avx2_and_more = pytest.mark.skipif(not (_held_to.has_avx512() and _held_to.can_be_held("avx2")),
                                          reason="needs AVX-512 and CPUID faulting")
 
 
