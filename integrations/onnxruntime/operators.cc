@@ -9,6 +9,7 @@
 #include "byte_function.h"
 #include "convolution.h"
 #include "elementwise.h"
+#include "float_conv.h"
 #include "float_softmax.h"
 #include "linear.h"
 #include "lstm.h"
@@ -63,6 +64,10 @@ std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& conte
   return std::make_unique<QLinearSoftmax>(node, context, node.Integer("opset", node.SinceVersion()));
 }
 
+std::unique_ptr<Layer> MakeFloatConv(const Node& node, const Context& context) {
+  return std::make_unique<FloatConv>(node, context);
+}
+
 template <bool is_log>
 std::unique_ptr<Layer> MakeFloatSoftmax(const Node& node, const Context& context) {
   return std::make_unique<FloatSoftmax>(node, context, is_log);
@@ -86,6 +91,7 @@ const std::array kOperators = {
     Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"", "MaxPool", kMaxPool, MakeMaxPool},
+    Operator{"", "Conv", FloatConv::kInputs, MakeFloatConv},
     Operator{"", "Softmax", FloatSoftmax::kInputs, MakeFloatSoftmax<false>},
     Operator{"", "LogSoftmax", FloatSoftmax::kInputs, MakeFloatSoftmax<true>},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},

@@ -118,6 +118,9 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
     } else if (option == "like") {
       if (value != kLikeAvx2) RefuseOption(option, value, kLikeAvx2);
       settings.is_like_avx2 = true;
+    } else if (option == "reproducible") {
+      if (value != "0" && value != "1") RefuseOption(option, value, "0 or 1");
+      settings.is_reproducible = value == "1";
     } else if (option == "threads") {
       const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), settings.threads);
       if (error != std::errc() || *end != '\0' || settings.threads < 1)
@@ -349,7 +352,7 @@ class Factory : public OrtEpFactory {
         std::string prefix = std::string("ep.") + kName + ".";
         std::ranges::transform(prefix, prefix.begin(), [](unsigned char c) { return std::tolower(c); });
         std::map<std::string, std::string> given;
-        for (const char* const option : {"like", "max_isa", "mode", "report", "threads"})
+        for (const char* const option : {"like", "max_isa", "mode", "report", "reproducible", "threads"})
           given[option] = options.GetConfigEntryOrDefault((prefix + option).c_str(), "");
         Settings settings = ReadSettings(given);
         settings.is_nhwc = static_cast<Factory*>(self)->is_nhwc_;

@@ -26,7 +26,8 @@ struct Settings {
   int32_t threads = 1;               ///< most parts that a run is cut into
   /// Outputs are the ones of ONNX Runtime's CPU provider on a CPU with AVX2 and no VNNI; `mode` is INTACT_EXACT.
   bool is_like_avx2 = false;
-  bool is_nhwc = true;  ///< whether the provider asks for NHWC
+  bool is_reproducible = false;  ///< nodes whose bytes depend on the CPU are taken, whatever their speed
+  bool is_nhwc = true;           ///< whether the provider asks for NHWC
 };
 
 /// Elements of a tensor that one part of a loop over elements computes.

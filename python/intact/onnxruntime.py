@@ -55,7 +55,7 @@ def register(library: str | os.PathLike | None = None) -> None:
 
 
 def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: int | None = None,
-        like: str | None = None) -> None:
+        like: str | None = None, reproducible: bool = False) -> None:
     """Makes sessions with these onnxruntime.SessionOptions use intact.
 
     - `mode`: "exact", or "saturating", what kernels without VNNI compute (intact_mode).
@@ -65,6 +65,8 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
       threads.
     - `like`: "onnxruntime:avx2" makes nodes compute what ONNX Runtime 1.32 computes on a CPU with AVX2 and no VNNI, with the
       sums that its kernels clamp, operator by operator. `mode` is then "exact". docs/onnxruntime.md lists the conditions.
+    - `reproducible`: intact also computes float convolutions whose bytes depend on the CPU in ONNX Runtime, even where that is
+      slower. docs/onnxruntime.md (Float operators) describes them.
 
     ONNX Runtime then warns in each session that "some nodes were not assigned to the preferred execution providers": these are
     the nodes that report() lists with a reason. `options.log_severity_level = 3` hides ONNX Runtime's warnings. Raises `Error`.
@@ -76,7 +78,8 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
     threads = options.intra_op_num_threads or None if threads is None else integer("threads", threads)
     if threads is not None and threads < 1:
         raise invalid(f"threads: is {threads}; expected a positive number, or None: the session's number")
-    given = {"mode": mode, "max_isa": max_isa, "threads": threads, "like": like, "report": next(_ids)}
+    given = {"mode": mode, "max_isa": max_isa, "threads": threads, "like": like, "reproducible": int(reproducible),
+             "report": next(_ids)}
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
     options.add_provider_for_devices(devices[:1], {key: str(value) for key, value in given.items() if value is not None})
 
