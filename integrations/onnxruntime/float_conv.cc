@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 namespace intact::onnxruntime {
@@ -12,19 +13,21 @@ namespace {
 constexpr int64_t kPanel = 16;                   // outputs
 constexpr double kMultiplyAddsOfTask = 1 << 20;  // fewer take about as long as waking a thread
 
-// Adjacent output pixels of a line, and some panels of their outputs.
+// One block of channels of adjacent output pixels of a line, and of some panels of their outputs.
 struct Tile {
-  const float* image;    // x of the image
-  int64_t first_tap;     // from `image` to the first tap of the first pixel; may lie outside of the image
-  const float* weights;  // of the first panel
-  const float* bias;     // of the first panel
+  const float* x;        // the block's first channel of the first pixel of an image
+  int64_t first_tap;     // from `x` to the first tap of the first pixel; may lie outside of the image
+  const float* weights;  // of the first panel and the block
+  const float* bias;     // of the first panel; null except of the last block
   float* y;              // the first pixel's first output
   int64_t outputs;       // of a pixel: of the last panel only some may exist
+  int64_t channels;      // of the block
+  bool is_first;         // of the blocks
+  bool lacks_channels;   // of a block of 16
   int64_t h_begin, h_end, w_begin, w_end;  // the taps that lie in the image, for all pixels
 
   // The same for all tiles of a convolution, in elements.
-  int64_t channels, block;  // of a group, and of a block
-  int64_t kernel_h, kernel_w;
+  int64_t kernel_w;
   int64_t x_step, y_step;  // from a pixel to the next one
   int64_t h_step, w_step;  // from a tap to the next one
   int64_t panel_step;      // from a panel of weights to the next one
@@ -33,32 +36,24 @@ struct Tile {
 using TileFunction = void (*)(const Tile& tile);
 
 // The definition: one output after the other.
-void ComputeTile(const Tile& tile, int64_t pixels) {
-  for (int64_t pixel = 0; pixel < pixels; ++pixel)
-    for (int64_t o = 0; o < tile.outputs; ++o) {
-      const float* weights = tile.weights + o / kPanel * tile.panel_step + o % kPanel;
-      const int64_t first = tile.first_tap + pixel * tile.x_step;
-      float sum = 0;
-      for (int64_t c = 0; c < tile.channels; c += tile.block) {
-        const int64_t count = std::min(tile.block, tile.channels - c);
-        float part = 0;
-        for (int64_t h = tile.h_begin; h < tile.h_end; ++h)
-          for (int64_t w = tile.w_begin; w < tile.w_end; ++w) {
-            const float* const x = tile.image + first + h * tile.h_step + w * tile.w_step + c;
-            const float* const of_tap = weights + (h * tile.kernel_w + w) * count * kPanel;
-            for (int64_t i = 0; i < count; ++i) part = std::fma(x[i], of_tap[i * kPanel], part);
-            if (tile.block == kPanel && count < kPanel) part += 0.0f;  // the missing channels: −0 becomes 0
-          }
-        sum = c == 0 ? part : part + sum;
-        weights += tile.kernel_h * tile.kernel_w * count * kPanel;
-      }
-      tile.y[pixel * tile.y_step + o] = sum + tile.bias[o];
-    }
-}
-
 template <size_t, size_t kPixels>
 void ComputeTilePortable(const Tile& tile) {
-  ComputeTile(tile, kPixels);
+  for (int64_t pixel = 0; pixel < static_cast<int64_t>(kPixels); ++pixel)
+    for (int64_t o = 0; o < tile.outputs; ++o) {
+      const float* const weights = tile.weights + o / kPanel * tile.panel_step + o % kPanel;
+      float part = 0;
+      for (int64_t h = tile.h_begin; h < tile.h_end; ++h)
+        for (int64_t w = tile.w_begin; w < tile.w_end; ++w) {
+          const float* const x =
+              tile.x + tile.first_tap + pixel * tile.x_step + h * tile.h_step + w * tile.w_step;
+          const float* const of_tap = weights + (h * tile.kernel_w + w) * tile.channels * kPanel;
+          for (int64_t i = 0; i < tile.channels; ++i) part = std::fma(x[i], of_tap[i * kPanel], part);
+          if (tile.lacks_channels) part += 0.0f;  // −0 becomes 0
+        }
+      float& y = tile.y[pixel * tile.y_step + o];
+      if (!tile.is_first) part += y;
+      y = tile.bias == nullptr ? part : part + tile.bias[o];
+    }
 }
 
 #define INTACT_UNROLL _Pragma("GCC unroll 8")
@@ -66,93 +61,79 @@ void ComputeTilePortable(const Tile& tile) {
 // One panel: two vectors.
 template <size_t, size_t kPixels>
 [[gnu::target("avx2,fma")]] void ComputeTileAvx2(const Tile& tile) {
-  alignas(32) float sums[kPixels][kPanel] = {};
-  const float* weights = tile.weights;
-  for (int64_t c = 0; c < tile.channels; c += tile.block) {
-    const int64_t count = std::min(tile.block, tile.channels - c);
-    __m256 parts[kPixels][2];
-    INTACT_UNROLL
-    for (size_t p = 0; p < kPixels; ++p) parts[p][0] = parts[p][1] = _mm256_setzero_ps();
-    for (int64_t h = tile.h_begin; h < tile.h_end; ++h)
-      for (int64_t w = tile.w_begin; w < tile.w_end; ++w) {
-        const float* const x = tile.image + tile.first_tap + h * tile.h_step + w * tile.w_step + c;
-        const float* const of_tap = weights + (h * tile.kernel_w + w) * count * kPanel;
-        for (int64_t i = 0; i < count; ++i) {
-          const __m256 low = _mm256_loadu_ps(of_tap + i * kPanel);
-          const __m256 high = _mm256_loadu_ps(of_tap + i * kPanel + 8);
-          INTACT_UNROLL
-          for (size_t p = 0; p < kPixels; ++p) {
-            const __m256 value = _mm256_broadcast_ss(x + static_cast<int64_t>(p) * tile.x_step + i);
-            parts[p][0] = _mm256_fmadd_ps(value, low, parts[p][0]);
-            parts[p][1] = _mm256_fmadd_ps(value, high, parts[p][1]);
-          }
-        }
-        if (tile.block != kPanel || count == kPanel) continue;
+  const __m256i all = _mm256_set1_epi32(static_cast<int>(tile.outputs));
+  const __m256i masks[] = {_mm256_cmpgt_epi32(all, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)),
+                           _mm256_cmpgt_epi32(all, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15))};
+  __m256 parts[kPixels][2];
+  INTACT_UNROLL
+  for (size_t p = 0; p < kPixels; ++p) parts[p][0] = parts[p][1] = _mm256_setzero_ps();
+  for (int64_t h = tile.h_begin; h < tile.h_end; ++h)
+    for (int64_t w = tile.w_begin; w < tile.w_end; ++w) {
+      const float* const x = tile.x + tile.first_tap + h * tile.h_step + w * tile.w_step;
+      const float* const of_tap = tile.weights + (h * tile.kernel_w + w) * tile.channels * kPanel;
+      for (int64_t i = 0; i < tile.channels; ++i) {
+        const __m256 low = _mm256_loadu_ps(of_tap + i * kPanel);
+        const __m256 high = _mm256_loadu_ps(of_tap + i * kPanel + 8);
         INTACT_UNROLL
-        for (size_t p = 0; p < kPixels; ++p)
-          for (__m256& part : parts[p]) part = _mm256_add_ps(part, _mm256_setzero_ps());
+        for (size_t p = 0; p < kPixels; ++p) {
+          const __m256 value = _mm256_broadcast_ss(x + static_cast<int64_t>(p) * tile.x_step + i);
+          parts[p][0] = _mm256_fmadd_ps(value, low, parts[p][0]);
+          parts[p][1] = _mm256_fmadd_ps(value, high, parts[p][1]);
+        }
       }
-    INTACT_UNROLL
-    for (size_t p = 0; p < kPixels; ++p)
-      for (size_t v = 0; v < 2; ++v) {
-        if (c > 0) parts[p][v] = _mm256_add_ps(parts[p][v], _mm256_load_ps(sums[p] + 8 * v));
-        _mm256_store_ps(sums[p] + 8 * v, parts[p][v]);
-      }
-    weights += tile.kernel_h * tile.kernel_w * count * kPanel;
-  }
-  for (size_t p = 0; p < kPixels; ++p) {
-    for (size_t o = 0; o < kPanel; ++o) sums[p][o] += tile.bias[o];
-    std::copy_n(sums[p], tile.outputs, tile.y + static_cast<int64_t>(p) * tile.y_step);
+      if (!tile.lacks_channels) continue;
+      INTACT_UNROLL
+      for (size_t p = 0; p < kPixels; ++p)
+        for (__m256& part : parts[p]) part = _mm256_add_ps(part, _mm256_setzero_ps());
+    }
+  INTACT_UNROLL
+  for (size_t p = 0; p < kPixels; ++p) INTACT_UNROLL
+  for (size_t v = 0; v < 2; ++v) {
+    float* const y = tile.y + static_cast<int64_t>(p) * tile.y_step + 8 * v;
+    if (!tile.is_first) parts[p][v] = _mm256_add_ps(parts[p][v], _mm256_maskload_ps(y, masks[v]));
+    if (tile.bias != nullptr) parts[p][v] = _mm256_add_ps(parts[p][v], _mm256_loadu_ps(tile.bias + 8 * v));
+    _mm256_maskstore_ps(y, masks[v], parts[p][v]);
   }
 }
 
 template <size_t kPanels, size_t kPixels>
 [[gnu::target("avx512f,avx512vl,avx512bw,avx512dq")]] void ComputeTileAvx512(const Tile& tile) {
-  alignas(64) float sums[kPixels][kPanels][kPanel] = {};  // GCC does not see that c == 0 comes first
-  const float* weights = tile.weights;
-  for (int64_t c = 0; c < tile.channels; c += tile.block) {
-    const int64_t count = std::min(tile.block, tile.channels - c);
-    __m512 parts[kPixels][kPanels];
-    INTACT_UNROLL
-    for (size_t p = 0; p < kPixels; ++p) INTACT_UNROLL
-    for (size_t v = 0; v < kPanels; ++v) parts[p][v] = _mm512_setzero_ps();
-    for (int64_t h = tile.h_begin; h < tile.h_end; ++h)
-      for (int64_t w = tile.w_begin; w < tile.w_end; ++w) {
-        const float* const x = tile.image + tile.first_tap + h * tile.h_step + w * tile.w_step + c;
-        const float* const of_tap = weights + (h * tile.kernel_w + w) * count * kPanel;
-        for (int64_t i = 0; i < count; ++i) {
-          __m512 columns[kPanels];
-          INTACT_UNROLL
-          for (size_t v = 0; v < kPanels; ++v)
-            columns[v] = _mm512_loadu_ps(of_tap + i * kPanel + static_cast<int64_t>(v) * tile.panel_step);
-          INTACT_UNROLL
-          for (size_t p = 0; p < kPixels; ++p) {
-            const __m512 value = _mm512_set1_ps(x[static_cast<int64_t>(p) * tile.x_step + i]);
-            INTACT_UNROLL
-            for (size_t v = 0; v < kPanels; ++v)
-              parts[p][v] = _mm512_fmadd_ps(value, columns[v], parts[p][v]);
-          }
-        }
-        if (tile.block != kPanel || count == kPanel) continue;
+  __m512 parts[kPixels][kPanels];
+  INTACT_UNROLL
+  for (size_t p = 0; p < kPixels; ++p) INTACT_UNROLL
+  for (size_t v = 0; v < kPanels; ++v) parts[p][v] = _mm512_setzero_ps();
+  for (int64_t h = tile.h_begin; h < tile.h_end; ++h)
+    for (int64_t w = tile.w_begin; w < tile.w_end; ++w) {
+      const float* const x = tile.x + tile.first_tap + h * tile.h_step + w * tile.w_step;
+      const float* const of_tap = tile.weights + (h * tile.kernel_w + w) * tile.channels * kPanel;
+      for (int64_t i = 0; i < tile.channels; ++i) {
+        __m512 columns[kPanels];
         INTACT_UNROLL
-        for (size_t p = 0; p < kPixels; ++p)
-          for (__m512& part : parts[p]) part = _mm512_add_ps(part, _mm512_setzero_ps());
+        for (size_t v = 0; v < kPanels; ++v)
+          columns[v] = _mm512_loadu_ps(of_tap + i * kPanel + static_cast<int64_t>(v) * tile.panel_step);
+        INTACT_UNROLL
+        for (size_t p = 0; p < kPixels; ++p) {
+          const __m512 value = _mm512_set1_ps(x[static_cast<int64_t>(p) * tile.x_step + i]);
+          INTACT_UNROLL
+          for (size_t v = 0; v < kPanels; ++v) parts[p][v] = _mm512_fmadd_ps(value, columns[v], parts[p][v]);
+        }
       }
-    INTACT_UNROLL
-    for (size_t p = 0; p < kPixels; ++p) INTACT_UNROLL
-    for (size_t v = 0; v < kPanels; ++v) {
-      if (c > 0) parts[p][v] = _mm512_add_ps(parts[p][v], _mm512_load_ps(sums[p][v]));
-      _mm512_store_ps(sums[p][v], parts[p][v]);
+      if (!tile.lacks_channels) continue;
+      INTACT_UNROLL
+      for (size_t p = 0; p < kPixels; ++p)
+        for (__m512& part : parts[p]) part = _mm512_add_ps(part, _mm512_setzero_ps());
     }
-    weights += tile.kernel_h * tile.kernel_w * count * kPanel;
-  }
-  for (size_t p = 0; p < kPixels; ++p) {
-    for (size_t v = 0; v < kPanels; ++v) {
-      const __m512 biased =
-          _mm512_add_ps(_mm512_load_ps(sums[p][v]), _mm512_loadu_ps(tile.bias + v * kPanel));
-      const int64_t left = tile.outputs - static_cast<int64_t>(v) * kPanel;
-      const auto mask = static_cast<__mmask16>(left >= kPanel ? 0xffff : (1 << left) - 1);
-      _mm512_mask_storeu_ps(tile.y + static_cast<int64_t>(p) * tile.y_step + v * kPanel, mask, biased);
+  INTACT_UNROLL
+  for (size_t v = 0; v < kPanels; ++v) {
+    const int64_t left = tile.outputs - static_cast<int64_t>(v) * kPanel;
+    const auto mask = static_cast<__mmask16>(left >= kPanel ? 0xffff : (1 << left) - 1);
+    INTACT_UNROLL
+    for (size_t p = 0; p < kPixels; ++p) {
+      float* const y = tile.y + static_cast<int64_t>(p) * tile.y_step + v * kPanel;
+      if (!tile.is_first) parts[p][v] = _mm512_add_ps(parts[p][v], _mm512_maskz_loadu_ps(mask, y));
+      if (tile.bias != nullptr)
+        parts[p][v] = _mm512_add_ps(parts[p][v], _mm512_loadu_ps(tile.bias + v * kPanel));
+      _mm512_mask_storeu_ps(y, mask, parts[p][v]);
     }
   }
 }
@@ -250,43 +231,56 @@ void FloatConv::Pack(const Constant& w) {
   }
 }
 
+std::vector<FloatConv::Pixels> FloatConv::PixelsOfLine(int64_t in_width, int64_t out_width) const {
+  std::vector<Pixels> line;
+  for (int64_t pixel = 0; pixel < out_width; ++pixel) {
+    const auto [begin, end] = TapsInside(geometry_.desc, 1, pixel, in_width);
+    if (!line.empty() && line.back().count < static_cast<int64_t>(Kernels::kMostPixels) &&
+        line.back().w_begin == begin && line.back().w_end == end) {
+      ++line.back().count;
+    } else {
+      line.push_back({pixel, 1, begin, end});
+    }
+  }
+  return line;
+}
+
 // `row`: of (image, group, tile of panels, line of outputs).
-void FloatConv::ComputeRow(const float* x, float* y, const Shape& in, const Shape& out, int64_t row) const {
+void FloatConv::ComputeRow(const float* x, float* y, const Shape& in, const Shape& out,
+                           std::span<const Pixels> pixels, int64_t row) const {
   const intact_conv_desc& desc = geometry_.desc;
   const int64_t tiles = (panels_ + kernels_.most_panels - 1) / kernels_.most_panels;
   const int64_t line = row % out[1], panel = row / out[1] % tiles * kernels_.most_panels;
   const int64_t group = row / out[1] / tiles % desc.groups, image = row / out[1] / tiles / desc.groups;
   const int64_t panels = std::min(kernels_.most_panels, panels_ - panel);
   const int64_t taps = desc.kernel[0] * desc.kernel[1];
+  const int64_t first_line = line * desc.stride[0] - desc.pad_begin[0];
+  const float* const bias = bias_.data() + (group * panels_ + panel) * kPanel;
+  float* const target = y + (image * out[1] + line) * out[2] * out[3] + group * outputs_ + panel * kPanel;
+  const auto& functions = kernels_.tiles[static_cast<size_t>(panels - 1)];
   Tile tile{};
-  tile.channels = channels_;
-  tile.block = block_;
-  tile.kernel_h = desc.kernel[0];
+  std::tie(tile.h_begin, tile.h_end) = TapsInside(desc, 0, line, in[1]);
+  tile.outputs = std::min(panels * kPanel, outputs_ - panel * kPanel);
   tile.kernel_w = desc.kernel[1];
   tile.x_step = desc.stride[1] * in[3];
   tile.y_step = out[3];
   tile.h_step = desc.dilation[0] * in[2] * in[3];
   tile.w_step = desc.dilation[1] * in[3];
   tile.panel_step = channels_ * taps * kPanel;
-  tile.image = x + image * in[1] * in[2] * in[3] + group * channels_;
-  tile.weights = weights_.data() + (group * panels_ + panel) * tile.panel_step;
-  tile.bias = bias_.data() + (group * panels_ + panel) * kPanel;
-  tile.outputs = std::min(panels * kPanel, outputs_ - panel * kPanel);
-  std::tie(tile.h_begin, tile.h_end) = TapsInside(desc, 0, line, in[1]);
-  const int64_t first_line = line * desc.stride[0] - desc.pad_begin[0];
-  float* const target = y + ((image * out[1] + line) * out[2]) * out[3] + group * outputs_ + panel * kPanel;
-  const auto& functions = kernels_.tiles[static_cast<size_t>(panels - 1)];
-  for (int64_t pixel = 0; pixel < out[2];) {
-    std::tie(tile.w_begin, tile.w_end) = TapsInside(desc, 1, pixel, in[2]);
-    int64_t count = 1;  // of pixels with the same taps
-    while (count < static_cast<int64_t>(Kernels::kMostPixels) && pixel + count < out[2] &&
-           TapsInside(desc, 1, pixel + count, in[2]) == std::pair(tile.w_begin, tile.w_end))
-      ++count;
-    const int64_t first_pixel = pixel * desc.stride[1] - desc.pad_begin[1];
-    tile.first_tap = (first_line * in[2] + first_pixel) * in[3];
-    tile.y = target + pixel * out[3];
-    functions[static_cast<size_t>(count - 1)](tile);
-    pixel += count;
+  for (int64_t c = 0; c < channels_; c += block_) {
+    tile.x = x + image * in[1] * in[2] * in[3] + group * channels_ + c;
+    tile.weights = weights_.data() + (group * panels_ + panel) * tile.panel_step + c * taps * kPanel;
+    tile.channels = std::min(block_, channels_ - c);
+    tile.is_first = c == 0;
+    tile.lacks_channels = block_ == kPanel && tile.channels < kPanel;
+    tile.bias = c + block_ >= channels_ ? bias : nullptr;
+    for (const Pixels& each : pixels) {
+      tile.w_begin = each.w_begin;
+      tile.w_end = each.w_end;
+      tile.first_tap = (first_line * in[2] + each.first * desc.stride[1] - desc.pad_begin[1]) * in[3];
+      tile.y = target + each.first * out[3];
+      functions[static_cast<size_t>(each.count - 1)](tile);
+    }
   }
 }
 
@@ -312,9 +306,10 @@ void FloatConv::Compute(Run& run) const {
       static_cast<double>(out[0] * out[1] * out[2]) * static_cast<double>(weights_.size());
   const auto tasks = static_cast<int64_t>(
       std::min<double>(static_cast<double>(rows), multiply_adds / kMultiplyAddsOfTask + 1));
+  const std::vector<Pixels> pixels = PixelsOfLine(in[2], out[2]);
   run.ForEach(tasks, [&](int64_t task) {
     for (int64_t row = rows * task / tasks; row < rows * (task + 1) / tasks; ++row)
-      ComputeRow(x, y, in, out, row);
+      ComputeRow(x, y, in, out, pixels, row);
   });
   if (!geometry_.channels_last) run.Transpose(y, output, sizeof(float), out[0], out[1] * out[2], out[3]);
 }

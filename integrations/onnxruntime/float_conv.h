@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -38,8 +39,16 @@ class FloatConv : public Layer {
   struct Kernels;
 
  private:
+  // Adjacent output pixels of a line with the same taps in the image.
+  struct Pixels {
+    int64_t first, count;
+    int64_t w_begin, w_end;  // the taps
+  };
+
   void Pack(const Constant& w);
-  void ComputeRow(const float* x, float* y, const Shape& in, const Shape& out, int64_t row) const;
+  std::vector<Pixels> PixelsOfLine(int64_t in_width, int64_t out_width) const;
+  void ComputeRow(const float* x, float* y, const Shape& in, const Shape& out, std::span<const Pixels> pixels,
+                  int64_t row) const;
 
   const ConvGeometry geometry_;
   const Kernels& kernels_;
