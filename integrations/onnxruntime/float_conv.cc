@@ -18,7 +18,7 @@ struct Tile {
   const float* x;        // the block's first channel of the first pixel of an image
   int64_t first_tap;     // from `x` to the first tap of the first pixel; may lie outside of the image
   const float* weights;  // of the first panel and the block
-  const float* bias;     // of the first panel; null except of the last block
+  const float* bias;     // of the first panel; null except of the last block of a convolution with a bias
   float* y;              // the first pixel's first output
   int64_t outputs;       // of a pixel: of the last panel only some may exist
   int64_t channels;      // of the block
@@ -205,8 +205,8 @@ FloatConv::FloatConv(const Node& node, const Context& context)
                             desc.pad_begin[0] + desc.pad_begin[1] + desc.pad_end[0] + desc.pad_end[1] == 0;
   block_ = desc.groups == 1 && channels_ < kPanel ? 1 : is_pointwise ? 8 * kPanel : kPanel;
   panels_ = (outputs_ + kPanel - 1) / kPanel;
-  bias_.resize(static_cast<size_t>(desc.groups * panels_ * kPanel));
   const std::vector<float> bias = Bias<float>(node, 2, INTACT_F32, w.shape[0]);
+  if (!bias.empty()) bias_.resize(static_cast<size_t>(desc.groups * panels_ * kPanel));
   for (size_t o = 0; o < bias.size(); ++o) {
     const auto output = static_cast<int64_t>(o);
     bias_[static_cast<size_t>(output / outputs_ * panels_ * kPanel + output % outputs_)] = bias[o];
@@ -255,7 +255,7 @@ void FloatConv::ComputeRow(const float* x, float* y, const Shape& in, const Shap
   const int64_t panels = std::min(kernels_.most_panels, panels_ - panel);
   const int64_t taps = desc.kernel[0] * desc.kernel[1];
   const int64_t first_line = line * desc.stride[0] - desc.pad_begin[0];
-  const float* const bias = bias_.data() + (group * panels_ + panel) * kPanel;
+  const float* const bias = bias_.empty() ? nullptr : bias_.data() + (group * panels_ + panel) * kPanel;
   float* const target = y + (image * out[1] + line) * out[2] * out[3] + group * outputs_ + panel * kPanel;
   const auto& functions = kernels_.tiles[static_cast<size_t>(panels - 1)];
   Tile tile{};

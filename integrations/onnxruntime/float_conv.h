@@ -22,7 +22,7 @@ namespace intact::onnxruntime {
 ///     part[b] = Σ x·w, from +0 on, each step a fused multiply-add, in the order (kh, kw, channel of block b);
 ///               taps that lie in the padding are left out
 ///     sum     = part[0];  sum = part[b] + sum for b = 1, 2, …
-///     y       = sum + bias
+///     y       = sum + bias, or sum if there is no bias
 ///
 /// Channels of a block: 1 without groups and with fewer than 16 input channels; 128 if the kernel is 1×1 and there is no padding;
 /// else 16. A last block of 16 that the channels do not fill has zeros for the missing ones. Which NaN a NaN is, is not defined.
@@ -56,7 +56,7 @@ class FloatConv : public Layer {
   int64_t block_;
   int64_t panels_;              // of a group: 16 outputs each
   std::vector<float> weights_;  // (group, panel, block, kh, kw, channel, output)
-  std::vector<float> bias_;     // (group, panel, output)
+  std::vector<float> bias_;     // (group, panel, output); empty: none
 };
 
 }  // namespace intact::onnxruntime

@@ -31,6 +31,7 @@ __all__ = ["NAME", "add", "register", "report"]
 NAME = "IntactExecutionProvider"
 _OPTION = f"ep.{NAME.lower()}.report"  # as ONNX Runtime stores a provider's option in a session's
 _LIKES = {None: 0, "onnxruntime:avx2": 1}
+_SWITCH = {False: 0, True: 1}
 _ids = itertools.count(1)
 _library: ctypes.CDLL | None = None
 
@@ -75,6 +76,7 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
     choice("mode", mode, _MODES)
     isa_of(max_isa)
     choice("like", like, _LIKES)
+    choice("reproducible", reproducible, _SWITCH)
     threads = options.intra_op_num_threads or None if threads is None else integer("threads", threads)
     if threads is not None and threads < 1:
         raise invalid(f"threads: is {threads}; expected a positive number, or None: the session's number")
