@@ -34,64 +34,33 @@ class Conv : public Layer {
  public:
   // Reads the geometry of a node with weights OI….
   Conv(const Node& node, const Constant& w, Linear linear, std::optional<FromRun> from_run = {})
-      : from_run_(from_run),
+      : geometry_(node, w.shape),
+        from_run_(from_run),
         x_bytes_(SizeOf(linear.desc.a_source_type)),
-        y_bytes_(SizeOf(linear.desc.c_type)) {
-    if (w.shape.size() < 3 || w.shape.size() > 2 + INTACT_MAX_SPATIAL)
-      throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 3 to 5");
-    const size_t dims = w.shape.size() - 2;
-    channels_last_ = node.IsChannelsLast();
-    desc_.spatial_dims = static_cast<int32_t>(dims);
-    desc_.groups = node.Integer("group", 1);
-    desc_.output_channels = w.shape[0];
-    desc_.input_channels = w.shape[1] * desc_.groups;
-    if (desc_.groups < 1 || w.shape[0] % desc_.groups != 0)
-      throw Refusal("group: is " + std::to_string(desc_.groups) + "; expected a divisor of " +
-                    std::to_string(w.shape[0]));
-    const Shape strides = node.Integers("strides", dims, 1);
-    const Shape dilations = node.Integers("dilations", dims, 1);
-    for (size_t i = 0; i < dims; ++i) {
-      desc_.input[i] = INTACT_ANY_EXTENT;
-      desc_.kernel[i] = w.shape[2 + i];
-      desc_.stride[i] = strides[i];
-      desc_.dilation[i] = dilations[i];
-    }
-    SetPadding(node, dims);
-    multiply_adds_ = static_cast<double>(w.count);
+        y_bytes_(SizeOf(linear.desc.c_type)),
+        multiply_adds_(static_cast<double>(w.count)) {
     const std::span weights(static_cast<const std::byte*>(w.data), static_cast<size_t>(w.count));
-    plan_ = MakeConvPlan(desc_, linear, weights, [&] { return ChannelsLast(w); });
+    plan_ = MakeConvPlan(geometry_.desc, linear, weights, [&] { return ChannelsLast(w); });
   }
 
   void Compute(Run& run) const override {
     const auto x = run.Input(0);
     const Shape shape = x.GetTensorTypeAndShapeInfo().GetShape();
-    const auto dims = static_cast<size_t>(desc_.spatial_dims);
-    const size_t first = channels_last_ ? 1 : 2;
-    if (shape.size() != dims + 2)
-      throw std::invalid_argument("X: has " + std::to_string(shape.size()) + " dimensions; expected " +
-                                  std::to_string(dims + 2));
-    const int64_t channels = shape[channels_last_ ? dims + 1 : 1];
-    if (channels != desc_.input_channels)
-      throw std::invalid_argument("X: has " + std::to_string(channels) + " channels; expected " +
-                                  std::to_string(desc_.input_channels));
-
+    const Shape out = geometry_.OutputShape(shape);
+    const auto dims = static_cast<size_t>(geometry_.desc.spatial_dims);
+    const size_t first = geometry_.FirstExtent();
     intact_conv_args args = INTACT_CONV_ARGS_INIT;
     args.batch = shape[0];
-    Shape out(dims + 2);
-    out[0] = shape[0];
-    out[channels_last_ ? dims + 1 : 1] = desc_.output_channels;
-    for (size_t i = 0; i < dims; ++i) {
-      args.input[i] = shape[first + i];
-      out[first + i] = OutputExtent(i, args.input[i]);
-    }
+    std::copy_n(shape.begin() + static_cast<int64_t>(first), dims, args.input);
     void* const y = run.Output(out);
     if (args.batch == 0) return;
 
+    const int64_t channels = geometry_.desc.input_channels, output_channels = geometry_.desc.output_channels;
     const int64_t in_pixels = CountOf(std::span(args.input).first(dims));
     const int64_t out_pixels = CountOf(std::span(out).subspan(first, dims));
     // A matrix of one row or one column is its own transpose.
-    const bool turns_x = !channels_last_ && desc_.input_channels > 1 && in_pixels > 1;
-    const bool turns_y = !channels_last_ && desc_.output_channels > 1 && out_pixels > 1;
+    const bool turns_x = !geometry_.channels_last && channels > 1 && in_pixels > 1;
+    const bool turns_y = !geometry_.channels_last && output_channels > 1 && out_pixels > 1;
     args.a = x.GetTensorRawData();
     if (turns_x) {
       void* const pixels = run.Allocate(static_cast<size_t>(args.batch * channels * in_pixels) * x_bytes_);
@@ -102,59 +71,91 @@ class Conv : public Layer {
     FromRun::Values values;
     if (from_run_) from_run_->Read(run, values, args);
     run.Compute(*plan_, args, static_cast<double>(args.batch * out_pixels) * multiply_adds_);
-    if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, desc_.output_channels);
+    if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, output_channels);
   }
 
   std::string Kernel() const override { return KernelOf(*plan_); }
 
  private:
-  // The extent of the kernel with its dilation.
-  int64_t Reach(size_t i) const { return desc_.dilation[i] * (desc_.kernel[i] - 1) + 1; }
-
-  int64_t OutputExtent(size_t i, int64_t input) const {
-    const int64_t padded = input + desc_.pad_begin[i] + desc_.pad_end[i];
-    if (padded < Reach(i))
-      throw std::invalid_argument("X: has extent " + std::to_string(padded) +
-                                  " with its padding; expected at least " + std::to_string(Reach(i)));
-    return (padded - Reach(i)) / desc_.stride[i] + 1;
-  }
-
-  void SetPadding(const Node& node, size_t dims) {
-    const std::string automatic = node.String("auto_pad", "NOTSET");
-    if (automatic == "VALID") return;
-    if (automatic == "NOTSET") {
-      const Shape pads = node.Integers("pads", 2 * dims, 0);
-      std::copy_n(pads.begin(), dims, desc_.pad_begin);
-      std::copy_n(pads.begin() + static_cast<int64_t>(dims), dims, desc_.pad_end);
-      return;
-    }
-    // SAME_UPPER, SAME_LOWER: ⌈input/stride⌉ outputs. With a stride the padding depends on the input's
-    // extents.
-    const Shape shape = node.ShapeOf(0);
-    for (size_t i = 0; i < dims; ++i) {
-      const size_t place = (channels_last_ ? 1 : 2) + i;
-      const int64_t stride = desc_.stride[i];
-      const int64_t input = place < shape.size() ? shape[place] : -1;
-      if (stride > 1 && input < 0)
-        throw Refusal("auto_pad: is " + automatic + " with stride " + std::to_string(stride) +
-                      " and an input of unknown extents; expected explicit pads");
-      const int64_t last = stride > 1 ? (input + stride - 1) / stride * stride - stride - input : -1;
-      const int64_t padding = std::max<int64_t>(last + Reach(i), 0);
-      const int64_t less = padding / 2;
-      desc_.pad_begin[i] = automatic == "SAME_LOWER" ? padding - less : less;
-      desc_.pad_end[i] = padding - desc_.pad_begin[i];
-    }
-  }
-
-  intact_conv_desc desc_ = INTACT_CONV_DESC_INIT;
+  const ConvGeometry geometry_;
   ConvPlan plan_;
   std::optional<FromRun> from_run_;
   size_t x_bytes_, y_bytes_;  // of an element
-  bool channels_last_ = false;
   double multiply_adds_ = 0;  // of an output pixel
 };
 
 }  // namespace
+
+ConvGeometry::ConvGeometry(const Node& node, const Shape& weights) : channels_last(node.IsChannelsLast()) {
+  if (weights.size() < 3 || weights.size() > 2 + INTACT_MAX_SPATIAL)
+    throw Refusal("W: has " + std::to_string(weights.size()) + " dimensions; expected 3 to 5");
+  const size_t dims = weights.size() - 2;
+  desc.spatial_dims = static_cast<int32_t>(dims);
+  desc.groups = node.Integer("group", 1);
+  desc.output_channels = weights[0];
+  desc.input_channels = weights[1] * desc.groups;
+  if (desc.groups < 1 || weights[0] % desc.groups != 0)
+    throw Refusal("group: is " + std::to_string(desc.groups) + "; expected a divisor of " +
+                  std::to_string(weights[0]));
+  const Shape strides = node.Integers("strides", dims, 1);
+  const Shape dilations = node.Integers("dilations", dims, 1);
+  for (size_t i = 0; i < dims; ++i) {
+    desc.input[i] = INTACT_ANY_EXTENT;
+    desc.kernel[i] = weights[2 + i];
+    desc.stride[i] = strides[i];
+    desc.dilation[i] = dilations[i];
+  }
+  SetPadding(node, dims);
+}
+
+Shape ConvGeometry::OutputShape(const Shape& x) const {
+  const auto dims = static_cast<size_t>(desc.spatial_dims);
+  if (x.size() != dims + 2)
+    throw std::invalid_argument("X: has " + std::to_string(x.size()) + " dimensions; expected " +
+                                std::to_string(dims + 2));
+  const int64_t channels = x[channels_last ? dims + 1 : 1];
+  if (channels != desc.input_channels)
+    throw std::invalid_argument("X: has " + std::to_string(channels) + " channels; expected " +
+                                std::to_string(desc.input_channels));
+  Shape y(dims + 2);
+  y[0] = x[0];
+  y[channels_last ? dims + 1 : 1] = desc.output_channels;
+  for (size_t i = 0; i < dims; ++i) {
+    const int64_t padded = x[FirstExtent() + i] + desc.pad_begin[i] + desc.pad_end[i];
+    if (padded < Reach(i))
+      throw std::invalid_argument("X: has extent " + std::to_string(padded) +
+                                  " with its padding; expected at least " + std::to_string(Reach(i)));
+    y[FirstExtent() + i] = (padded - Reach(i)) / desc.stride[i] + 1;
+  }
+  return y;
+}
+
+void ConvGeometry::SetPadding(const Node& node, size_t dims) {
+  const std::string automatic = node.String("auto_pad", "NOTSET");
+  if (automatic == "VALID") return;
+  if (automatic == "NOTSET") {
+    const Shape pads = node.Integers("pads", 2 * dims, 0);
+    std::copy_n(pads.begin(), dims, desc.pad_begin);
+    std::copy_n(pads.begin() + static_cast<int64_t>(dims), dims, desc.pad_end);
+    return;
+  }
+  // SAME_UPPER, SAME_LOWER: ⌈input/stride⌉ outputs. With a stride the padding depends on the input's
+  // extents.
+  const Shape shape = node.ShapeOf(0);
+  for (size_t i = 0; i < dims; ++i) {
+    const size_t place = FirstExtent() + i;
+    const int64_t stride = desc.stride[i];
+    const int64_t input = place < shape.size() ? shape[place] : -1;
+    if (stride > 1 && input < 0)
+      throw Refusal("auto_pad: is " + automatic + " with stride " + std::to_string(stride) +
+                    " and an input of unknown extents; expected explicit pads");
+    const int64_t last = stride > 1 ? (input + stride - 1) / stride * stride - stride - input : -1;
+    const int64_t padding = std::max<int64_t>(last + Reach(i), 0);
+    const int64_t less = padding / 2;
+    desc.pad_begin[i] = automatic == "SAME_LOWER" ? padding - less : less;
+    desc.pad_end[i] = padding - desc.pad_begin[i];
+  }
+}
 
 std::unique_ptr<Layer> MakeConvInteger(const Node& node, const Context& context) {
   const intact_type x = node.Type(0, {INTACT_U8, INTACT_S8});

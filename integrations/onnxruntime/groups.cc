@@ -321,8 +321,12 @@ Group NodeAlone(Ort::ConstNode node) {
 
 Group GroupOf(Ort::ConstNode node) {
   if (std::ranges::none_of(node.GetOutputs(), IsRead)) throw Refusal("output: nothing reads it");
+  const auto weights = InputOf(node, 1);
+  const bool is_float_conv = Is(node, "Conv") && weights.IsConstantInitializer() &&
+                             ElementTypeOf(weights) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
   if (const FloatOperator* found = FindFloatOperator(node);
-      found != nullptr && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
+      found != nullptr && !is_float_conv &&
+      ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return DequantizedGroup(node, *found, *FindRule(node));
   if (Is(node, "ConvTranspose"))
     throw Refusal("operator: ONNX Runtime computes ConvTranspose in floats; expected another one");

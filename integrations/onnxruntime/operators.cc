@@ -9,6 +9,7 @@
 #include "byte_function.h"
 #include "convolution.h"
 #include "elementwise.h"
+#include "float_conv.h"
 #include "float_matmul.h"
 #include "float_reduce.h"
 #include "float_softmax.h"
@@ -74,6 +75,10 @@ std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& conte
   return std::make_unique<QLinearSoftmax>(node, context, node.Integer("opset", node.SinceVersion()));
 }
 
+std::unique_ptr<Layer> MakeFloatConv(const Node& node, const Context& context) {
+  return std::make_unique<FloatConv>(node, context);
+}
+
 template <bool is_log>
 std::unique_ptr<Layer> MakeFloatSoftmax(const Node& node, const Context& context) {
   return std::make_unique<FloatSoftmax>(node, context, is_log);
@@ -97,6 +102,7 @@ const std::array kOperators = {
     Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"", "MaxPool", kMaxPool, MakeMaxPool},
+    Operator{"", "Conv", FloatConv::kInputs, MakeFloatConv},
     Operator{"", "MatMul", FloatMatMul::kInputs, MakeFloatMatMul},
     Operator{"", "ReduceSum", FloatReduce::kInputs, MakeFloatReduce<false>},
     Operator{"", "ReduceMean", FloatReduce::kInputs, MakeFloatReduce<true>},

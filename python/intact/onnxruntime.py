@@ -78,8 +78,9 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
     - `like`: "onnxruntime:avx2" makes nodes compute what ONNX Runtime 1.32 computes on a CPU with AVX2 and no VNNI, with the
       sums that its kernels clamp, operator by operator. `mode` is then "exact". docs/onnxruntime.md lists the conditions.
     - `reproducible`: a session is created only if every node has the same bytes on every x86-64 CPU from AVX2 on and for every
-      number of threads: nodes that intact computes, and nodes of ONNX Runtime for which this was measured (`intact verify
-      operators`). Else creating the session fails, and the error names the nodes. `mode` is then "exact".
+      number of threads: nodes that intact computes, and nodes of ONNX Runtime for which this was measured (`intact operators`).
+      Else creating the session fails, and the error names the nodes. intact then also computes float convolutions, products and
+      sums that it leaves to ONNX Runtime otherwise. `mode` is "exact". docs/onnxruntime.md (Float operators).
 
     ONNX Runtime then warns in each session that "some nodes were not assigned to the preferred execution providers": these are
     the nodes that report() lists with a reason. `options.log_severity_level = 3` hides ONNX Runtime's warnings. Raises `Error`.

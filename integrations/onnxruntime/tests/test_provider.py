@@ -1119,7 +1119,7 @@ def test_empty_batches():
 
 @pytest.mark.parametrize("option, value, expected", [("mode", "fast", "exact or saturating"), ("threads", "0", "a positive number"),
                                                      ("max_isa", "sse9", "a name of intact_isa_name"),
-                                                     ("like", "onnxruntime:sse", "onnxruntime:avx2")])
+                                                     ("like", "onnxruntime:sse", "onnxruntime:avx2"), ("reproducible", "yes", "0 or 1")])
 def test_options_are_checked(option, value, expected):
     intact.onnxruntime.register()
     options = onnxruntime.SessionOptions()

@@ -1,0 +1,63 @@
+// Convolutions of float tensors, with one order of additions on every CPU.
+#ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_FLOAT_CONV_H_
+#define INTACT_INTEGRATIONS_ONNXRUNTIME_FLOAT_CONV_H_
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "convolution.h"
+#include "linear.h"
+#include "node.h"
+#include "operators.h"
+#include "run.h"
+
+namespace intact::onnxruntime {
+
+/// A convolution of float32 tensors in two dimensions, with the order of additions of ONNX Runtime's NCHWc kernels for AVX-512
+/// (snchwc.cpp, SconvKernelAvx512F): the input channels of a group are cut into blocks. For each output:
+///
+///     part[b] = Σ x·w, from +0 on, each step a fused multiply-add, in the order (kh, kw, channel of block b);
+///               taps that lie in the padding are left out
+///     sum     = part[0];  sum = part[b] + sum for b = 1, 2, …
+///     y       = sum + bias, or sum if there is no bias
+///
+/// Channels of a block: 1 without groups and with fewer than 16 input channels; 128 if the kernel is 1×1 and there is no padding;
+/// else 16. A last block of 16 that the channels do not fill has zeros for the missing ones. Which NaN a NaN is, is not defined.
+class FloatConv : public Layer {
+ public:
+  /// The operator's inputs, as its definition names them.
+  static constexpr std::array kInputs = {"X", "W", "B"};
+
+  /// Throws Refusal without the option `reproducible`, and for convolutions that ONNX Runtime computes in one order on every CPU.
+  FloatConv(const Node& node, const Context& context);
+  void Compute(Run& run) const override;
+  std::string Kernel() const override;
+
+  struct Kernels;
+
+ private:
+  // Adjacent output pixels of a line with the same taps in the image.
+  struct Pixels {
+    int64_t first, count;
+    int64_t w_begin, w_end;  // the taps
+  };
+
+  void Pack(const Constant& w);
+  std::vector<Pixels> PixelsOfLine(int64_t in_width, int64_t out_width) const;
+  void ComputeRow(const float* x, float* y, const Shape& in, const Shape& out, std::span<const Pixels> pixels,
+                  int64_t row) const;
+
+  const ConvGeometry geometry_;
+  const Kernels& kernels_;
+  int64_t channels_, outputs_;  // of a group
+  int64_t block_;
+  int64_t panels_;              // of a group: 16 outputs each
+  std::vector<float> weights_;  // (group, panel, block, kh, kw, channel, output)
+  std::vector<float> bias_;     // (group, panel, output); empty: none
+};
+
+}  // namespace intact::onnxruntime
+#endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_FLOAT_CONV_H_
