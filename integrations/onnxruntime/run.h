@@ -27,7 +27,8 @@ struct Settings {
   /// Outputs are the ones of ONNX Runtime's CPU provider on a CPU with AVX2 and no VNNI; `mode` is INTACT_EXACT.
   bool is_like_avx2 = false;
   bool is_nhwc = true;  ///< whether the provider asks for NHWC
-  bool is_reproducible = false;  ///< no node may have bytes that depend on the CPU or on the number of threads
+  bool is_reproducible =
+      false;  ///< no node may have bytes that depend on the CPU or on the number of threads
 };
 
 /// Elements of a tensor that one part of a loop over elements computes.
