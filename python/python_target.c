@@ -213,8 +213,15 @@ static intact_status RunGrouped(const intact_grouped_desc* desc, const void* b,
 
 INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* options,
                                                    char message[INTACT_TARGET_MESSAGE_BYTES]) {
-  static intact_target target = {
-      sizeof(intact_target), introduction.name, 0, introduction.arithmetic, RunGemm, RunConv, RunGrouped};
+  static intact_target target = {sizeof(intact_target),
+                                 introduction.name,
+                                 0,
+                                 introduction.arithmetic,
+                                 RunGemm,
+                                 RunConv,
+                                 RunGrouped,
+                                 0,
+                                 0};
   if (abi != INTACT_TARGET_ABI) {
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "was made for ABI %d; intact has %u", INTACT_TARGET_ABI,
              abi);

@@ -983,6 +983,7 @@ const Fault kFaults[] = {
     Fault{"remembers", "right in a fresh process, wrong after 'gemm .*': it depends on earlier calls$"},
     Fault{"one_shape", "implementation error, accumulator", 33 * 49},
     Fault{"edge_column", "implementation error, accumulator"},
+    Fault{"one_row", "the path of one row: right if the row is one of 2, 3 or 16 equal rows$"},
     Fault{"flush_denormals", "floating-point control"},
     Fault{"maddubs", "int16 saturation", 2},
     Fault{"swapped_pair", "int16 saturation|pairs \\(k, k\\+2\\)", 4},
