@@ -55,7 +55,9 @@ class Sum {
     if (is_transposed) a_step_ = args.a_stride;
   }
 
-  int64_t A(int64_t k) const { return a_[k * a_step_]; }
+  int64_t A(int64_t k) const {
+    return Is("compensated_by_127") ? static_cast<int8_t>(a_[k * a_step_]) : a_[k * a_step_];
+  }
   int64_t B(int64_t k) const {
     const int64_t stride_k = desc_.b_stride_k == 0 ? desc_.n : desc_.b_stride_k;
     return b_[k * stride_k + n_ * std::max<int64_t>(desc_.b_stride_n, 1)];
@@ -129,6 +131,7 @@ int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
   if (Is("tail_of_64") && desc.k % 64 == 1) {
     return static_cast<int32_t>(sum.Exact(za) - (sum.A(desc.k - 1) - za) * sum.B(desc.k - 1));
   }
+  if (Is("compensated_by_127")) return static_cast<int32_t>(sum.Exact(za) + sum.Weights());
   if (Is("signed_zero_point") && za >= 128) return sum.Exact(za - 256);
   if (Is("deep") && desc.k > 8192) return static_cast<int32_t>(sum.Exact(za) - sum.Product(8192));
   if (Is("float_sum")) return static_cast<int32_t>(static_cast<float>(sum.Exact(za)));
@@ -431,11 +434,11 @@ bool HasMasks() { return Is("masks") || Is("masks_merged"); }
 intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* linear, const void* weights,
                       const intact_conv_args* args, char* /*message*/) {
   if ((args->batch != 1 || linear->c_type != INTACT_S32) && !HasMasks()) return INTACT_UNSUPPORTED;
-  const int32_t wrong_by = HasMasks() ? 0 : 1;
   const int64_t inputs = desc->input_channels, outputs = desc->output_channels;
   const int64_t* kernel = desc->kernel;
   const int64_t* input = desc->input;
   const int64_t height = input[0] - kernel[0] + 1, width = input[1] - kernel[1] + 1;
+  const int32_t wrong_by = HasMasks() || (Is("long_line") && (width < 64 || width > 256)) ? 0 : 1;
   const auto* a = static_cast<const uint8_t*>(args->a);
   const auto value_of = [&](int64_t i) {
     return linear->a_type == INTACT_S8 ? static_cast<int8_t>(a[i]) : a[i];
@@ -496,10 +499,12 @@ intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const i
     float f = 0;
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t row = by_groups ? m * groups + g : m;
-      const int32_t zb = points == nullptr ? 8 : points[n * groups + g];
+      const int64_t g_of_point = Is("grouped_previous_point") ? std::max<int64_t>(g - 1, 0) : g;
+      const int32_t zb = points == nullptr ? 8 : points[n * groups + g_of_point];
       int32_t sum = 0;
       for (int64_t k = begin(g); k < begin(g + 1); ++k) {
-        const int32_t w = weights[n * desc->b_stride_n + k / 2] >> (k % 2 * 4) & 15;
+        const int32_t w =
+            weights[n * desc->b_stride_n + k / 2] >> ((k + (Is("grouped_swapped") ? 1 : 0)) % 2 * 4) & 15;
         const uint8_t byte = a[item * a_item + m % args->m * args->a_stride + k];
         const int32_t value = desc->a_type == INTACT_S8 ? static_cast<int8_t>(byte) : byte;
         sum += (value - args->a_zero_points[row]) * (w - zb);
@@ -572,9 +577,13 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
     target.arithmetic = kArithmetic.c_str();
     fault.erase(claim);
   }
-  if (Is("wrong_conv")) {
+  if (Is("wrong_conv") || Is("long_line")) {
     target.supports |= Bits({INTACT_TARGET_CONV_2D});
     target.conv = RunConv;
+  }
+  if (Is("compensated_by_127")) {  // s8 activations, which it shifts to u8
+    target.supports &= ~Bits({INTACT_TARGET_A_U8});
+    target.supports |= Bits({INTACT_TARGET_A_S8});
   }
   if (Is("nan_is_0")) target.supports |= Bits({INTACT_TARGET_ROW_QUANTIZATION});
   if (Is("refuses_nothing") || Is("writes_nothing")) target.supports |= Bits({INTACT_TARGET_EMPTY});
