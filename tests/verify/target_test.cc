@@ -514,6 +514,18 @@ TEST(Minimised, AreSomeOfEachKind) {
   EXPECT_THAT(ToText(sweep), HasSubstr("FAILED: " + few->minimised_reason));
 }
 
+TEST(Minimised, NamesThePathOfOneRowOnlyIfEqualRowsAreRight) {
+  for (const std::string fault : {"one_row", "edge_column"}) {
+    const Result<std::unique_ptr<Target>> target = Faulty(fault);
+    ASSERT_TRUE(target) << target.error().message;
+    const std::vector<Problem> problems = {*Problem::Parse("gemm u8s8s32 m=1 n=17 k=5")};
+    const SweepResult sweep = RunSweep(problems, **target, [](int64_t, int64_t) {});
+    ASSERT_EQ(sweep.failures.size(), 1u);
+    const bool is_named = sweep.failures[0].Reason().find("the path of one row") != std::string::npos;
+    EXPECT_EQ(is_named, fault == "one_row") << sweep.failures[0].Reason();
+  }
+}
+
 // An output has many explanations. The minimised problem keeps the explanation of the original one.
 TEST(Minimised, HasTheReasonOfWhatItIsMadeOf) {
   struct Kept {
@@ -983,7 +995,7 @@ const Fault kFaults[] = {
     Fault{"remembers", "right in a fresh process, wrong after 'gemm .*': it depends on earlier calls$"},
     Fault{"one_shape", "implementation error, accumulator", 33 * 49},
     Fault{"edge_column", "implementation error, accumulator"},
-    Fault{"one_row", "the path of one row: right if the row is one of 2, 3 or 16 equal rows$"},
+    Fault{"one_row", "the path of one row: right if the row is one of 2, 3 or 16 equal rows$", 2},
     Fault{"flush_denormals", "floating-point control"},
     Fault{"maddubs", "int16 saturation", 2},
     Fault{"swapped_pair", "int16 saturation|pairs \\(k, k\\+2\\)", 4},
