@@ -56,7 +56,9 @@ static const intact_target kTarget = {
     "exact", /* or "any": then the verifier identifies the arithmetic */
     NULL,
     NULL,
-    RunGrouped};
+    RunGrouped,
+    0,
+    0};
 
 const intact_target* intact_target_open(uint32_t abi, const char* options,
                                         char message[INTACT_TARGET_MESSAGE_BYTES]) {

@@ -38,7 +38,9 @@ static const intact_target kTarget = {
     "exact", /* or "any": then the verifier identifies the arithmetic */
     RunGemm,
     NULL, /* no convolutions */
-    NULL  /* no grouped weights: grouped_target.c has them */
+    NULL, /* no grouped weights: grouped_target.c has them */
+    0,    /* convolutions have no features of their own */
+    0     /* nor have grouped weights */
 };
 
 const intact_target* intact_target_open(uint32_t abi, const char* options,

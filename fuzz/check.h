@@ -29,6 +29,13 @@ using Tamper = std::function<void(std::vector<uint8_t>* output)>;
 std::string CheckGemm(std::span<const uint8_t> bytes, const Tamper& tamper = {});
 std::string CheckConv(std::span<const uint8_t> bytes, const Tamper& tamper = {});
 
+/// The first eight bytes choose a small product with grouped weights; the others choose a wrong descriptor and wrong
+/// arguments, which must be refused.
+std::string CheckGrouped(std::span<const uint8_t> bytes, const Tamper& tamper = {});
+
+/// `bytes` as a question to the table of engines (intact/engines.h).
+std::string CheckEngine(std::span<const uint8_t> bytes);
+
 /// `bytes` as a saved plan: loads them unchanged, and with a correct checksum; each time as a portable plan,
 /// for AVX2, which reads most schedules, and for the best ISA. A plan that loads is run. In INTACT_EXACT mode
 /// all plans of an image must compute the same bytes. `tamper` changes the outputs on AVX2.

@@ -200,7 +200,9 @@ const intact_target* Open(const char* options) {
                                         .arithmetic = "any",
                                         .gemm = Gemm,
                                         .conv = nullptr,
-                                        .grouped = nullptr};
+                                        .grouped = nullptr,
+                                        .conv_supports = 0,
+                                        .grouped_supports = 0};
   return &kTarget;
 }
 

@@ -366,7 +366,9 @@ const intact_target* Open(const char* options) {
       .arithmetic = "any",
       .gemm = Gemm,
       .conv = Conv,
-      .grouped = nullptr};
+      .grouped = nullptr,
+      .conv_supports = 0,
+      .grouped_supports = 0};
   return &kTarget;
 }
 

@@ -113,7 +113,7 @@ static void Live(int socket) {
 
 // The class as Python describes it.
 static struct {
-  uint64_t supports;
+  uint64_t supports, conv_supports, grouped_supports;
   char name[INTACT_TARGET_MESSAGE_BYTES], arithmetic[INTACT_TARGET_MESSAGE_BYTES];
 } introduction;
 
@@ -138,6 +138,8 @@ static int Start(char* message) {
   }
   message[INTACT_TARGET_MESSAGE_BYTES - 1] = '\0';
   if (status == INTACT_OK && Read(&introduction.supports, sizeof introduction.supports) &&
+      Read(&introduction.conv_supports, sizeof introduction.conv_supports) &&
+      Read(&introduction.grouped_supports, sizeof introduction.grouped_supports) &&
       Read(introduction.name, sizeof introduction.name) &&
       Read(introduction.arithmetic, sizeof introduction.arithmetic)) {
     return 1;
@@ -213,8 +215,15 @@ static intact_status RunGrouped(const intact_grouped_desc* desc, const void* b,
 
 INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* options,
                                                    char message[INTACT_TARGET_MESSAGE_BYTES]) {
-  static intact_target target = {
-      sizeof(intact_target), introduction.name, 0, introduction.arithmetic, RunGemm, RunConv, RunGrouped};
+  static intact_target target = {sizeof(intact_target),
+                                 introduction.name,
+                                 0,
+                                 introduction.arithmetic,
+                                 RunGemm,
+                                 RunConv,
+                                 RunGrouped,
+                                 0,
+                                 0};
   if (abi != INTACT_TARGET_ABI) {
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "was made for ABI %d; intact has %u", INTACT_TARGET_ABI,
              abi);
@@ -227,5 +236,7 @@ INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* opt
   }
   if (!Start(message)) return NULL;
   target.supports = introduction.supports;
+  target.conv_supports = introduction.conv_supports;
+  target.grouped_supports = introduction.grouped_supports;
   return &target;
 }

@@ -33,7 +33,7 @@ extern "C" {
 /** Bytes of a message, its terminating zero included. */
 #define INTACT_TARGET_MESSAGE_BYTES 256
 
-/** What a target can do: numbers of bits in intact_target::supports. A sweep leaves out problems that need a
+/** What a target can do: numbers of bits in intact_target::supports and in its masks of one operation. A sweep leaves out problems that need a
  * feature which the target lacks, and reports how many. For limits that no bit describes (a shape, a
  * combination), the target returns INTACT_UNSUPPORTED and a message. A target must support at least one type
  * of A, one of B and one of C.
@@ -111,8 +111,10 @@ typedef struct intact_target {
   /** sizeof(intact_target). Fields that a shorter struct lacks are NULL; a longer struct must end with
    * zeros. */
   size_t struct_size;
-  const char* name;  /**< for reports, with a version: "mylib 1.2, avx2" */
-  uint64_t supports; /**< INTACT_TARGET_BIT() of each intact_target_feature, or'ed */
+  const char* name; /**< for reports, with a version: "mylib 1.2, avx2" */
+  /** INTACT_TARGET_BIT() of each intact_target_feature, or'ed: what GEMMs support, and what convolutions and
+   * grouped weights support whose own mask below is 0. */
+  uint64_t supports;
   /** The arithmetic that the target claims, in the words of `intact verify models`. The target fails if it
    * computes anything else. NULL: "exact", the arithmetic of intact.h. "any": no claim; the verifier finds
    * the arithmetic. A target with "any" fails if no model explains an output. It passes as MIXED if outputs
@@ -136,6 +138,12 @@ typedef struct intact_target {
   /** Computes C of a product with grouped weights, under the rules of `gemm`. NULL: the target has none. */
   intact_status (*grouped)(const intact_grouped_desc* desc, const void* b, const intact_grouped_args* args,
                            char message[INTACT_TARGET_MESSAGE_BYTES]);
+  /** What convolutions support, if that differs from what GEMMs support. 0: `supports`. The mask has at least
+   * one of CONV_1D, CONV_2D and CONV_3D; then bits of convolutions in `supports` have no meaning. */
+  uint64_t conv_supports;
+  /** What grouped weights support. 0: `supports`. The mask has GROUPED; then GROUPED in `supports` has no
+   * meaning. */
+  uint64_t grouped_supports;
 } intact_target;
 
 /** The function that a plug-in exports. `abi`: INTACT_TARGET_ABI of the caller. `options`: the text after the

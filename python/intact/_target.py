@@ -210,17 +210,24 @@ def load(file: str, name: str) -> Any:
     return made()
 
 
-def introduction(target: Any) -> bytes:
+def _mask(names: list[str]) -> bytes:
+    """The features of GEMMs, convolutions or grouped weights, as a mask of intact_target."""
     mask = 0
-    for name in target.supports:
+    for name in names:
         if name not in FEATURES:
             raise ValueError(f"supports: {name!r} is unknown; expected some of: {', '.join(FEATURES)}")
         mask |= 1 << FEATURES[name]
-    others = [name for name in target.supports if name in _ONLY_GROUPED]
-    if others and any(name == "gemm" or name.startswith("conv_") for name in target.supports):
-        raise ValueError(f"supports: {others[0]!r} is for grouped weights; expected a class without GEMMs and convolutions")
+    others = [name for name in names if name in _ONLY_GROUPED]
+    if others and any(name == "gemm" or name.startswith("conv_") for name in names):
+        raise ValueError(f"supports: {others[0]!r} is for grouped weights; expected it in grouped_supports, or a class without "
+                         "GEMMs and convolutions")
+    return mask.to_bytes(8, "little")
+
+
+def introduction(target: Any) -> bytes:
+    masks = [_mask(getattr(target, name, [])) for name in ("supports", "conv_supports", "grouped_supports")]
     named, claim = getattr(target, "name", type(target).__name__), getattr(target, "arithmetic", "exact")
-    return _status(lib.INTACT_OK) + mask.to_bytes(8, "little") + _text(named) + _text(claim)
+    return _status(lib.INTACT_OK) + b"".join(masks) + _text(named) + _text(claim)
 
 
 def answer(target: Any, pipe: _Pipe) -> bytes:

@@ -4,6 +4,7 @@
         name = "mine"
         supports = ["gemm", "a_u8", "b_s8", "c_s32"]       # intact.verify.FEATURES: the features of intact/target.h in lower case
         arithmetic = "exact"                               # or "any": the verifier finds what it computes
+        # conv_supports, grouped_supports: features of convolutions and of grouped weights, if they differ from those of GEMMs
 
         def gemm(self, problem):                           # GemmProblem; NotImplementedError("why") skips it
             return problem.a.astype("int32") @ problem.b.astype("int32")

@@ -88,8 +88,30 @@ class WrongShape(Right):
         return np.zeros((1, 1), np.float64)
 
 
+class Masks(Right):
+    """Other types in convolutions than in GEMMs, and no padding."""
+
+    supports = ["gemm", "a_u8", "b_s8", "c_s32"]
+    conv_supports = ["conv_2d", "a_s8", "b_s8", "c_s32"]
+
+    def gemm(self, p):
+        assert p.a.dtype == np.uint8
+        return super().gemm(p)
+
+    def conv(self, p):
+        assert p.a.dtype == np.int8 and not np.any(p.padding)
+        return super().conv(p)
+
+
 class Unknown:
     supports = ["gem"]
+
+
+def test_operations_have_their_own_features():
+    sweep = intact.verify.sweep(Masks)
+    assert sweep.passed, sweep.text
+    assert "u8 activations in convolutions" in sweep.text
+    assert sum(line.startswith("conv ") for line in sweep.report["digests"]) > 30
 
 
 def test_a_right_target_passes():

@@ -93,7 +93,7 @@ class Output {
   // The depth whose weight a wrong order of nibbles reads instead of `k`.
   int64_t WeightDepth(int64_t k) const {
     if (!grouped_.Is4Bit()) return k;
-    if (Is(GroupedModel::kSwappedNibbles)) return std::min(k ^ 1, grouped_.k - 1);
+    if (Is(GroupedModel::kSwappedNibbles)) return k ^ 1;
     if (!Is(GroupedModel::kNibbleHalves)) return k;
     const int64_t first = k / grouped_.depth() * grouped_.depth();
     const int64_t depth = std::min(grouped_.depth(), grouped_.k - first), half = (depth + 1) / 2;
@@ -101,8 +101,9 @@ class Output {
     return std::min(first + (i < half ? 2 * i : 2 * (i - half) + 1), grouped_.k - 1);
   }
   int64_t Weight(int64_t k) const {
-    const int64_t column = expert_ * grouped_.n + n_;
-    const int64_t weight = grouped_.b[static_cast<size_t>(column * grouped_.k + WeightDepth(k))];
+    const int64_t column = expert_ * grouped_.n + n_, depth = WeightDepth(k);
+    if (depth == grouped_.k) return 0;  // the unused bits of a column's last byte, which BytesOfB() clears
+    const int64_t weight = grouped_.b[static_cast<size_t>(column * grouped_.k + depth)];
     if (!Is(GroupedModel::kOtherSign)) return weight;
     const int64_t values = grouped_.Is4Bit() ? 16 : 256;
     if (grouped_.IsSigned()) return weight < 0 ? weight + values : weight;

@@ -127,6 +127,28 @@ TEST(Fuzz, AFeaturesByteMakesItsPlainestCall) {
   }
 }
 
+Bytes RandomBytes(support::Random* random, int64_t count) {
+  Bytes bytes;
+  for (int64_t i = 0; i < count; ++i) bytes.push_back(static_cast<uint8_t>(random->Integer(0, 255)));
+  return bytes;
+}
+
+TEST(Fuzz, RandomGroupedCallsHaveNoFindings) {
+  support::Random random(1, 2, 4);
+  for (int i = 0; i < 300; ++i) {
+    const Bytes bytes = RandomBytes(&random, 40);
+    EXPECT_EQ(CheckGrouped(bytes), "") << i;
+  }
+  int found = 0;
+  for (int i = 0; i < 30; ++i) found += CheckGrouped(RandomBytes(&random, 40), FlipLast).empty() ? 0 : 1;
+  EXPECT_GT(found, 20);
+}
+
+TEST(Fuzz, RandomQuestionsAboutEnginesHaveNoFindings) {
+  support::Random random(1, 2, 5);
+  for (int i = 0; i < 20000; ++i) EXPECT_EQ(CheckEngine(RandomBytes(&random, 40)), "") << i;
+}
+
 // Bytes of a saved plan of grouped weights are changed. Some of the images are still plans.
 TEST(Fuzz, ForgedGroupedWeightsHaveNoFindings) {
   support::Random random(1, 2, 3);

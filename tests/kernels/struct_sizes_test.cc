@@ -2,6 +2,7 @@
 // and the library reads and writes nothing beyond struct_size.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <intact/engines.h>
 #include <intact/grouped.h>
 #include <intact/intact.h>
 
@@ -298,6 +299,30 @@ TEST(StructSizes, OfWhatTheLibraryFills) {
       "certificate", INTACT_CERTIFICATE_INIT, [&](intact_certificate* made) {
         return intact_conv_certificate(objects.conv, INTACT_PAIRING_FLATTENED, made);
       });
+}
+
+TEST(StructSizes, OfEngines) {
+  intact_engine_layer layer = INTACT_ENGINE_LAYER_INIT;
+  layer.engine = "onnxruntime";
+  layer.depth = 16;
+  intact_engine_answer answer = INTACT_ENGINE_ANSWER_INIT;
+  ExpectEverySizeIsRead<intact_engine_layer>(
+      "layer", layer, [&](const auto* given) { return intact_engine_ask(given, &answer); });
+  EXPECT_EQ(answer.pairs, INTACT_ENGINE_PAIRS_DEPTHS);
+  ExpectEverySizeIsWritten<intact_engine_answer>(
+      "answer", INTACT_ENGINE_ANSWER_INIT,
+      [&](intact_engine_answer* made) { return intact_engine_ask(&layer, made); });
+  // It ends with padding.
+  const auto expect_same = [](const intact_engine_info& expected, const uint8_t* bytes) {
+    const auto* const actual = reinterpret_cast<const intact_engine_info*>(bytes);
+    EXPECT_STREQ(actual->name, expected.name);
+    EXPECT_STREQ(actual->words, expected.words);
+    EXPECT_STREQ(actual->versions, expected.versions);
+    EXPECT_EQ(actual->skips_padding, expected.skips_padding);
+  };
+  ExpectEverySizeIsWritten<intact_engine_info>(
+      "info", INTACT_ENGINE_INFO_INIT,
+      [](intact_engine_info* made) { return intact_engine_describe(0, made); }, expect_same);
 }
 
 // Times vary from call to call, and so do the chosen kernels.

@@ -4,7 +4,8 @@
 // Apart from its fault it is exact: GEMM u8×s8 to s32 and, with a scale for each column, to u8 and f32.
 // "wrong_conv" also has 2-D convolutions to s32, "no_residual" takes residuals, "truncated_bf16" has bfloat16
 // outputs, and "wrong_b_layout" takes any layout of B. Faults that begin with "grouped" have only products with
-// grouped weights.
+// grouped weights. "masks" has GEMMs, convolutions and grouped weights with a mask for each; "masks_merged" has
+// the bits of all three masks in `supports`.
 #include <intact/target.h>
 #include <pmmintrin.h>
 #include <sys/mman.h>
@@ -54,7 +55,9 @@ class Sum {
     if (is_transposed) a_step_ = args.a_stride;
   }
 
-  int64_t A(int64_t k) const { return a_[k * a_step_]; }
+  int64_t A(int64_t k) const {
+    return Is("compensated_by_127") ? static_cast<int8_t>(a_[k * a_step_]) : a_[k * a_step_];
+  }
   int64_t B(int64_t k) const {
     const int64_t stride_k = desc_.b_stride_k == 0 ? desc_.n : desc_.b_stride_k;
     return b_[k * stride_k + n_ * std::max<int64_t>(desc_.b_stride_n, 1)];
@@ -128,6 +131,7 @@ int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
   if (Is("tail_of_64") && desc.k % 64 == 1) {
     return static_cast<int32_t>(sum.Exact(za) - (sum.A(desc.k - 1) - za) * sum.B(desc.k - 1));
   }
+  if (Is("compensated_by_127")) return static_cast<int32_t>(sum.Exact(za) + sum.Weights());
   if (Is("signed_zero_point") && za >= 128) return sum.Exact(za - 256);
   if (Is("deep") && desc.k > 8192) return static_cast<int32_t>(sum.Exact(za) - sum.Product(8192));
   if (Is("float_sum")) return static_cast<int32_t>(static_cast<float>(sum.Exact(za)));
@@ -169,6 +173,7 @@ void Store(const intact_gemm_desc& desc, const intact_linear_desc& linear, const
   if (Is("wide") && n >= 4096) ++y;
   if (Is("one_shape") && args.m == 33 && desc.n == 49 && m == 32 && n == 48) ++y;
   if (Is("wrong_b_layout") && m == 0 && n == desc.n - 1 && sum.B(desc.k - 1) != 0) ++y;
+  if (Is("one_row") && args.m == 1) y += static_cast<int32_t>(n % 3);
   if (Is("edge_column") && desc.n % 16 == 1 && n == desc.n - 1) ++y;
   if (Is("alignment") && reinterpret_cast<uintptr_t>(args.a) % 64 == 3) ++y;
   if (Is("misaligned_output") && reinterpret_cast<uintptr_t>(args.c) % 4 != 0) ++y;
@@ -423,28 +428,36 @@ intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* li
   return INTACT_OK;
 }
 
-// Convolves without padding, groups and steps. The last output is one too large.
+bool HasMasks() { return Is("masks") || Is("masks_merged"); }
+
+// Convolves without padding, groups and steps. The last output is one too large, unless the plug-in has masks.
 intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* linear, const void* weights,
                       const intact_conv_args* args, char* /*message*/) {
-  if (args->batch != 1 || linear->c_type != INTACT_S32) return INTACT_UNSUPPORTED;
+  if ((args->batch != 1 || linear->c_type != INTACT_S32) && !HasMasks()) return INTACT_UNSUPPORTED;
   const int64_t inputs = desc->input_channels, outputs = desc->output_channels;
   const int64_t* kernel = desc->kernel;
   const int64_t* input = desc->input;
   const int64_t height = input[0] - kernel[0] + 1, width = input[1] - kernel[1] + 1;
+  const int32_t wrong_by = HasMasks() || (Is("long_line") && (width < 64 || width > 256)) ? 0 : 1;
   const auto* a = static_cast<const uint8_t*>(args->a);
+  const auto value_of = [&](int64_t i) {
+    return linear->a_type == INTACT_S8 ? static_cast<int8_t>(a[i]) : a[i];
+  };
   const auto* w = static_cast<const int8_t*>(weights);
   auto* c = static_cast<uint8_t*>(args->c);
-  for (int64_t pixel = 0; pixel < height * width; ++pixel) {
+  for (int64_t i = 0; i < args->batch * height * width; ++i) {
+    const int64_t pixel = i % (height * width), first_row = i / (height * width) * input[0];
     for (int64_t o = 0; o < outputs; ++o) {
-      int32_t sum = pixel == height * width - 1 && o == outputs - 1 ? 1 : 0;
+      int32_t sum = pixel == height * width - 1 && o == outputs - 1 ? wrong_by : 0;
       for (int64_t tap = 0; tap < kernel[0] * kernel[1]; ++tap) {
-        const int64_t row = pixel / width + tap / kernel[1], column = pixel % width + tap % kernel[1];
-        for (int64_t i = 0; i < inputs; ++i) {
-          sum += (a[(row * input[1] + column) * args->a_stride + i] - linear->a_zero_point) *
-                 w[(o * kernel[0] * kernel[1] + tap) * inputs + i];
+        const int64_t row = first_row + pixel / width + tap / kernel[1],
+                      column = pixel % width + tap % kernel[1];
+        for (int64_t channel = 0; channel < inputs; ++channel) {
+          sum += (value_of((row * input[1] + column) * args->a_stride + channel) - linear->a_zero_point) *
+                 w[(o * kernel[0] * kernel[1] + tap) * inputs + channel];
         }
       }
-      std::memcpy(c + (pixel * args->c_stride + o) * 4, &sum, sizeof sum);
+      std::memcpy(c + (i * args->c_stride + o) * 4, &sum, sizeof sum);
     }
   }
   return INTACT_OK;
@@ -456,6 +469,15 @@ intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const i
   if (desc->scale_type != INTACT_F32) {
     std::snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "scales that are not f32");
     return INTACT_UNSUPPORTED;
+  }
+  if (Is("grouped_cached")) {  // by the address of B and the shape
+    const int64_t bytes = desc->experts * desc->n * desc->b_stride_n;
+    if (b != cached_address || cached_shape != std::array{desc->n, desc->k}) {
+      cached_address = b;
+      cached_shape = {desc->n, desc->k};
+      cached.assign(static_cast<const int8_t*>(b), static_cast<const int8_t*>(b) + bytes);
+    }
+    b = cached.data();
   }
   const int64_t depth = desc->group == 0 ? desc->k : desc->group, groups = (desc->k + depth - 1) / depth;
   const bool by_groups = desc->a_granularity == INTACT_GRANULARITY_GROUPS;
@@ -477,15 +499,18 @@ intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const i
     float f = 0;
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t row = by_groups ? m * groups + g : m;
-      const int32_t zb = points == nullptr ? 8 : points[n * groups + g];
+      const int64_t g_of_point = Is("grouped_previous_point") ? std::max<int64_t>(g - 1, 0) : g;
+      const int32_t zb = points == nullptr ? 8 : points[n * groups + g_of_point];
       int32_t sum = 0;
       for (int64_t k = begin(g); k < begin(g + 1); ++k) {
-        const int32_t w = weights[n * desc->b_stride_n + k / 2] >> (k % 2 * 4) & 15;
+        const int32_t w =
+            weights[n * desc->b_stride_n + k / 2] >> ((k + (Is("grouped_swapped") ? 1 : 0)) % 2 * 4) & 15;
         const uint8_t byte = a[item * a_item + m % args->m * args->a_stride + k];
         const int32_t value = desc->a_type == INTACT_S8 ? static_cast<int8_t>(byte) : byte;
         sum += (value - args->a_zero_points[row]) * (w - zb);
       }
       float scale = scales[n * groups + g + (Is("grouped_overread") ? 1 : 0)];
+      if (Is("grouped_call_1009") && calls % 1009 == 1008) scale *= 2;
       if (by_groups) scale *= args->a_scales[row];
       const float product = static_cast<float>(sum) * scale;
       f = Is("grouped_separate") ? f + product : std::fma(static_cast<float>(sum), scale, f);
@@ -494,6 +519,7 @@ intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const i
     c[item * c_item + m % args->m * args->c_stride + i % desc->n] = std::isnan(f) ? -INFINITY : f;
   }
   if (Is("grouped_stray")) c[-1] = 0;
+  ++calls;
   return INTACT_OK;
 }
 
@@ -512,7 +538,28 @@ intact_target target = {
     nullptr,
     RunGemm,
     nullptr,
-    nullptr};
+    nullptr,
+    0,
+    0};
+
+constexpr uint64_t kGroupedBits =
+    Bits({INTACT_TARGET_GROUPED, INTACT_TARGET_A_U8, INTACT_TARGET_A_S8, INTACT_TARGET_A_ZERO_POINT,
+          INTACT_TARGET_ROW_QUANTIZATION, INTACT_TARGET_B_U4, INTACT_TARGET_B_ZERO_POINTS,
+          INTACT_TARGET_SCALE_ZERO, INTACT_TARGET_C_F32, INTACT_TARGET_STRIDES, INTACT_TARGET_EXPERTS,
+          INTACT_TARGET_BATCH});
+
+// GEMMs have u8 activations, s32, u8 and f32 outputs, zero points, scales of columns, strides and threads.
+// Convolutions have s8 activations and s32 outputs only.
+void SetMasks() {
+  target.conv_supports =
+      Bits({INTACT_TARGET_CONV_2D, INTACT_TARGET_A_S8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S32});
+  target.grouped_supports = kGroupedBits;
+  target.conv = RunConv;
+  target.grouped = RunGrouped;
+  if (Is("masks")) return;
+  target.supports |= target.conv_supports | target.grouped_supports;
+  target.conv_supports = target.grouped_supports = 0;
+}
 
 }  // namespace
 
@@ -530,9 +577,13 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
     target.arithmetic = kArithmetic.c_str();
     fault.erase(claim);
   }
-  if (Is("wrong_conv")) {
+  if (Is("wrong_conv") || Is("long_line")) {
     target.supports |= Bits({INTACT_TARGET_CONV_2D});
     target.conv = RunConv;
+  }
+  if (Is("compensated_by_127")) {  // s8 activations, which it shifts to u8
+    target.supports &= ~Bits({INTACT_TARGET_A_U8});
+    target.supports |= Bits({INTACT_TARGET_A_S8});
   }
   if (Is("nan_is_0")) target.supports |= Bits({INTACT_TARGET_ROW_QUANTIZATION});
   if (Is("refuses_nothing") || Is("writes_nothing")) target.supports |= Bits({INTACT_TARGET_EMPTY});
@@ -556,13 +607,28 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
     target.conv = RunConv;
   }
   if (fault.starts_with("grouped")) {
-    target.supports = Bits({INTACT_TARGET_GROUPED, INTACT_TARGET_A_U8, INTACT_TARGET_A_S8,
-                            INTACT_TARGET_A_ZERO_POINT, INTACT_TARGET_ROW_QUANTIZATION, INTACT_TARGET_B_U4,
-                            INTACT_TARGET_B_ZERO_POINTS, INTACT_TARGET_SCALE_ZERO, INTACT_TARGET_C_F32,
-                            INTACT_TARGET_STRIDES, INTACT_TARGET_EXPERTS, INTACT_TARGET_BATCH});
+    target.supports = kGroupedBits;
     target.grouped = RunGrouped;
   }
   if (Is("no_grouped")) target.supports |= Bits({INTACT_TARGET_GROUPED});
+  if (HasMasks()) SetMasks();
+  if (Is("conv_mask_only")) {  // convolutions, in a struct whose `supports` is 0
+    target.supports = 0;
+    target.conv_supports =
+        Bits({INTACT_TARGET_CONV_2D, INTACT_TARGET_A_U8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S32});
+    target.conv = RunConv;
+  }
+  if (Is("wrong_conv_mask")) target.conv_supports = target.supports;
+  if (Is("wrong_grouped_mask")) target.grouped_supports = target.supports;
+  if (Is("conv_mask_without_outputs")) {
+    target.conv_supports = Bits({INTACT_TARGET_CONV_2D, INTACT_TARGET_A_U8, INTACT_TARGET_B_S8});
+    target.conv = RunConv;
+  }
+  if (Is("conv_mask_unknown")) target.conv_supports = uint64_t{1} << INTACT_TARGET_FEATURES;
+  if (Is("masks_cut_off")) {  // a struct of an earlier version, with other bytes behind it
+    target.struct_size = offsetof(intact_target, conv_supports);
+    target.conv_supports = target.grouped_supports = ~uint64_t{0};
+  }
   if (Is("older")) target.struct_size = offsetof(intact_target, grouped);
   if (Is("longer") || Is("longer_unknown")) {
     static std::array<uint64_t, sizeof(intact_target) / 8 + 2> longer = {};

@@ -141,7 +141,7 @@ TEST_F(Cli, GroupedWeights) {
   const Outcome sweep = Run("verify grouped --quick --isa portable");
   EXPECT_EQ(sweep.status, 0);
   EXPECT_THAT(sweep.out,
-              testing::ContainsRegex("\nportable +1376 +0 +0 +[0-9]+ +0 +0  [0-9a-f]{16}\nPARITY"));
+              testing::ContainsRegex("\nportable +1384 +0 +0 +[0-9]+ +0 +0  [0-9a-f]{16}\nPARITY"));
   const Outcome replay = Run("verify replay 'grouped s8u4f32 m=2 n=3 k=40 isa=portable'");
   EXPECT_EQ(replay.status, 0);
   EXPECT_EQ(replay.out, "grouped s8u4f32 m=2 n=3 k=40 isa=portable\n6 outputs: exact\n");

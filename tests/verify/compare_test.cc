@@ -46,6 +46,37 @@ TEST(Compare, FindsParity) {
   EXPECT_EQ(comparison.off_maddubs, 1);
 }
 
+// Never runs.
+class NoTarget : public Target {
+ public:
+  std::string Name() const override { return "none"; }
+  Result<std::vector<uint8_t>> Run(const reference::Operation&, const RunOptions&) const override {
+    return Error{INTACT_UNSUPPORTED, ""};
+  }
+};
+
+// In saturating mode five outputs of six clamp, and one has no cause. ISAs with VNNI clamp nothing, so there the
+// five outputs do not show saturation either: an arithmetic must explain nine wrong outputs of ten.
+TEST(Compare, KnowsWhichIsasClamp) {
+  reference::Gemm gemm = OnePair(INTACT_S32);
+  gemm.mode = INTACT_SATURATING;
+  gemm.n = 6;
+  gemm.b.assign(12, 127);
+  std::vector<uint8_t> output = Bytes(7654321);
+  for (int i = 0; i < 5; ++i) {
+    const std::vector<uint8_t> clamped = Bytes(32767);
+    output.insert(output.end(), clamped.begin(), clamped.end());
+  }
+  const auto saturated = [&](intact_isa isa) {
+    RunOptions options;
+    options.isa = isa;
+    const Comparison comparison = Explain(NoTarget(), gemm, options, output, 1, nullptr);
+    return comparison.by_cause[static_cast<size_t>(Cause::kInt16Saturation)];
+  };
+  EXPECT_EQ(saturated(INTACT_ISA_AVX2), 5);
+  EXPECT_EQ(saturated(INTACT_ISA_AVX512_VNNI), 0);
+}
+
 TEST(Compare, GoesItemByItem) {
   reference::Gemm batch = OnePair(INTACT_S32);
   batch.batch = 3;

@@ -41,7 +41,8 @@ template <class... Features>
 uint64_t Bits(Features... features) {
   return (INTACT_TARGET_BIT(features) | ...);
 }
-constexpr uint64_t kAll = INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1;
+// All features except `lacking`, of every operation.
+FeatureMasks Without(uint64_t lacking) { return {kAllFeatures & ~lacking, kAllFeatures & ~lacking}; }
 
 uint64_t FeaturesOf(const Problem& problem) {
   return verify::FeaturesOf(Materialize(problem), RunOptionsOf(problem));
@@ -71,7 +72,9 @@ Counts CheckedFit(const Takes& takes, size_t step = kStep) {
     const std::string line = problem.ToString();
     EXPECT_FALSE(problem.Check()) << line;
     EXPECT_TRUE(lines.insert(line).second) << line;
-    EXPECT_EQ(FeatureNames(FeaturesOf(problem) & ~takes.features), "") << line;
+    EXPECT_EQ(FeatureNames(FeaturesOf(problem) & ~(problem.conv ? takes.features.conv : takes.features.gemm)),
+              "")
+        << line;
     const std::vector<Taken>& types = problem.conv ? takes.conv : takes.gemm;
     const Types own = {problem.a_type, problem.b_type, problem.c_type};
     const auto taken = std::ranges::find_if(types, [&](const Types& other) { return other == own; });
@@ -92,9 +95,9 @@ Counts CheckedFit(const Takes& takes, size_t step = kStep) {
 
 TEST(Fit, LeavesProblemsAsTheyAreWhereNothingIsLacking) {
   const std::vector<Problem> standard = Standard();
-  const FittedProblems fitted = Fit(standard, {kAll, AllTypes(), AllTypes()});
+  const FittedProblems fitted = Fit(standard, {FeatureMasks(), AllTypes(), AllTypes()});
   EXPECT_EQ(fitted.left_out, 0);
-  EXPECT_THAT(Lacking(fitted), IsEmpty());
+  EXPECT_THAT(fitted.lacking, IsEmpty());
   for (const Problem& problem : fitted.problems) {
     Problem bare = problem;
     bare.open_extents = bare.own_scratch = bare.saved = false;
@@ -122,7 +125,7 @@ TEST(Fit, FindsManyProblemsForTheLeastTarget) {
   const uint64_t least = Bits(INTACT_TARGET_A_S8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S8, INTACT_TARGET_GEMM,
                               INTACT_TARGET_CONV_2D);
   const std::vector<Taken> types = {Taken{{INTACT_S8, INTACT_S8, INTACT_S8}}};
-  const Counts counts = CheckedFit({least, types, types});
+  const Counts counts = CheckedFit({{least, least}, types, types});
   EXPECT_GT(counts.gemms, 2000 / kStep);
   EXPECT_GT(counts.convs, 250 / kStep);
 }
@@ -130,7 +133,7 @@ TEST(Fit, FindsManyProblemsForTheLeastTarget) {
 TEST(Fit, KeepsToTypesThatAreTakenTogether) {
   const std::vector<Taken> types = {Taken{{INTACT_U8, INTACT_U8, INTACT_U8}},
                                     Taken{{INTACT_S8, INTACT_S8, INTACT_S32}}};
-  const Counts counts = CheckedFit({kAll, types, {Taken{{INTACT_S8, INTACT_U8, INTACT_F32}}}});
+  const Counts counts = CheckedFit({FeatureMasks(), types, {Taken{{INTACT_S8, INTACT_U8, INTACT_F32}}}});
   EXPECT_GT(counts.gemms, 3000 / kStep);
   EXPECT_GT(counts.convs, 500 / kStep);
 }
@@ -138,13 +141,13 @@ TEST(Fit, KeepsToTypesThatAreTakenTogether) {
 TEST(Fit, HasOnlyWhatIsTaken) {
   const uint64_t gemm = Bits(INTACT_TARGET_A_U8, INTACT_TARGET_B_S8, INTACT_TARGET_C_S32, INTACT_TARGET_GEMM,
                              INTACT_TARGET_THREADS, INTACT_TARGET_A_ZERO_POINT);
-  const Counts gemms = CheckedFit({gemm, {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}}}, {}});
+  const Counts gemms = CheckedFit({{gemm, gemm}, {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}}}, {}});
   EXPECT_GT(gemms.gemms, 1000 / kStep);
   EXPECT_EQ(gemms.convs, 0);
   const uint64_t conv = Bits(INTACT_TARGET_A_U8, INTACT_TARGET_B_S8, INTACT_TARGET_C_F32,
                              INTACT_TARGET_CONV_3D, INTACT_TARGET_CONV_DEPTHWISE,
                              INTACT_TARGET_CONV_TRANSPOSED, INTACT_TARGET_BIAS_S32, INTACT_TARGET_RELU);
-  const Counts convs = CheckedFit({conv, {}, {Taken{{INTACT_U8, INTACT_S8, INTACT_F32}}}});
+  const Counts convs = CheckedFit({{conv, conv}, {}, {Taken{{INTACT_U8, INTACT_S8, INTACT_F32}}}});
   EXPECT_EQ(convs.gemms, 0);
   EXPECT_GT(convs.convs, 200 / kStep);
 }
@@ -153,7 +156,7 @@ TEST(Fit, HasOnlyWhatIsTaken) {
 TEST(Fit, RoundsUpBeforeItTakesFeaturesOut) {
   const std::vector<Taken> types = {Taken{{INTACT_U8, INTACT_S8, INTACT_U8}, {1, 16, 4}}};
   const uint64_t lacking = Bits(INTACT_TARGET_CHANNEL_SCALES, INTACT_TARGET_B_ZERO_POINTS);
-  const Counts counts = CheckedFit({kAll & ~lacking, types, types});
+  const Counts counts = CheckedFit({Without(lacking), types, types});
   EXPECT_GT(counts.gemms, 2000 / kStep);
   EXPECT_GT(counts.convs, 250 / kStep);
 }
@@ -163,7 +166,7 @@ TEST(Fit, TakesOutEachFeature) {
   for (int i = INTACT_TARGET_A_ZERO_POINT; i < INTACT_TARGET_FEATURES; ++i) {
     const uint64_t lacking = INTACT_TARGET_BIT(i);
     SCOPED_TRACE(FeatureNames(lacking));
-    const Counts counts = CheckedFit({kAll & ~lacking, AllTypes(), AllTypes()}, 17 * kStep);
+    const Counts counts = CheckedFit({Without(lacking), AllTypes(), AllTypes()}, 17 * kStep);
     EXPECT_GT(counts.gemms, i == INTACT_TARGET_GEMM ? -1 : 120 / kStep);
     EXPECT_GT(counts.convs, 20 / kStep);
   }
@@ -171,7 +174,7 @@ TEST(Fit, TakesOutEachFeature) {
 
 // A target without the bit still gets dynamic quantization, but of finite numbers only.
 TEST(Fit, TakesOutNumbersThatHaveNoScale) {
-  const Takes takes = {kAll & ~Bits(INTACT_TARGET_DYNAMIC_NAN), AllTypes(), AllTypes()};
+  const Takes takes = {Without(Bits(INTACT_TARGET_DYNAMIC_NAN)), AllTypes(), AllTypes()};
   for (const std::string source : {"f32", "bf16", "f16"}) {
     for (const std::string quantization : {"dynamic_rows", "dynamic_tensor"}) {
       const std::string line = "gemm u8s8f32 m=9 n=3 k=7 quant=" + quantization + " src=" + source;
@@ -204,7 +207,7 @@ class Picky : public Target {
 
 TEST(TakesOf, AsksForTypesTogether) {
   const Takes takes = TakesOf(Picky());
-  EXPECT_EQ(takes.features, kAll);
+  EXPECT_EQ(takes.features, FeatureMasks());
   EXPECT_THAT(takes.gemm, ElementsAre(Taken{{INTACT_U8, INTACT_U8, INTACT_U8}},
                                       Taken{{INTACT_S8, INTACT_S8, INTACT_S8}}));
   EXPECT_EQ(takes.conv.size(), 4u);  // failures count as taken; the sweep reports them
@@ -214,9 +217,10 @@ TEST(TakesOf, AsksForTypesTogether) {
 class Granular : public GemmTarget {
  public:
   std::string Name() const override { return "granular"; }
-  uint64_t Features() const override {
-    return Bits(INTACT_TARGET_GEMM, INTACT_TARGET_A_U8, INTACT_TARGET_A_S8, INTACT_TARGET_B_S8,
-                INTACT_TARGET_C_S32);
+  FeatureMasks Features() const override {
+    return {Bits(INTACT_TARGET_GEMM, INTACT_TARGET_A_U8, INTACT_TARGET_A_S8, INTACT_TARGET_B_S8,
+                 INTACT_TARGET_C_S32),
+            0};
   }
   Result<std::vector<uint8_t>> RunGemm(const reference::Gemm& gemm,
                                        const RunOptions& /*options*/) const override {
@@ -288,12 +292,12 @@ TEST(TakesOf, AsksAProcessOfItsOwn) {
 
 TEST(FittedText, EndsWhereNothingIsLacking) {
   const std::vector<Problem> standard = Standard();
-  const FittedProblems fitted = Fit(standard, {kAll, AllTypes(), AllTypes()});
+  const FittedProblems fitted = Fit(standard, {FeatureMasks(), AllTypes(), AllTypes()});
   EXPECT_THAT(ToText(fitted, ""), testing::EndsWith(ToString(AllTypes().back()) + "\n"));
 }
 
 TEST(FittedText, SaysWhatIsTakenAndByWhat) {
-  const Takes takes = {kAll, {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}, {1, 16, 4}}}, {}};
+  const Takes takes = {FeatureMasks(), {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}, {1, 16, 4}}}, {}};
   EXPECT_THAT(ToText(Fit(Standard(), takes), "  "),
               HasSubstr("\n  of GEMMs u8s8s32 (n by 16) (k by 4) and no convolutions\n"));
 }
@@ -303,7 +307,7 @@ TEST(Fit, MakesTheSameOfAProblemInWhateverSweep) {
   const std::vector<Taken> types = {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}},
                                     Taken{{INTACT_S8, INTACT_S8, INTACT_U8}},
                                     Taken{{INTACT_U8, INTACT_U8, INTACT_F32}}};
-  const Takes takes = {kAll, types, types};
+  const Takes takes = {FeatureMasks(), types, types};
   constexpr std::array kIsa = {INTACT_ISA_ANY};
   constexpr std::array kMode = {INTACT_EXACT};
   std::set<std::string> lines;
@@ -315,10 +319,10 @@ TEST(Fit, MakesTheSameOfAProblemInWhateverSweep) {
 
 TEST(FittedText, SaysWhatIsLacking) {
   const std::vector<Problem> standard = Standard();
-  const FittedProblems fitted = Fit(standard, {kAll & ~Bits(INTACT_TARGET_C_BF16), AllTypes(), AllTypes()});
+  const FittedProblems fitted = Fit(standard, {Without(Bits(INTACT_TARGET_C_BF16)), AllTypes(), AllTypes()});
   EXPECT_THAT(ToText(fitted, "  "), HasSubstr("\n  without bf16 outputs ("));
-  ASSERT_EQ(Lacking(fitted).size(), 1u);
-  EXPECT_EQ(Lacking(fitted)[0].name, "bf16 outputs");
+  ASSERT_EQ(fitted.lacking.size(), 1u);
+  EXPECT_EQ(fitted.lacking[0].name, "bf16 outputs");
 }
 
 }  // namespace

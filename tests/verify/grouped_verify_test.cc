@@ -445,6 +445,16 @@ std::vector<Fault> Faults() {
          return Outputs(grouped);
        },
        "the high four bits of a byte are read as the even depth"},
+      {"wrong nibble order, odd depth", "grouped s8u4f32 m=3 n=20 k=39",
+       [](reference::Grouped grouped) {
+         for (size_t i = 0; i < grouped.b.size(); ++i) {
+           const size_t k = i % 39;
+           if (k == 38) grouped.b[i] = 0;
+           if (k % 2 == 1) std::swap(grouped.b[i - 1], grouped.b[i]);
+         }
+         return Outputs(grouped);
+       },
+       "the high four bits of a byte are read as the even depth"},
       {"nibbles as in GGUF", "grouped s8u4f32 m=3 n=20 k=160",
        [](reference::Grouped grouped) {
          const std::vector<int16_t> b = grouped.b;

@@ -33,7 +33,7 @@ class ModelTarget : public Target {
   explicit ModelTarget(Model model, uint64_t features = kU8S8 | INTACT_TARGET_BIT(INTACT_TARGET_C_S32))
       : model_(model), features_(features) {}
   std::string Name() const override { return "a model"; }
-  uint64_t Features() const override { return features_; }
+  FeatureMasks Features() const override { return {features_, features_}; }
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation, const RunOptions&) const override {
     return reference::Outputs(operation, reference::Accumulators(operation, model_));
   }

@@ -147,9 +147,10 @@ TEST(RunRandomSweep, FindsNothing) {
 class Sums : public GemmTarget {
  public:
   std::string Name() const override { return "sums"; }
-  uint64_t Features() const override {
-    return INTACT_TARGET_BIT(INTACT_TARGET_GEMM) | INTACT_TARGET_BIT(INTACT_TARGET_A_U8) |
-           INTACT_TARGET_BIT(INTACT_TARGET_B_S8) | INTACT_TARGET_BIT(INTACT_TARGET_C_S32);
+  FeatureMasks Features() const override {
+    return {INTACT_TARGET_BIT(INTACT_TARGET_GEMM) | INTACT_TARGET_BIT(INTACT_TARGET_A_U8) |
+                INTACT_TARGET_BIT(INTACT_TARGET_B_S8) | INTACT_TARGET_BIT(INTACT_TARGET_C_S32),
+            0};
   }
   Result<std::vector<uint8_t>> RunGemm(const reference::Gemm& gemm,
                                        const RunOptions& /*options*/) const override {

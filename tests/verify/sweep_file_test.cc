@@ -14,6 +14,7 @@
 #include "support/fnv1a.h"
 #include "tests/support/temp_path.h"
 #include "tests/verify/mutants/mutants.h"
+#include "verify/report/report_terminal.h"
 
 namespace intact::verify {
 namespace {
@@ -50,7 +51,7 @@ SweepRun QuickRun() {
   run.machine.model = 7;
   run.target.name = "moody";
   run.target.takes = {
-      ~(~uint64_t{0} << INTACT_TARGET_FEATURES),
+      {kAllFeatures, kAllFeatures & ~INTACT_TARGET_BIT(INTACT_TARGET_THREADS)},
       {Taken{{INTACT_U8, INTACT_S8, INTACT_S32}, {1, 1, 4}}, Taken{{INTACT_S8, INTACT_S8, INTACT_U8}}},
       {Taken{{INTACT_S8, INTACT_S8, INTACT_U8}}}};
   run.isas = {INTACT_ISA_AVX2};
@@ -363,6 +364,27 @@ TEST_F(Merge, TakesAllShardsInAnyOrder) {
   EXPECT_TRUE(MergeSweeps(parts_));
   std::swap(parts_[0], parts_[2]);
   EXPECT_TRUE(MergeSweeps(parts_));
+}
+
+TEST_F(Merge, KnowsTheLargestSizesOfAllShards) {
+  parts_[0].result.tried.m = 5000001;  // of a problem without outputs
+  for (const size_t i : {size_t{1}, size_t{3}}) {
+    RandomFindings& random = parts_[i].random.emplace();
+    random.shards = random.problems = 1;
+    random.sweep.tried = {static_cast<int64_t>(i), 2, 3, 4, 5, 99 - static_cast<int64_t>(i)};
+  }
+  for (SweepPart& part : parts_) {
+    Json json = ToJson(part.run, part.result);
+    if (part.random) json["random"] = ToJson(*part.random);
+    const Result<SweepPart> read = ReadSweepPart(Write("shard.json", json.dump(1)));
+    ASSERT_TRUE(read) << read.error().message;
+    part = *read;
+  }
+  const Result<SweepPart> merged = MergeSweeps(parts_);
+  ASSERT_TRUE(merged) << merged.error().message;
+  ASSERT_TRUE(merged->random);
+  EXPECT_EQ(merged->random->sweep.tried, (Tried{3, 2, 3, 4, 5, 98}));
+  EXPECT_THAT(TriedText(merged->result.tried), HasSubstr("beyond m 5000001, "));
 }
 
 TEST_F(Merge, NamesShardsThatAreMissing) {

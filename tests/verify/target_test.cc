@@ -90,7 +90,7 @@ TEST(Plugin, IsSweptAtRandom) {
   ASSERT_TRUE(target) << target.error().message;
   const RandomSweepResult random = RunRandomSweep(
       {}, **target, TakesOf(**target),
-      [](const RandomSweepResult& now) { return now.sweep.failures.empty() && now.problems < 2000; });
+      [](const RandomSweepResult& now) { return now.sweep.failures.empty() && now.problems < 600; });
   ASSERT_EQ(random.sweep.failures.size(), 1u);
   EXPECT_THAT(random.sweep.failures[0].minimised, HasSubstr("gemm u8s8s32 m=1 n=1 k=1"));
   EXPECT_THAT(ToText(random, "./faulty.so"), HasSubstr("' --target ./faulty.so\n"));
@@ -152,6 +152,15 @@ TEST(Plugin, FaultsOfGroupedWeightsAreFoundAndNamed) {
       *GroupedProblem::Parse("grouped s8u4f32 m=9 n=20 k=150 experts=4 src=none gscale=f32");
   EXPECT_EQ(failure_of("grouped", experts), "");
   EXPECT_THAT(failure_of("grouped_expert", experts), HasSubstr("all rows are computed as rows of expert 0"));
+  const GroupedProblem reused =
+      *GroupedProblem::Parse("grouped s8u4f32 m=3 n=20 k=150 src=none gscale=f32 reused=yes");
+  EXPECT_EQ(failure_of("grouped", reused), "");
+  EXPECT_NE(failure_of("grouped_cached", reused), "");
+  const GroupedProblem calls =
+      *GroupedProblem::Parse("grouped s8u4f32 m=2 n=9 k=64 src=none gscale=f32 calls=1200");
+  EXPECT_EQ(failure_of("grouped", calls), "");
+  EXPECT_THAT(failure_of("grouped_call_1009", calls),
+              HasSubstr("call 1009 of 1200 in the same memory wrote other outputs than call 1"));
   const GroupedProblem batch =
       *GroupedProblem::Parse("grouped s8u4f32 m=9 n=20 k=150 item=3 ipad=7 src=none gscale=f32");
   EXPECT_EQ(failure_of("grouped", batch), "");
@@ -184,20 +193,72 @@ TEST(Plugin, ThatCannotBeLoadedSaysWhy) {
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_operation"), HasSubstr("has none of INTACT_TARGET_GEMM, "));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_conv"), HasSubstr("has convolutions, and conv is NULL"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_size"),
-              HasSubstr("its struct_size is 0; expected sizeof(intact_target), 56"));
+              HasSubstr("its struct_size is 0; expected sizeof(intact_target), 72"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "odd_size"),
-              HasSubstr("its struct_size is 52; expected sizeof(intact_target), 56"));
+              HasSubstr("its struct_size is 52; expected sizeof(intact_target), 72"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "shorter"), HasSubstr("has convolutions, and conv is NULL"));
   EXPECT_TRUE(Faulty("longer"));
   EXPECT_TRUE(Faulty("older"));
+  EXPECT_TRUE(Faulty("masks_cut_off"));
+  EXPECT_TRUE(Faulty("conv_mask_only"));
+  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "wrong_conv_mask"),
+              HasSubstr("its `conv_supports` has none of INTACT_TARGET_CONV_1D, 2D and 3D"));
+  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "wrong_grouped_mask"),
+              HasSubstr("its `grouped_supports` has no INTACT_TARGET_GROUPED"));
+  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "conv_mask_without_outputs"),
+              HasSubstr("its `conv_supports` has no type of outputs"));
+  EXPECT_THAT(error(INTACT_FAULTY_TARGET, "conv_mask_unknown"),
+              HasSubstr(fmt::format("its `conv_supports` has bit {}, which", +INTACT_TARGET_FEATURES)));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_grouped"),
               HasSubstr("has INTACT_TARGET_GROUPED, and grouped is NULL"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "longer_unknown"),
-              HasSubstr("it has byte 64 set, beyond the 56 that this version knows"));
+              HasSubstr("it has byte 80 set, beyond the 72 that this version knows"));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "no_feature"),
               HasSubstr(fmt::format("`supports` has bit {}, which is no feature", +INTACT_TARGET_FEATURES)));
   EXPECT_THAT(error(INTACT_FAULTY_TARGET, "load_crash"),
               HasSubstr("while it was loaded, the target aborted"));
+}
+
+// GEMMs have other features than convolutions and grouped weights.
+TEST(Plugin, WithAMaskForEachOperationGetsWhatEachSupports) {
+  const Result<std::unique_ptr<Target>> target = Faulty("masks");
+  ASSERT_TRUE(target) << target.error().message;
+  constexpr std::array kIsa = {INTACT_ISA_ANY};
+  constexpr std::array kMode = {INTACT_EXACT};
+  const std::vector<Problem> all = SweepProblems(kIsa, kMode, Effort::kQuick);
+  const Takes takes = TakesOf(**target);
+  const FittedProblems fitted = Fit(all, takes);
+  const SweepResult sweep = RunSweep(fitted.problems, **target, [](int64_t, int64_t) {});
+  EXPECT_THAT(sweep.failures, testing::IsEmpty());
+  EXPECT_THAT(sweep.skips, testing::IsEmpty());
+  const auto convs =
+      std::ranges::count_if(fitted.problems, [](const Problem& p) { return p.conv.has_value(); });
+  EXPECT_GT(convs, 30);
+  EXPECT_GT(sweep.Problems() - convs, 300);
+  const std::string text = ToText(fitted, "");
+  EXPECT_THAT(text, HasSubstr("u8 activations in convolutions ("));
+  EXPECT_THAT(text, HasSubstr("s8 activations in GEMMs ("));
+  EXPECT_THAT(text, ContainsRegex("[^s] a residual \\("));  // neither has it
+  const RandomSweepResult random =
+      RunRandomSweep({}, **target, takes, [](const RandomSweepResult& now) { return now.problems < 60; });
+  EXPECT_THAT(random.sweep.failures, testing::IsEmpty());
+  const GroupedTarget& grouped = *(*target)->AsGrouped();
+  const std::vector<GroupedProblem> drawn = GroupedSweepProblems(INTACT_ISA_ANY, Effort::kQuick);
+  for (size_t i = 0; i < 60; ++i) {
+    GroupedProblem problem = Fitted(drawn.at(i), grouped.GroupedFeatures());
+    problem.scale_type = INTACT_F32;
+    const auto judgement = Judge(grouped, problem);
+    ASSERT_TRUE(judgement) << problem.ToString() << ": " << judgement.error().message;
+    EXPECT_TRUE(judgement->Passed()) << problem.ToString();
+  }
+
+  const Result<std::unique_ptr<Target>> merged = Faulty("masks_merged");
+  ASSERT_TRUE(merged) << merged.error().message;
+  const std::vector<Problem> of_merged = Fit(all, TakesOf(**merged)).problems;
+  EXPECT_TRUE(std::ranges::any_of(of_merged, [&](const Problem& problem) {
+    const auto judgement = Judge(**merged, Oracle(problem), RunOptionsOf(problem));
+    return judgement && !judgement->failure.empty();
+  }));
 }
 
 // The processes that the faulty target leaves behind.
@@ -451,6 +512,18 @@ TEST(Minimised, AreSomeOfEachKind) {
   EXPECT_GT(few - sweep.failures.begin(), 3);
   EXPECT_FALSE(few->minimised.empty());
   EXPECT_THAT(ToText(sweep), HasSubstr("FAILED: " + few->minimised_reason));
+}
+
+TEST(Minimised, NamesThePathOfOneRowOnlyIfEqualRowsAreRight) {
+  for (const std::string fault : {"one_row", "edge_column"}) {
+    const Result<std::unique_ptr<Target>> target = Faulty(fault);
+    ASSERT_TRUE(target) << target.error().message;
+    const std::vector<Problem> problems = {*Problem::Parse("gemm u8s8s32 m=1 n=17 k=5")};
+    const SweepResult sweep = RunSweep(problems, **target, [](int64_t, int64_t) {});
+    ASSERT_EQ(sweep.failures.size(), 1u);
+    const bool is_named = sweep.failures[0].Reason().find("the path of one row") != std::string::npos;
+    EXPECT_EQ(is_named, fault == "one_row") << sweep.failures[0].Reason();
+  }
 }
 
 // An output has many explanations. The minimised problem keeps the explanation of the original one.
@@ -922,6 +995,7 @@ const Fault kFaults[] = {
     Fault{"remembers", "right in a fresh process, wrong after 'gemm .*': it depends on earlier calls$"},
     Fault{"one_shape", "implementation error, accumulator", 33 * 49},
     Fault{"edge_column", "implementation error, accumulator"},
+    Fault{"one_row", "the path of one row: right if the row is one of 2, 3 or 16 equal rows$", 2},
     Fault{"flush_denormals", "floating-point control"},
     Fault{"maddubs", "int16 saturation", 2},
     Fault{"swapped_pair", "int16 saturation|pairs \\(k, k\\+2\\)", 4},

@@ -45,8 +45,10 @@ double AbsDifference(double x, double y) {
 // Compares a target's answer to a problem.
 class Comparer {
  public:
-  Comparer(const Oracle& oracle, const std::vector<uint8_t>& actual, int64_t max_listed)
+  Comparer(const Oracle& oracle, const std::vector<uint8_t>& actual, int64_t max_listed,
+           intact_isa isa = INTACT_ISA_ANY)
       : oracle_(oracle),
+        may_clamp_(Saturates(oracle.linear().mode, isa)),
         answer_(oracle, actual),
         maddubs_(MaddubsOf(oracle.linear().pairing)),
         size_(static_cast<size_t>(core::BytesOf(oracle.type()))),
@@ -148,11 +150,10 @@ class Comparer {
 
   // Finds the wrong outputs, and which of them have no cause.
   void FindWrong() {
-    const bool may_clamp = oracle_.linear().mode == INTACT_SATURATING;
     std::vector<int64_t> unexplained;
     for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
       if (!answer_.Differs(i) || oracle_.overflows().contains(i)) continue;
-      if (may_clamp && IsMadeBy({maddubs_}, i)) continue;
+      if (may_clamp_ && IsMadeBy({maddubs_}, i)) continue;
       const auto found = explanations_.find(i);
       if (found == explanations_.end() && HowNotWrapped(answer_.Observe(i))) continue;
       ++wrong_;
@@ -167,7 +168,7 @@ class Comparer {
     constexpr int64_t kOfTen = 9;
     for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
       const auto found = explanations_.find(i);
-      if (found == explanations_.end() || (may_clamp && IsMadeBy({maddubs_}, i))) continue;
+      if (found == explanations_.end() || (may_clamp_ && IsMadeBy({maddubs_}, i))) continue;
       if (10 * NumberOf(found->second.arithmetic) < kOfTen * wrong_) by_chance_.insert(*found);
     }
     for (const auto& [output, explanation] : by_chance_) explanations_.erase(output);
@@ -392,6 +393,7 @@ class Comparer {
   }
 
   const Oracle& oracle_;
+  const bool may_clamp_;  // whether the target may clamp pairs
   Answer answer_;
   const Model maddubs_;
   const size_t size_;  // bytes of an element
@@ -530,7 +532,7 @@ Result<std::vector<uint8_t>> RunChecked(const Target& target, const Oracle& orac
 
 Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions& options,
                    const std::vector<uint8_t>& output, int64_t max_listed, const Causes* of_larger) {
-  Comparer comparer(oracle, output, max_listed);
+  Comparer comparer(oracle, output, max_listed, options.isa);
   if (options.a_by_columns && !comparer.Parity()) comparer.KnowTransposed();
   // Our own kernels are swept per ISA, so their arithmetic is known.
   if (options.isa == INTACT_ISA_ANY) comparer.AskForNames();

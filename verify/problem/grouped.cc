@@ -75,6 +75,8 @@ const std::vector<Field>& Fields() {
       Number("threads", &P::threads),
       Number("parts", &P::parts),
       Number("split", &P::split),
+      Number("calls", &P::calls),
+      Choice("reused", &P::reused, kNoYes),
       Number("item", &P::item),
       Number("ipad", &P::item_pad),
       Choice("isa", &P::isa, Isas()),
@@ -186,6 +188,7 @@ std::optional<Error> GroupedProblem::Check() const {
   if (auto error = CheckRange("epad", expert_pad, 0, kMostPadding)) return error;
   if (auto error = CheckRange("threads", threads, 0, 256)) return error;
   if (auto error = CheckRange("parts", parts, 0, 256)) return error;
+  if (auto error = CheckRange("calls", calls, 1, 1 << 20)) return error;
   if (auto error = CheckRange("split", split, 0, kMost)) return error;
   if (auto error = CheckRange("item", item, 0, kMost)) return error;
   if (auto error = CheckRange("ipad", item_pad, 0, kMostPadding)) return error;

@@ -52,7 +52,9 @@ struct GroupedRun {
                                             // or between its depths
   bool saved = false;                       // the plan was saved and loaded
   bool own_scratch = false;                 // the caller provides the scratch memory
-  Surroundings surroundings = {};           // not part of a line
+  int32_t calls = 1;               // runs of one plan in the same memory; all must write the same bytes
+  bool reused = false;             // the weights' memory held other weights in an earlier call
+  Surroundings surroundings = {};  // not part of a line
   bool operator==(const GroupedRun&) const = default;
 };
 

@@ -9,6 +9,7 @@
 #include <intact/intact.hpp>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "reference/contract/operation.h"
@@ -51,6 +52,18 @@ struct RunOptions : RunSettings {
   Surroundings surroundings;
 };
 
+/// The bits of all features.
+inline constexpr uint64_t kAllFeatures = INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1;
+
+/// The intact_target_feature bits that a target supports, for each kind of operation.
+struct FeatureMasks {
+  uint64_t gemm = kAllFeatures, conv = kAllFeatures;
+  uint64_t Of(const reference::Operation& operation) const {
+    return std::holds_alternative<reference::Gemm>(operation) ? gemm : conv;
+  }
+  bool operator==(const FeatureMasks&) const = default;
+};
+
 class GroupedTarget;  // verify/targets/grouped_target.h
 
 class Target {
@@ -59,8 +72,7 @@ class Target {
   virtual std::string Name() const = 0;
   /// The arithmetic that the target claims: see intact_target::arithmetic.
   virtual std::string Arithmetic() const { return "exact"; }
-  /// The intact_target_feature bits that the target supports.
-  virtual uint64_t Features() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
+  virtual FeatureMasks Features() const { return {}; }
   /// This target in a new process. nullptr if the start failed, or if the target needs no new process because
   /// it keeps nothing between runs.
   virtual std::unique_ptr<Target> Fresh() const { return nullptr; }

@@ -21,7 +21,7 @@
 //                    pairs[]
 //   sweep            cells[], one per ISA and mode: isa, mode, problems, skipped, failed, outputs,
 //                    differing (from exact), explained, unexplained, causes {cause: outputs that differ by
-//                    it}; skipped[]: problem, reason;
+//                    it}; skipped[]: problem, reason; tried: the largest m, n, k, batch, threads and calls;
 //                    digests {repro line: FNV-1a of the output's bytes}: equal on every machine;
 //                    not_run {problems, reason}: only if the target was given up: how many problems were
 //                    not run, and why

@@ -364,12 +364,22 @@ Json ToJson(const SweepFailure& failure) {
 
 Json ToJson(const SweepSkip& skip) { return {{"problem", skip.problem}, {"reason", skip.reason}}; }
 
+Json ToJson(const Tried& tried) {
+  return {{"m", tried.m},
+          {"n", tried.n},
+          {"k", tried.k},
+          {"batch", tried.batch},
+          {"threads", tried.threads},
+          {"calls", tried.calls}};
+}
+
 Json ToJson(const SweepResult& sweep) {
   Json json = {
       {"cells", ArrayOf(sweep.cells)}, {"skipped", ArrayOf(sweep.skips)}, {"digests", Json::object()}};
   for (const SweepDigest& digest : sweep.digests) {
     json["digests"][digest.problem] = fmt::format("{:016x}", digest.digest);
   }
+  json["tried"] = ToJson(sweep.tried);
   if (sweep.not_run > 0) json["not_run"] = {{"problems", sweep.not_run}, {"reason", sweep.why_not_run}};
   return json;
 }
@@ -411,11 +421,9 @@ Json ToJson(const std::vector<Mixture>& mixtures) {
 }
 
 Json ToJson(const RandomSweepResult& random) {
-  return {{"seed", random.options.seed},
-          {"stream", random.options.stream},
-          {"cells", ArrayOf(random.sweep.cells)},
-          {"failures", ArrayOf(random.sweep.failures)},
-          {"problems", random.problems}};
+  return {{"seed", random.options.seed},          {"stream", random.options.stream},
+          {"cells", ArrayOf(random.sweep.cells)}, {"failures", ArrayOf(random.sweep.failures)},
+          {"problems", random.problems},          {"tried", ToJson(random.sweep.tried)}};
 }
 
 Json ToJson(const GroupedJudgement& judgement) {

@@ -47,6 +47,7 @@ Json CausesJson(const std::array<int64_t, kCauseCount>& by_cause);
 Json ToJson(const SweepCell& cell);
 Json ToJson(const SweepFailure& failure);
 Json ToJson(const SweepSkip& skip);
+Json ToJson(const Tried& tried);
 Json ToJson(const SweepResult& sweep);
 
 Json ToJson(const std::vector<Mixture>& mixtures);

@@ -41,7 +41,9 @@ Json ToJson(const std::optional<Takes>& takes) {
     }
     return json;
   };
-  return {{"features", Hex(takes->features)}, {"gemm", array(takes->gemm)}, {"conv", array(takes->conv)}};
+  return {{"features", {{"gemm", Hex(takes->features.gemm)}, {"conv", Hex(takes->features.conv)}}},
+          {"gemm", array(takes->gemm)},
+          {"conv", array(takes->conv)}};
 }
 
 Json ToJson(const SweepRun& run, const Schema& schema) {
@@ -210,7 +212,10 @@ std::optional<Takes> ParseTakes(const Input& json) {
     }
     return all;
   };
-  return Takes{Digest(json.at("features")), taken(json.at("gemm")), taken(json.at("conv"))};
+  const Input& features = json.at("features");
+  return Takes{{Digest(features.at("gemm")), Digest(features.at("conv"))},
+               taken(json.at("gemm")),
+               taken(json.at("conv"))};
 }
 
 SweepRun ParseRun(const Input& json) {
@@ -275,7 +280,12 @@ SweepOutcome ParseOutcome(const Input& json) {
   return outcome;
 }
 
-/// Cells and failures.
+Tried ParseTried(const Input& json) {
+  return {Count(json.at("m")),     Count(json.at("n")),       Count(json.at("k")),
+          Count(json.at("batch")), Count(json.at("threads")), Count(json.at("calls"))};
+}
+
+/// Cells, failures and sizes.
 SweepResult ParseFindings(const Input& json) {
   SweepResult result;
   for (const Input& cell : json.at("cells")) {
@@ -288,6 +298,7 @@ SweepResult ParseFindings(const Input& json) {
     result.failures.push_back({failure.at("problem"), failure.at("reason"), failure.at("kind"),
                                failure.at("minimised"), failure.at("minimised_reason")});
   }
+  result.tried = ParseTried(json.at("tried"));
   return result;
 }
 
@@ -302,7 +313,6 @@ SweepResult ParseResult(const Input& json) {
   }
   for (const auto& [problem, digest] : json.at("digests").items()) {
     result.digests.push_back({problem, Digest(digest)});
-    result.tried.Add(std::string_view(problem));
   }
   if (!json.contains("computed")) return result;
   const Input& arithmetics = json.at("arithmetics");
@@ -423,7 +433,8 @@ Json ToJson(const RandomFindings& random) {
   return {{"shards", random.shards},
           {"problems", random.problems},
           {"cells", std::move(cells)},
-          {"failures", ToJson(random.sweep.failures)}};
+          {"failures", ToJson(random.sweep.failures)},
+          {"tried", ToJson(random.sweep.tried)}};
 }
 
 std::string ToText(const RandomFindings& random, const std::string& target) {

@@ -1,12 +1,12 @@
 // What a sweep writes: its JSON, whole or for a shard, and the journal from which a killed sweep resumes.
 //
-// `verify sweep --json`, schema version 3:
+// `verify sweep --json`, schema version 5:
 //
-//   schema           "intact-sweep"; schema_version 4; version of intact; build, the digest of the program
+//   schema           "intact-sweep"; schema_version 5; version of intact; build, the digest of the program
 //   machine          cpu, family, model (as CPUID reports them)
 //   target           name, options, build (the digest of a plug-in's file, else ""), text (the value of
-//                    --target), deadline, and takes: the features, gemm[] and conv[], each with types and
-//                    multiples, that problems were fitted to (verify/targets/fit.h); null for our own kernels
+//                    --target), deadline, and takes: features (gemm, conv), gemm[] and conv[], each with
+//                    types and multiples, that problems were fitted to (verify/targets/fit.h); null for our own kernels
 //   isas[], mode, effort, emulated   the command's options: the ISAs, the mode, "quick", "standard" or
 //                    "thorough", whether in the emulator too
 //   problems, problems_digest   the number of problems of the whole sweep, and FNV-1a of their lines, each
@@ -23,9 +23,10 @@
 //                    telling, parts[] (arithmetic, in_words, problems, sizes); in_parts, unexplained and
 //                    without_outputs, each with problems, sizes, example (a line) and what is known of it;
 //                    and all of it in_words
-//   random           the random problems after the sweep: seed, stream, problems, cells[], failures[] (the
-//                    first hundred, and all that are minimised); of a merged sweep: shards (how many had
-//                    random problems), problems, cells[], failures[]
+//   tried            the largest sizes of the shard's problems that ran: m, n, k, batch, threads, calls
+//   random           the random problems after the sweep: seed, stream, problems, cells[], tried, failures[]
+//                    (the first hundred, and all that are minimised); of a merged sweep: shards (how many
+//                    had random problems), problems, cells[], tried, failures[]
 //
 // Lists are in the order of the sweep's problems. The JSON does not depend on interruptions and shards: a
 // sweep that was resumed, or run in shards and merged, writes the bytes of an uninterrupted sweep. This holds
@@ -107,7 +108,7 @@ std::optional<Error> Append(const SweepOutcome& outcome, support::Journal* journ
 struct RandomFindings {
   int64_t shards = 0;  // number of shards that ran random problems
   int64_t problems = 0;
-  SweepResult sweep;  // only cells and failures
+  SweepResult sweep;  // only cells, failures and sizes
 };
 Json ToJson(const RandomFindings& random);
 /// The number of problems, and their results. `target`: the value of --target; "" for our own kernels.

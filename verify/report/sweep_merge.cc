@@ -100,6 +100,7 @@ void AddRandom(const RandomFindings& part, std::optional<RandomFindings>* whole)
   RandomFindings& all = whole->has_value() ? **whole : whole->emplace();
   all.shards += part.shards;
   all.problems += part.problems;
+  all.sweep.tried.Add(part.sweep.tried);
   for (const SweepCell& cell : part.sweep.cells) all.sweep.CellOf(cell.isa, cell.mode).Add(cell);
   Gather(part.sweep.failures, &all.sweep.failures);
 }

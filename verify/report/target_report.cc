@@ -49,7 +49,7 @@ Json JsonOr(const Result<T>& found) {
 
 Json ToJson(const FittedProblems& fitted) {
   Json lacking = Json::object();
-  for (const LackingFeature& feature : Lacking(fitted)) lacking[feature.name] = feature.problems;
+  for (const LackingFeature& feature : fitted.lacking) lacking[feature.name] = feature.problems;
   return {{"of", fitted.of},
           {"unchanged", fitted.unchanged},
           {"rounded", fitted.rounded},
@@ -142,7 +142,7 @@ std::string FailureSection(const TargetReport& report) {
 std::string SkipSection(const TargetReport& report) {
   std::vector<support::html::Row> rows;
   for (const TargetFindings& findings : report.targets) {
-    for (const LackingFeature& feature : Lacking(findings.fitted)) {
+    for (const LackingFeature& feature : findings.fitted.lacking) {
       rows.push_back({findings.target, "unchanged, because they have " + feature.name,
                       fmt::format("{}", feature.problems)});
     }

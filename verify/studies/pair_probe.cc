@@ -198,7 +198,8 @@ void Run(const Target& target, reference::Operation operation, const Operator& o
   const std::vector<DepthPair> pairs = AllPairs(probed->depths);
   const std::vector<std::optional<DepthPair>> of_columns = PairsOfColumns(op, pairs, columns);
   const int32_t weight = op.is_all_padding ? -kLargestWeight : kLargestWeight;
-  const bool has_zero_points = (target.Features() & INTACT_TARGET_BIT(INTACT_TARGET_B_ZERO_POINT)) != 0;
+  const bool has_zero_points =
+      (target.Features().Of(operation) & INTACT_TARGET_BIT(INTACT_TARGET_B_ZERO_POINT)) != 0;
   reference::Linear& linear = LinearOf(operation);
   SetOperands(of_columns, probed->depths, weight, has_zero_points, op.rows == 0, &linear);
   const Expected expected =
@@ -229,7 +230,7 @@ std::optional<ProbedPairs> Probe(const Target& target, const Operator& op, const
   reference::Operation operation = Materialize(*problem);
   LinearOf(operation).mode = mode;
   LinearOf(operation).pairing = pairing;
-  if ((FeaturesOf(operation, options) & ~target.Features()) != 0) return std::nullopt;
+  if ((FeaturesOf(operation, options) & ~target.Features().Of(operation)) != 0) return std::nullopt;
   Run(target, std::move(operation), op, options, &probed);
   return probed;
 }

@@ -34,6 +34,22 @@ GroupedProblem Combination(int64_t number, support::Random* random) {
   if (p.source == INTACT_TYPE_NONE && p.fill == GroupedFill::kNonFinite) p.fill = GroupedFill::kBounds;
   return p;
 }
+
+// One problem of a kind suffices. Sizes are small where calls are many.
+constexpr std::array<std::string_view, 8> kStateLines = {
+    // Other weights at addresses that the target has seen.
+    "grouped s8u4f32 m=3 n=20 k=150 src=none gscale=f32 reused=yes",
+    "grouped u8s8f32 m=2 n=17 k=70 zb=yes reused=yes threads=2",
+    "grouped s8s4bf16 m=9 n=20 k=96 experts=4 per=group bias=yes reused=yes",
+    // Many calls of one plan, and more threads than cores.
+    "grouped s8u4f32 m=2 n=9 k=64 src=none gscale=f32 calls=1200",
+    "grouped s8s8f32 m=20 n=33 k=96 zb=yes threads=16 calls=60",
+    "grouped u8u4f32 m=70 n=130 k=96 threads=16",
+    // Batches of 9, and many groups.
+    "grouped s8u4f32 m=27 n=20 k=64 item=3 src=none gscale=f32 threads=8",
+    "grouped s8u4f32 m=2 n=17 k=20000 group=128 zb=yes",
+};
+
 constexpr int64_t kCombinations = 7 * 6 * 4 * 4 * 2 * 2 * 2;
 
 // How a problem fails.
@@ -72,6 +88,7 @@ std::vector<GroupedProblem> GroupedSweepProblems(intact_isa isa, Effort effort, 
     for (int64_t i = 0; i < kCombinations; i += step) problems.push_back(Combination(i, &random));
     for (int64_t i = 0; i < kRandom; i += step) problems.push_back(GroupedProblem::Draw(&random));
   }
+  for (const std::string_view line : kStateLines) problems.push_back(*GroupedProblem::Parse(line));
   for (GroupedProblem& problem : problems) problem.isa = isa;
   return problems;
 }
@@ -194,6 +211,9 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
       [&](GroupedProblem* p) { p->granularity = defaults.granularity; },
       [&](GroupedProblem* p) { p->fill = defaults.fill; },
       [&](GroupedProblem* p) { p->threads = 1; },
+      [&](GroupedProblem* p) { p->reused = false; },
+      [&](GroupedProblem* p) { p->calls = 1; },
+      [&](GroupedProblem* p) { p->calls -= p->calls / 2; },
       [&](GroupedProblem* p) { p->parts = 0; },
       [&](GroupedProblem* p) { p->split = 0; },
       [&](GroupedProblem* p) { p->item = p->item_pad = 0; },

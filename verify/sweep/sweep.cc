@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -33,6 +34,34 @@ bool IsRightWithOneThread(const Target& target, Problem problem, const Oracle& o
   return true;
 }
 
+// `gemm`, which has one row, with `copies` of this row.
+reference::Gemm WithCopies(const reference::Gemm& gemm, int64_t copies) {
+  reference::Gemm copied = gemm;
+  copied.m = copies;
+  const auto repeat = [copies](auto* values) {
+    const auto one = *values;
+    for (int64_t i = 1; i < copies; ++i) values->insert(values->end(), one.begin(), one.end());
+  };
+  repeat(&copied.a);
+  repeat(&copied.a_source);
+  repeat(&copied.residual);
+  if (gemm.a_quantization == INTACT_QUANTIZATION_TENSOR) return copied;
+  repeat(&copied.a_zero_points);
+  repeat(&copied.a_scales);
+  return copied;
+}
+
+// Whether `target` computes the only row of `problem` wrongly and each of several equal rows rightly.
+bool IsWrongWithOneRowOnly(const Target& target, const Problem& problem) {
+  if (problem.conv || problem.m != 1 || problem.batch != 1) return false;
+  const reference::Gemm gemm = MaterializeGemm(problem);
+  const RunOptions options = InAllPlaces(problem);
+  return std::ranges::all_of(std::array<int64_t, 3>{2, 3, 16}, [&](int64_t copies) {
+    const Result<Judgement> judgement = Judge(target, Oracle(WithCopies(gemm, copies)), options);
+    return judgement && judgement->Passed();
+  });
+}
+
 // Finds a smaller problem that fails in the same way. `before`: what ran on the target before.
 // `causes`: of the problem's wrong outputs; nullptr if it has no outputs.
 void AddMinimised(const Target& target, const Problem& problem, const Oracle& oracle, FailureKind kind,
@@ -55,6 +84,10 @@ void AddMinimised(const Target& target, const Problem& problem, const Oracle& or
     outcome->minimised_reason = outcome->failure;
   } else if (IsRightWithOneThread(target, minimised, of_minimised, alone)) {
     outcome->minimised_reason += "; right with one thread";
+  }
+  if (kind == FailureKind::kOutput && alone.note.empty() && IsWrongWithOneRowOnly(target, problem) &&
+      IsWrongWithOneRowOnly(target, minimised)) {
+    outcome->minimised_reason += "; the path of one row: right if the row is one of 2, 3 or 16 equal rows";
   }
   if (!alone.note.empty()) outcome->minimised_reason += "; " + alone.note;
 }

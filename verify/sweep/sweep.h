@@ -138,6 +138,7 @@ struct Tried {
   /// The problem of a line; does nothing if `line` is no problem line.
   void Add(std::string_view line);
   void Add(const Tried& other);
+  bool operator==(const Tried&) const = default;
 };
 
 /// The verdict on a sweep.

@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 17> kLines = {
     // Depths beyond 8,192 and other large sizes, and lines of 64 to 256 output pixels.
     "gemm u8s8s32 m=3 n=17 k=20000",
     "gemm s8s8s32 m=2 n=5000 k=9",
-    "conv u8s8s32 in=2x200 c=5 o=17 kernel=3x3 pad=1x1 za=3",
+    "conv u8s8s32 in=3x200 c=5 o=17 kernel=3x3 pad=1x1 za=3",
     "conv u8s8s32 in=3x131 c=18 o=18 groups=18 kernel=3x3 pad=1x1",
 };
 

@@ -330,11 +330,15 @@ Takes TakesOf(const Target& target) {
   // Later runs need a target that has not run the probes.
   const std::unique_ptr<Target> fresh = target.Fresh();
   const Target& asked = fresh ? *fresh : target;
-  const uint64_t features = target.Features();
-  Takes takes = {features, TypesTaken(asked, features, kGemmProbes),
-                 TypesTaken(asked, features, kConvProbes)};
-  for (Taken& taken : takes.gemm) taken.multiples = MultiplesTaken(asked, features, taken, kWholeGemms);
-  for (Taken& taken : takes.conv) taken.multiples = MultiplesTaken(asked, features, taken, kWholeConvs);
+  const FeatureMasks features = target.Features();
+  Takes takes = {features, TypesTaken(asked, features.gemm, kGemmProbes),
+                 TypesTaken(asked, features.conv, kConvProbes)};
+  for (Taken& taken : takes.gemm) {
+    taken.multiples = MultiplesTaken(asked, features.gemm, taken, kWholeGemms);
+  }
+  for (Taken& taken : takes.conv) {
+    taken.multiples = MultiplesTaken(asked, features.conv, taken, kWholeConvs);
+  }
   return takes;
 }
 
@@ -381,9 +385,36 @@ std::array<int64_t, 3> SizesOf(const Problem& p) {
 
 }  // namespace
 
+namespace {
+
+uint64_t FeaturesFor(const Problem& problem, const Takes& takes) {
+  return problem.conv ? takes.features.conv : takes.features.gemm;
+}
+
+// How many problems have each feature.
+using Counts = std::array<int64_t, INTACT_TARGET_FEATURES>;
+
+std::vector<LackingFeature> Lacking(const Takes& takes, const Counts& of_gemms, const Counts& of_convs) {
+  std::vector<LackingFeature> lacking;
+  for (int i = 0; i < INTACT_TARGET_FEATURES; ++i) {
+    const auto feature = static_cast<intact_target_feature>(i);
+    const int64_t gemms = of_gemms.at(feature), convs = of_convs.at(feature);
+    if (gemms + convs == 0) continue;
+    std::string name = FeatureNames(INTACT_TARGET_BIT(feature));
+    if (Has(takes.features.gemm, feature)) name += " in convolutions";
+    if (Has(takes.features.conv, feature)) name += " in GEMMs";
+    lacking.push_back({std::move(name), gemms + convs});
+  }
+  std::ranges::stable_sort(lacking, std::greater(), &LackingFeature::problems);
+  return lacking;
+}
+
+}  // namespace
+
 std::optional<Problem> Fit(Problem problem, const Takes& takes) {
   const std::vector<Taken>& all = problem.conv ? takes.conv : takes.gemm;
   if (all.empty()) return std::nullopt;
+  const uint64_t has = FeaturesFor(problem, takes);
   auto taken = std::ranges::find_if(all, [&](const Types& types) { return types == TypesOf(problem); });
   if (taken == all.end()) {
     const uint64_t digest = support::Fnv1a(problem.ToString());
@@ -398,9 +429,9 @@ std::optional<Problem> Fit(Problem problem, const Takes& takes) {
   for (int turn = 0; turn < kMostTurns; ++turn) {
     RoundUp(taken->multiples, &problem);  // first: more columns may need features that one does not
     if (problem.Check()) return std::nullopt;
-    const uint64_t lacking = FeaturesOf(problem) & ~takes.features;
+    const uint64_t lacking = FeaturesOf(problem) & ~has;
     if (lacking == 0) return problem;
-    ForEach(lacking, [&](intact_target_feature feature) { Drop(feature, takes.features, &problem); });
+    ForEach(lacking, [&](intact_target_feature feature) { Drop(feature, has, &problem); });
   }
   return std::nullopt;
 }
@@ -410,9 +441,10 @@ FittedProblems Fit(std::span<const Problem> problems, const Takes& takes) {
   fitted.takes = Words(takes);
   fitted.of = std::ssize(problems);
   std::unordered_set<std::string> lines;
+  Counts of_gemms = {}, of_convs = {};
   for (const Problem& unfitted : problems) {
-    ForEach(FeaturesOf(unfitted) & ~takes.features,
-            [&](intact_target_feature feature) { ++fitted.lacking.at(feature); });
+    ForEach(FeaturesOf(unfitted) & ~FeaturesFor(unfitted, takes),
+            [&](intact_target_feature feature) { ++(unfitted.conv ? of_convs : of_gemms).at(feature); });
     const std::optional<Problem> problem = Fit(unfitted, takes);
     if (!problem) {
       ++fitted.left_out;
@@ -423,16 +455,8 @@ FittedProblems Fit(std::span<const Problem> problems, const Takes& takes) {
     fitted.rounded += SizesOf(*problem) == SizesOf(unfitted) ? 0 : 1;
     fitted.problems.push_back(*problem);
   }
+  fitted.lacking = Lacking(takes, of_gemms, of_convs);
   return fitted;
-}
-
-std::vector<LackingFeature> Lacking(const FittedProblems& fitted) {
-  std::vector<LackingFeature> lacking;
-  for (size_t i = 0; i < fitted.lacking.size(); ++i) {
-    if (fitted.lacking[i] > 0) lacking.push_back({FeatureNames(uint64_t{1} << i), fitted.lacking[i]});
-  }
-  std::ranges::stable_sort(lacking, std::greater(), &LackingFeature::problems);
-  return lacking;
 }
 
 namespace {
@@ -465,7 +489,7 @@ std::string ToText(const FittedProblems& fitted, std::string_view indent) {
   if (fitted.rounded > 0) text += fmt::format(", {} with sizes rounded up to what it takes", fitted.rounded);
   text += '\n';
   text += Listed(indent, "of", fitted.takes);
-  const std::vector<LackingFeature> lacking = Lacking(fitted);
+  const std::vector<LackingFeature>& lacking = fitted.lacking;
   if (lacking.empty()) return text;
   std::vector<std::string> words;
   words.reserve(lacking.size());

@@ -45,7 +45,7 @@ inline constexpr int64_t kMaxMultiple = 64;
 
 /// The operations that a target supports.
 struct Takes {
-  uint64_t features = 0;  // intact_target_feature bits
+  FeatureMasks features = {0, 0};
   std::vector<Taken> gemm, conv;
   bool operator==(const Takes&) const = default;
 };
@@ -61,24 +61,23 @@ Takes TakesOf(const Target& target);
 /// line chooses other types, so the result is equal in every sweep.
 std::optional<Problem> Fit(Problem problem, const Takes& takes);
 
+/// A feature that the target lacks, and the number of original problems that have it. The name ends with
+/// "in GEMMs" or "in convolutions" if the other operation does not lack the feature.
+struct LackingFeature {
+  std::string name;
+  int64_t problems = 0;
+};
+
 struct FittedProblems {
   std::vector<Problem> problems;  // in the order of the original problems
   int64_t of = 0;                 // the number of original problems
   int64_t unchanged = 0;          // how many of `problems` are unchanged
   int64_t left_out = 0;  // original problems that cannot be fitted; other missing ones are duplicates
   int64_t rounded = 0;   // how many of `problems` have sizes that were rounded up
-  std::vector<std::string> takes;  // describes the combinations of types, and multiples
-  // For each feature that the target lacks: how many original problems have it.
-  std::array<int64_t, INTACT_TARGET_FEATURES> lacking = {};
+  std::vector<std::string> takes;       // describes the combinations of types, and multiples
+  std::vector<LackingFeature> lacking;  // the most frequent first
 };
 FittedProblems Fit(std::span<const Problem> problems, const Takes& takes);
-
-/// A feature that the target lacks, and the number of problems that have it.
-struct LackingFeature {
-  std::string name;
-  int64_t problems = 0;
-};
-std::vector<LackingFeature> Lacking(const FittedProblems& fitted);
 
 /// Describes what Fit() changed, and which features the target lacks, in lines that begin with `indent`; ""
 /// if all problems are unchanged.

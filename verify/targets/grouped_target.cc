@@ -13,6 +13,7 @@
 #include "core/types.h"
 #include "verify/targets/guarded_buffer.h"
 #include "verify/targets/guarded_matrix.h"
+#include "verify/targets/guarded_run.h"
 
 namespace intact::verify {
 namespace {
@@ -81,6 +82,11 @@ intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& 
   return desc;
 }
 
+// Numbers of scales and of zero points of each row of A.
+int64_t RowValuesOf(const reference::Grouped& grouped) {
+  return grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? grouped.groups() : 1;
+}
+
 // The plan, saved to memory that ends at a guard page, and loaded. Saved again, it has the same bytes.
 Result<Grouped> Reloaded(const Grouped& plan, intact_isa isa) {
   ASSIGN_OR_RETURN(const std::vector<uint8_t> image, plan.SaveMemory());
@@ -124,40 +130,66 @@ bool HasZeroScale(const reference::Grouped& grouped) {
 
 }  // namespace
 
+namespace {
+
+// Weights of all experts, as runs lay them out, without gaps.
+struct WeightBytes {
+  std::vector<uint8_t> b, scales, zero_points;
+};
+
+WeightBytes WeightsOf(const reference::Grouped& grouped, const GroupedRun& run) {
+  const int64_t n = grouped.n, groups = grouped.groups();
+  WeightBytes bytes = {reference::BytesOfB(grouped),
+                       grouped.b_scales,
+                       {grouped.b_zero_points.begin(), grouped.b_zero_points.end()}};
+  if (run.b_is_kn) bytes.b = Transposed(bytes.b, n, grouped.k, 1);
+  bytes.zero_points.resize(static_cast<size_t>(grouped.columns() * groups));
+  if (run.scales_are_gn) {
+    bytes.scales = Transposed(bytes.scales, n, groups, core::BytesOf(grouped.scale_type));
+    bytes.zero_points = Transposed(bytes.zero_points, n, groups, 1);
+  }
+  return bytes;
+}
+
+// The same values in reverse order.
+WeightBytes Reversed(WeightBytes bytes, int64_t scale_size) {
+  std::ranges::reverse(bytes.b);
+  std::ranges::reverse(bytes.zero_points);
+  std::ranges::reverse(bytes.scales);  // and each scale's bytes back
+  for (auto at = bytes.scales.begin(); at != bytes.scales.end(); at += scale_size) {
+    std::reverse(at, at + scale_size);
+  }
+  return bytes;
+}
+
+}  // namespace
+
 Error CallGuarded(const reference::Grouped& grouped, const GroupedRun& run,
                   const std::function<Error(const intact_grouped_desc& desc, const void* b)>& call) {
   intact_grouped_desc desc = DescOf(grouped, run);
-  std::vector<uint8_t> bytes = reference::BytesOfB(grouped);
+  const WeightBytes bytes = WeightsOf(grouped, run);
   const int64_t n = grouped.n, groups = grouped.groups(), experts = grouped.experts, pad = run.expert_pad;
-  const int64_t column_bytes = std::ssize(bytes) / grouped.columns();
-  if (run.b_is_kn) bytes = Transposed(bytes, n, grouped.k, 1);
-  const int64_t rows = run.b_is_kn ? grouped.k : n, row_bytes = run.b_is_kn ? n : column_bytes;
-  const auto load = [&](const char* name, const void* data, const MatrixShape& shape) {
-    return Loaded(name, run.surroundings, data, shape);
-  };
-  ASSIGN_OR_RETURN(const GuardedMatrix b,
-                   load("B", bytes.data(), {experts * rows, row_bytes, run.b_pad, rows, pad}));
-  std::vector<uint8_t> scale_bytes = grouped.b_scales;
-  std::vector<uint8_t> points(grouped.b_zero_points.begin(), grouped.b_zero_points.end());
-  points.resize(static_cast<size_t>(experts * n * groups));
+  const int64_t rows = run.b_is_kn ? grouped.k : n;
+  const int64_t row_bytes = std::ssize(bytes.b) / (experts * rows);
   const int64_t scale_size = core::BytesOf(grouped.scale_type);
-  if (run.scales_are_gn) {
-    scale_bytes = Transposed(scale_bytes, n, groups, scale_size);
-    points = Transposed(points, n, groups, 1);
-    desc.scale_stride_n = 1;
-    desc.scale_stride_g = n;
-  }
-  ASSIGN_OR_RETURN(const GuardedMatrix scales, load("scales of B", scale_bytes.data(),
-                                                    {experts, n * groups * scale_size, pad * scale_size}));
-  ASSIGN_OR_RETURN(const GuardedMatrix zero_points,
-                   load("zero points of B", points.data(), {experts, n * groups, pad}));
+  const auto matrix = [&](const char* name, const MatrixShape& shape) {
+    return Matrix(name, run.surroundings, shape);
+  };
+  ASSIGN_OR_RETURN(GuardedMatrix b, matrix("B", {experts * rows, row_bytes, run.b_pad, rows, pad}));
+  ASSIGN_OR_RETURN(GuardedMatrix scales,
+                   matrix("scales of B", {experts, n * groups * scale_size, pad * scale_size}));
+  ASSIGN_OR_RETURN(GuardedMatrix zero_points, matrix("zero points of B", {experts, n * groups, pad}));
   std::vector<float> bias = grouped.bias_f32;
   bias.resize(static_cast<size_t>(experts * n));
   constexpr int64_t kFloat = sizeof(float);
   ASSIGN_OR_RETURN(const GuardedMatrix biases,
-                   load("bias", bias.data(), {experts, n * kFloat, pad * kFloat}));
+                   Loaded("bias", run.surroundings, bias.data(), {experts, n * kFloat, pad * kFloat}));
   desc.b_stride_n = run.b_is_kn ? 1 : row_bytes + run.b_pad;
   desc.b_stride_k = run.b_is_kn ? n + run.b_pad : 0;
+  if (run.scales_are_gn) {
+    desc.scale_stride_n = 1;
+    desc.scale_stride_g = n;
+  }
   desc.b_scales = scales.data();
   if (!grouped.b_zero_points.empty()) desc.b_zero_points = zero_points.data();
   if (!grouped.bias_f32.empty()) desc.bias_f32 = reinterpret_cast<const float*>(biases.data());
@@ -166,42 +198,68 @@ Error CallGuarded(const reference::Grouped& grouped, const GroupedRun& run,
     desc.scale_stride_expert = n * groups + pad;
     desc.bias_stride_expert = n + pad;
   }
+  if (run.reused) {
+    const WeightBytes others = Reversed(bytes, scale_size);
+    b.Write(others.b.data());
+    scales.Write(others.scales.data());
+    zero_points.Write(others.zero_points.data());
+    RETURN_IF_ERROR(call(desc, b.data()));
+  }
+  b.Load(bytes.b.data());
+  scales.Load(bytes.scales.data());
+  zero_points.Load(bytes.zero_points.data());
   return call(desc, b.data());
 }
 
-Result<std::vector<uint8_t>> RunGuarded(const reference::Grouped& grouped, const GroupedRun& run,
-                                        const std::function<Error(const intact_grouped_args&)>& call) {
+namespace {
+
+// Tensors of a run in guarded memory.
+struct RunTensors {
+  GuardedMatrix a, scales, points, c;
+};
+
+Result<RunTensors> TensorsOf(const reference::Grouped& grouped, const GroupedRun& run) {
   const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
   const int64_t a_bytes = is_dynamic ? core::BytesOf(grouped.a_source_type) : 1;
   const int64_t c_bytes = core::BytesOf(grouped.c_type);
-  const int64_t values = grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? grouped.groups() : 1;
   const int64_t item_pad = run.item == 0 ? 0 : run.item_pad;
   const std::vector<uint8_t>& given = is_dynamic ? grouped.a_source : grouped.a;
   const auto load = [&](const char* name, const void* data, const MatrixShape& shape) {
     return Loaded(name, run.surroundings, data, shape);
   };
-  ASSIGN_OR_RETURN(const GuardedMatrix a,
+  ASSIGN_OR_RETURN(GuardedMatrix a,
                    load("A", given.data(),
                         {grouped.m, grouped.k * a_bytes, run.a_pad * a_bytes, run.item, item_pad * a_bytes}));
-  const int64_t value_bytes = is_dynamic ? 0 : values * 4;
-  ASSIGN_OR_RETURN(const GuardedMatrix scales,
+  const int64_t value_bytes = is_dynamic ? 0 : RowValuesOf(grouped) * 4;
+  ASSIGN_OR_RETURN(GuardedMatrix scales,
                    load("scales of A", grouped.a_scales.data(), {grouped.m, value_bytes}));
-  ASSIGN_OR_RETURN(const GuardedMatrix points,
+  ASSIGN_OR_RETURN(GuardedMatrix points,
                    load("zero points of A", grouped.a_zero_points.data(), {grouped.m, value_bytes}));
-  ASSIGN_OR_RETURN(const GuardedMatrix c, Matrix("C", run.surroundings,
-                                                 {grouped.m, grouped.n * c_bytes, run.c_pad * c_bytes,
-                                                  run.item, item_pad * c_bytes}));
+  ASSIGN_OR_RETURN(GuardedMatrix c, Matrix("C", run.surroundings,
+                                           {grouped.m, grouped.n * c_bytes, run.c_pad * c_bytes, run.item,
+                                            item_pad * c_bytes}));
+  return RunTensors{std::move(a), std::move(scales), std::move(points), std::move(c)};
+}
+
+// Computes C once, in runs of run.split rows.
+Error CallOnce(const reference::Grouped& grouped, const GroupedRun& run, const RunTensors& tensors,
+               const std::function<Error(const intact_grouped_args&)>& call) {
+  const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
+  const int64_t a_bytes = is_dynamic ? core::BytesOf(grouped.a_source_type) : 1;
+  const int64_t c_bytes = core::BytesOf(grouped.c_type);
+  const int64_t values = RowValuesOf(grouped);
+  const int64_t item_pad = run.item == 0 ? 0 : run.item_pad;
   const int64_t step = run.split == 0 ? std::max<int64_t>(grouped.m, 1) : run.split;
   for (int64_t m = 0; m < std::max<int64_t>(grouped.m, 1); m += step) {
     intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
     args.m = std::min(step, grouped.m - m);
-    args.a = a.data() + m * (grouped.k + run.a_pad) * a_bytes;
+    args.a = tensors.a.data() + m * (grouped.k + run.a_pad) * a_bytes;
     args.a_stride = grouped.k + run.a_pad;
-    args.c = c.data() + m * (grouped.n + run.c_pad) * c_bytes;
+    args.c = tensors.c.data() + m * (grouped.n + run.c_pad) * c_bytes;
     args.c_stride = grouped.n + run.c_pad;
     if (!is_dynamic && args.m > 0) {
-      args.a_scales = reinterpret_cast<const float*>(scales.data()) + m * values;
-      args.a_zero_points = reinterpret_cast<const int32_t*>(points.data()) + m * values;
+      args.a_scales = reinterpret_cast<const float*>(tensors.scales.data()) + m * values;
+      args.a_zero_points = reinterpret_cast<const int32_t*>(tensors.points.data()) + m * values;
     }
     if (run.item != 0) {
       args.batch = args.m / run.item;
@@ -212,13 +270,34 @@ Result<std::vector<uint8_t>> RunGuarded(const reference::Grouped& grouped, const
     args.threads = run.threads;
     const std::vector<int64_t> expert_rows = ExpertRows(grouped, m, std::min(step, grouped.m - m));
     ASSIGN_OR_RETURN(const GuardedMatrix rows,
-                     load("rows of experts", expert_rows.data(),
-                          {1, static_cast<int64_t>(expert_rows.size() * sizeof(int64_t))}));
+                     Loaded("rows of experts", run.surroundings, expert_rows.data(),
+                            {1, static_cast<int64_t>(expert_rows.size() * sizeof(int64_t))}));
     if (grouped.experts > 1) args.expert_rows = reinterpret_cast<const int64_t*>(rows.data());
     RETURN_IF_ERROR(call(args));
   }
-  if (const std::optional<std::string> stray = c.StrayWrite()) return Failed("wrote outside C: " + *stray);
-  return c.Dense();
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<uint8_t>> RunGuarded(const reference::Grouped& grouped, const GroupedRun& run,
+                                        const std::function<Error(const intact_grouped_args&)>& call,
+                                        bool* changed) {
+  ASSIGN_OR_RETURN(const RunTensors tensors, TensorsOf(grouped, run));
+  std::vector<uint8_t> first;
+  for (int32_t number = 1; number <= run.calls; ++number) {
+    RETURN_IF_ERROR(CallOnce(grouped, run, tensors, call));
+    if (const std::optional<std::string> stray = tensors.c.StrayWrite())
+      return Failed("wrote outside C: " + *stray);
+    std::vector<uint8_t> output = tensors.c.Dense();
+    if (number == 1) {
+      first = std::move(output);
+    } else if (output != first) {
+      if (changed != nullptr) *changed = true;
+      return OtherOutputs(number, run.calls);
+    }
+  }
+  return first;
 }
 
 uint64_t FeaturesOf(const reference::Grouped& grouped, const GroupedRun& run) {

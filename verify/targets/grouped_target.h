@@ -14,6 +14,7 @@
 #include "reference/contract/grouped.h"
 #include "verify/problem/failure.h"
 #include "verify/problem/grouped.h"
+#include "verify/problem/target.h"
 
 namespace intact::verify {
 
@@ -27,7 +28,7 @@ class GroupedTarget {
   /// The kind of the last run's error, if the run failed.
   virtual Failure LastFailure() const { return {}; }
   /// The intact_target_feature bits that the target supports.
-  virtual uint64_t GroupedFeatures() const { return INTACT_TARGET_BIT(INTACT_TARGET_FEATURES) - 1; }
+  virtual uint64_t GroupedFeatures() const { return kAllFeatures; }
   /// Output bytes, dense. UNSUPPORTED if the machine or the target cannot run it.
   virtual Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped,
                                            const GroupedRun& run) const = 0;
@@ -36,12 +37,16 @@ class GroupedTarget {
 /// The intact_target_feature bits that a product needs when it is run in this way.
 uint64_t FeaturesOf(const reference::Grouped& grouped, const GroupedRun& run);
 
-/// Returns call(descriptor, b). The descriptor's arrays and the weights are in guarded memory.
+/// Returns call(descriptor, b). The descriptor's arrays and the weights are in guarded memory. With run.reused,
+/// calls it twice: first with other weights, scales and zero points in the same memory.
 Error CallGuarded(const reference::Grouped& grouped, const GroupedRun& run,
                   const std::function<Error(const intact_grouped_desc& desc, const void* b)>& call);
-/// Calls `call` with the arguments of each run, in guarded memory, and returns the bytes of C without gaps.
+/// Calls `call` with the arguments of each run, in guarded memory, and returns the bytes of C without gaps. All
+/// is computed run.calls times. An error of a later call that wrote other bytes than the first one sets
+/// *changed, if `changed` is given.
 Result<std::vector<uint8_t>> RunGuarded(const reference::Grouped& grouped, const GroupedRun& run,
-                                        const std::function<Error(const intact_grouped_args&)>& call);
+                                        const std::function<Error(const intact_grouped_args&)>& call,
+                                        bool* changed = nullptr);
 
 /// A plan of our kernels. It keeps nothing of the memory that the tensors are in. Errors: UNSUPPORTED if the
 /// ISA of `run` is not available.

@@ -112,12 +112,14 @@ const std::vector<int8_t>& LaidOut(const reference::Conv& conv, const RunOptions
   return conv.b;
 }
 
+// Memory for the weights.
 template <class Operation>
-Result<GuardedTensor> LoadWeights(const Operation& operation, const RunOptions& options) {
-  Result<GuardedTensor> b =
-      GuardedTensor::Allocate("B", WeightsOf(operation, options), 1, options.surroundings);
-  if (b) b->Load(reinterpret_cast<const uint8_t*>(LaidOut(operation, options).data()));
-  return b;
+Result<GuardedTensor> AllocateWeights(const Operation& operation, const RunOptions& options) {
+  return GuardedTensor::Allocate("B", WeightsOf(operation, options), 1, options.surroundings);
+}
+template <class Operation>
+void LoadWeights(const Operation& operation, const RunOptions& options, GuardedTensor* b) {
+  b->Load(reinterpret_cast<const uint8_t*>(LaidOut(operation, options).data()));
 }
 
 bool HasRuntimeB(const reference::Gemm& gemm) { return gemm.has_runtime_b; }
@@ -189,7 +191,8 @@ Error GuardOthers(const reference::Gemm& gemm, const RunOptions& options, Guarde
     args->residual_items = residual->items();
   }
   if (gemm.has_runtime_b) {
-    ASSIGN_OR_RETURN(guarded->b, LoadWeights(gemm, options));
+    ASSIGN_OR_RETURN(guarded->b, AllocateWeights(gemm, options));
+    LoadWeights(gemm, options, &*guarded->b);
     args->b = guarded->b->data();
     args->b_items = guarded->b->items();
   }
@@ -254,16 +257,10 @@ Result<std::vector<uint8_t>> RunBetweenGuards(const Operation& operation, const 
       first = std::move(output);
     } else if (output != first) {
       if (changed != nullptr) *changed = true;
-      return Failed(fmt::format("call {} of {} in the same memory wrote other outputs than call 1", call,
-                                options.calls));
+      return OtherOutputs(call, options.calls);
     }
   }
   return first;
-}
-
-// Bytes other than `weights`, with mostly the same sums: the weights in reverse order.
-std::vector<uint8_t> OtherWeights(std::span<const int8_t> weights) {
-  return {weights.rbegin(), weights.rend()};
 }
 
 template <class Operation, class Call>
@@ -281,14 +278,14 @@ Error CallBetweenGuards(const Operation& operation, const RunOptions& options, c
   linear.lookup_table = table;
   RETURN_IF_ERROR(error);
   if (HasRuntimeB(operation)) return call(desc, nullptr);
-  const auto& weights = LaidOut(operation, options);
-  ASSIGN_OR_RETURN(GuardedTensor b,
-                   GuardedTensor::Allocate("B", WeightsOf(operation, options), 1, options.surroundings));
+  ASSIGN_OR_RETURN(GuardedTensor b, AllocateWeights(operation, options));
   if (options.reused) {
-    b.Write(OtherWeights(weights).data());
+    // Other bytes, with mostly the same sums: the weights in reverse order.
+    const auto& weights = LaidOut(operation, options);
+    b.Write(std::vector<uint8_t>(weights.rbegin(), weights.rend()).data());
     RETURN_IF_ERROR(call(desc, b.data()));
   }
-  b.Load(reinterpret_cast<const uint8_t*>(weights.data()));
+  LoadWeights(operation, options, &b);
   return call(desc, b.data());
 }
 
@@ -413,6 +410,10 @@ Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOp
                                         const std::function<Error(const intact_conv_args&)>& run,
                                         bool* changed) {
   return RunBetweenGuards(conv, options, run, changed);
+}
+
+Error OtherOutputs(int32_t call, int32_t calls) {
+  return Failed(fmt::format("call {} of {} in the same memory wrote other outputs than call 1", call, calls));
 }
 
 Error CallGuarded(const reference::Gemm& gemm, const RunOptions& options,

@@ -58,6 +58,9 @@ Result<std::vector<uint8_t>> RunGuarded(const reference::Conv& conv, const RunOp
                                         const std::function<Error(const intact_conv_args&)>& run,
                                         bool* changed = nullptr);
 
+/// The error of call number `call` of `calls` that wrote other outputs than the first.
+Error OtherOutputs(int32_t call, int32_t calls);
+
 /// Returns call(descriptor, weights). The descriptor's arrays (bias, scales and others) and the weights
 /// are in guarded memory. With runtime B the weights are nullptr. With options.reused, calls it twice: first
 /// with other weights in the same memory.

@@ -63,8 +63,9 @@ class Server {
     if (made) target_ = std::move(*made);
     answer(target_ ? target_->Name() : "");
     answer(target_ ? target_->Arithmetic() : "");
-    answer(target_ ? target_->Features() : uint64_t{0});
-    answer(target_ != nullptr && target_->AsGrouped() != nullptr);
+    answer(target_ ? target_->Features() : FeatureMasks());
+    const GroupedTarget* const grouped = target_ ? target_->AsGrouped() : nullptr;
+    answer(grouped != nullptr ? grouped->GroupedFeatures() : uint64_t{0});
     return answer.bytes();
   }
 
@@ -130,7 +131,7 @@ Result<IsolatedTarget::Introduction> IsolatedTarget::StartWorker() const {
   answer(introduction.name);
   answer(introduction.arithmetic);
   answer(introduction.features);
-  answer(introduction.has_grouped);
+  answer(introduction.grouped_features);
   if (answer.failed()) return Broken();
   if (!error.ok()) return error;
   worker_ = std::move(*worker);
@@ -220,7 +221,9 @@ Result<Bytes> IsolatedTarget::Run(const reference::Operation& operation, const R
   return RunEverywhere({options.line, request}, options.surroundings, PlacesOf(options));
 }
 
-const GroupedTarget* IsolatedTarget::AsGrouped() const { return introduction_.has_grouped ? this : nullptr; }
+const GroupedTarget* IsolatedTarget::AsGrouped() const {
+  return introduction_.grouped_features != 0 ? this : nullptr;
+}
 
 Result<Bytes> IsolatedTarget::Run(const reference::Grouped& grouped, const GroupedRun& run) const {
   const auto request = [&](const Surroundings& place) {

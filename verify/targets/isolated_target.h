@@ -52,7 +52,7 @@ class IsolatedTarget : public Target, public GroupedTarget {
 
   std::string Name() const override { return introduction_.name; }
   std::string Arithmetic() const override { return introduction_.arithmetic; }
-  uint64_t Features() const override { return introduction_.features; }
+  FeatureMasks Features() const override { return introduction_.features; }
   std::unique_ptr<Target> Fresh() const override;
   std::unique_ptr<Target> FreshForHangs() const override;
   Failure LastFailure() const override { return failure_; }
@@ -63,7 +63,7 @@ class IsolatedTarget : public Target, public GroupedTarget {
 
   const GroupedTarget* AsGrouped() const override;
   std::string GroupedClaims() const override { return introduction_.arithmetic; }
-  uint64_t GroupedFeatures() const override { return introduction_.features; }
+  uint64_t GroupedFeatures() const override { return introduction_.grouped_features; }
   /// Repeats each run in both of the other places.
   Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped, const GroupedRun& run) const override;
 
@@ -71,8 +71,8 @@ class IsolatedTarget : public Target, public GroupedTarget {
   // How the target describes itself.
   struct Introduction {
     std::string name, arithmetic;
-    uint64_t features = 0;
-    bool has_grouped = false;
+    FeatureMasks features;
+    uint64_t grouped_features = 0;  // 0: it has no grouped weights
   };
   // A run: its bytes in a place, and its line for messages.
   struct Job {

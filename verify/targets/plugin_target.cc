@@ -115,8 +115,10 @@ Result<std::vector<uint8_t>> RunPlugin(const GemmOrConv& operation, const RunOpt
 std::string ReadTarget(const intact_target* given, intact_target* read) {
   constexpr size_t kMost = 4096;
   const size_t size = given->struct_size;
-  // Sizes of structs that end before a function.
-  const bool is_shorter = size == offsetof(intact_target, conv) || size == offsetof(intact_target, grouped);
+  // Sizes of earlier versions' structs, and of one that ends before `conv`.
+  constexpr std::array kShorter = {offsetof(intact_target, conv), offsetof(intact_target, grouped),
+                                   offsetof(intact_target, conv_supports)};
+  const bool is_shorter = std::ranges::find(kShorter, size) != kShorter.end();
   if ((size < sizeof *read && !is_shorter) || size > kMost) {
     return fmt::format("its struct_size is {}; expected sizeof(intact_target), {}", size, sizeof *read);
   }
@@ -129,41 +131,67 @@ std::string ReadTarget(const intact_target* given, intact_target* read) {
   return {};
 }
 
+// The mask of an operation, and the field that it is in.
+struct Mask {
+  std::string_view field;
+  uint64_t bits;
+  template <class... Features>
+  bool Has(Features... features) const {
+    return (bits & (INTACT_TARGET_BIT(features) | ...)) != 0;
+  }
+  bool HasConvs() const { return Has(INTACT_TARGET_CONV_1D, INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_3D); }
+  std::string Fault(std::string_view what) const { return fmt::format("its `{}` has {}", field, what); }
+};
+Mask GemmMask(const intact_target& target) { return {"supports", target.supports}; }
+Mask ConvMask(const intact_target& target) {
+  return target.conv_supports == 0 ? GemmMask(target) : Mask{"conv_supports", target.conv_supports};
+}
+Mask GroupedMask(const intact_target& target) {
+  return target.grouped_supports == 0 ? GemmMask(target) : Mask{"grouped_supports", target.grouped_supports};
+}
+
+// What is wrong with the mask of an operation that the plug-in has, or "".
+std::string WhyNoTypes(const Mask& mask, bool is_grouped) {
+  if (!mask.Has(INTACT_TARGET_A_U8, INTACT_TARGET_A_S8)) return mask.Fault("no type of activations");
+  const bool has_bytes = mask.Has(INTACT_TARGET_B_U8, INTACT_TARGET_B_S8);
+  if (!has_bytes && !mask.Has(INTACT_TARGET_B_U4, INTACT_TARGET_B_S4))
+    return mask.Fault("no type of weights");
+  if ((mask.bits & OutputFeatures()) == 0) return mask.Fault("no type of outputs");
+  if (!is_grouped) return has_bytes ? "" : mask.Fault("GEMMs or convolutions, and no weights of 8 bits");
+  if (mask.Has(INTACT_TARGET_ROW_QUANTIZATION, INTACT_TARGET_DYNAMIC_ROWS)) return {};
+  return mask.Fault(
+      "INTACT_TARGET_GROUPED, and neither INTACT_TARGET_ROW_QUANTIZATION nor INTACT_TARGET_DYNAMIC_ROWS");
+}
+
 // What is wrong with a plug-in's description of itself, or "".
 std::string WhyNoTarget(const intact_target& target) {
   if (target.name == nullptr) return "its name is NULL";
-  const auto has = [&target](auto... features) {
-    return (target.supports & (INTACT_TARGET_BIT(features) | ...)) != 0;
-  };
-  if (const uint64_t unknown = target.supports >> INTACT_TARGET_FEATURES; unknown != 0) {
-    return fmt::format("its `supports` has bit {}, which is no feature; the last is {}",
-                       INTACT_TARGET_FEATURES + std::countr_zero(unknown), INTACT_TARGET_FEATURES - 1);
+  const Mask gemm = GemmMask(target), conv = ConvMask(target), grouped = GroupedMask(target);
+  for (const Mask& mask : {gemm, conv, grouped}) {
+    if (const uint64_t unknown = mask.bits >> INTACT_TARGET_FEATURES; unknown != 0) {
+      return mask.Fault(fmt::format("bit {}, which is no feature; the last is {}",
+                                    INTACT_TARGET_FEATURES + std::countr_zero(unknown),
+                                    INTACT_TARGET_FEATURES - 1));
+    }
   }
-  const bool has_grouped = has(INTACT_TARGET_GROUPED);
-  if (!has(INTACT_TARGET_A_U8, INTACT_TARGET_A_S8)) return "its `supports` has no type of activations";
-  if (!has(INTACT_TARGET_B_U8, INTACT_TARGET_B_S8, INTACT_TARGET_B_U4, INTACT_TARGET_B_S4)) {
-    return "its `supports` has no type of weights";
+  const bool has_gemms = gemm.Has(INTACT_TARGET_GEMM), has_convs = conv.HasConvs();
+  const bool has_grouped = grouped.Has(INTACT_TARGET_GROUPED);
+  if (target.conv_supports != 0 && !has_convs) {
+    return conv.Fault("none of INTACT_TARGET_CONV_1D, 2D and 3D");
   }
-  if ((target.supports & OutputFeatures()) == 0) return "its `supports` has no type of outputs";
-  const bool has_gemms = has(INTACT_TARGET_GEMM);
-  const bool has_convs = has(INTACT_TARGET_CONV_1D, INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_3D);
+  if (target.grouped_supports != 0 && !has_grouped) return grouped.Fault("no INTACT_TARGET_GROUPED");
   if (!has_gemms && !has_convs && !has_grouped) {
-    return "its `supports` has none of INTACT_TARGET_GEMM, INTACT_TARGET_CONV_1D, 2D, 3D, and "
-           "INTACT_TARGET_GROUPED";
+    return gemm.Fault("none of INTACT_TARGET_GEMM, INTACT_TARGET_CONV_1D, 2D, 3D, and INTACT_TARGET_GROUPED");
   }
-  if ((has_gemms || has_convs) && !has(INTACT_TARGET_B_U8, INTACT_TARGET_B_S8)) {
-    return "its `supports` has GEMMs or convolutions, and no weights of 8 bits";
-  }
+  if (has_gemms && target.gemm == nullptr) return gemm.Fault("INTACT_TARGET_GEMM, and gemm is NULL");
+  if (has_convs && target.conv == nullptr) return conv.Fault("convolutions, and conv is NULL");
   if (has_grouped && target.grouped == nullptr) {
-    return "its `supports` has INTACT_TARGET_GROUPED, and grouped is NULL";
+    return grouped.Fault("INTACT_TARGET_GROUPED, and grouped is NULL");
   }
-  if (has_grouped && !has(INTACT_TARGET_ROW_QUANTIZATION, INTACT_TARGET_DYNAMIC_ROWS)) {
-    return "its `supports` has INTACT_TARGET_GROUPED, and neither INTACT_TARGET_ROW_QUANTIZATION nor "
-           "INTACT_TARGET_DYNAMIC_ROWS";
-  }
-  if (has_gemms && target.gemm == nullptr) return "its `supports` has INTACT_TARGET_GEMM, and gemm is NULL";
-  if (has_convs && target.conv == nullptr) return "its `supports` has convolutions, and conv is NULL";
-  return {};
+  std::string why = has_gemms ? WhyNoTypes(gemm, false) : "";
+  if (why.empty() && has_convs) why = WhyNoTypes(conv, false);
+  if (why.empty() && has_grouped) why = WhyNoTypes(grouped, true);
+  return why;
 }
 
 }  // namespace
@@ -201,7 +229,7 @@ Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Operation& opera
   RunOptions options = given;
   failure_ = {};
   options.open_extents = false;
-  if (const uint64_t missing = FeaturesOf(operation, options) & ~target_.supports; missing != 0) {
+  if (const uint64_t missing = FeaturesOf(operation, options) & ~Features().Of(operation); missing != 0) {
     return Error{INTACT_UNSUPPORTED, "the target does not declare " + FeatureNames(missing)};
   }
   if (const auto* gemm = std::get_if<reference::Gemm>(&operation))
@@ -209,8 +237,12 @@ Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Operation& opera
   return RunPlugin(std::get<reference::Conv>(operation), options, target_.conv, &failure_);
 }
 
+FeatureMasks PluginTarget::Features() const { return {GemmMask(target_).bits, ConvMask(target_).bits}; }
+
+uint64_t PluginTarget::GroupedFeatures() const { return GroupedMask(target_).bits; }
+
 const GroupedTarget* PluginTarget::AsGrouped() const {
-  return (target_.supports & INTACT_TARGET_BIT(INTACT_TARGET_GROUPED)) != 0 ? this : nullptr;
+  return GroupedMask(target_).Has(INTACT_TARGET_GROUPED) ? this : nullptr;
 }
 
 Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Grouped& grouped,
@@ -218,16 +250,19 @@ Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Grouped& grouped
   GroupedRun run = given;
   failure_ = {};
   run.split = 0;
-  if (const uint64_t missing = FeaturesOf(grouped, run) & ~target_.supports; missing != 0) {
+  if (const uint64_t missing = FeaturesOf(grouped, run) & ~GroupedFeatures(); missing != 0) {
     return Error{INTACT_UNSUPPORTED, "the target does not declare " + FeatureNames(missing)};
   }
   Result<std::vector<uint8_t>> output = Error{};
   Error error = CallGuarded(grouped, run, [&](const intact_grouped_desc& desc, const void* b) {
-    output = RunGuarded(grouped, run, [&](const intact_grouped_args& args) {
+    bool changed = false, is_first = true;
+    const auto run_plugin = [&](const intact_grouped_args& args) {
       const auto call = [&](char* message) { return target_.grouped(&desc, b, &args, message); };
-      Scribble(run.surroundings);
+      if (std::exchange(is_first, false)) Scribble(run.surroundings);
       return CallPlugin(call, &failure_);
-    });
+    };
+    output = RunGuarded(grouped, run, run_plugin, &changed);
+    if (changed) failure_ = {FailureKind::kChangesFromRunToRun};
     return output ? Error() : output.error();
   });
   if (!error.ok()) return error;

@@ -21,7 +21,7 @@ class PluginTarget : public Target, public GroupedTarget {
 
   std::string Name() const override;
   std::string Arithmetic() const override;
-  uint64_t Features() const override { return target_.supports; }
+  FeatureMasks Features() const override;
   Failure LastFailure() const override { return failure_; }
   /// Runs on guarded memory. UNSUPPORTED for operations that the plug-in does not declare or refuses.
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
@@ -29,7 +29,7 @@ class PluginTarget : public Target, public GroupedTarget {
 
   const GroupedTarget* AsGrouped() const override;
   std::string GroupedClaims() const override { return Arithmetic(); }
-  uint64_t GroupedFeatures() const override { return target_.supports; }
+  uint64_t GroupedFeatures() const override;
   /// One call on guarded memory, whatever run.split and run.parts are. UNSUPPORTED as above.
   Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped, const GroupedRun& run) const override;
 
