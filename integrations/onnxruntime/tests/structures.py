@@ -44,7 +44,7 @@ FEATURES = {
     "behind": ("quantize", "quantize", "float", "relu", "relu of another zero point", "clip", "narrow clip", "relu, float",
                "quantize and float", "two quantizers", "relu, two readers"),
     "y_read": ("by the caller", "by the caller", "by a dequantizer", "by two dequantizers", "by a shared dequantizer"),
-    "added": ("nothing", "nothing", "float", "dequantized"),  # behind a MatMul, a bias
+    "added": ("nothing", "nothing", "float", "dequantized", "activation", "row of run"),  # behind a MatMul, a bias
     "exchanged": (False, False, False, True),
     "w_through": ("nothing", "nothing", "nothing", "reshape", "transpose"),
     "w_shared": (False, False, False, True),
@@ -173,7 +173,10 @@ def build(s: dict, seed: int) -> tuple[bytes, dict]:
         initializers.append(_initializer("added", rng.integers(-1000, 1000, N).astype(np.int32)))
         initializers.append(_initializer("added_scale", f32(0.003)))
         bias = helper.make_node("DequantizeLinear", ["added", "added_scale"], ["addend"], name="addend")
-        if s["added"] == "float":
+        if s["added"] in ("activation", "row of run"):
+            inputs.append(("addend", TensorProto.FLOAT, [3, N] if s["added"] == "activation" else [N]))
+            given["addend"] = rng.normal(size=inputs[-1][2]).astype(f32)
+        elif s["added"] == "float":
             initializers.append(_initializer("addend", rng.normal(size=N).astype(f32)))
         else:
             nodes.append(bias)
