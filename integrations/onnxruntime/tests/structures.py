@@ -1,15 +1,20 @@
 """Random structures of QDQ groups: which of them ONNX Runtime computes in integers, compared with the rules of the audit, with what
 the provider takes, and with the provider's bytes.
 
-    python structures.py --count 20000 --seed 0     # prints what differs, shrunk to the fewest unusual features
+    python structures.py --count 20000                  # prints what differs, shrunk to the fewest unusual features
+    python structures.py --count 20000 --begin 31000    # goes on behind the number that the last line of a run named
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import tempfile
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
 import onnx
@@ -265,9 +270,41 @@ def _options(optimized: str = "") -> onnxruntime.SessionOptions:
     return options
 
 
-def examine(s: dict, seed: int, folder: str) -> Found | None:
+def _audited(s: dict, path: str, optimized: onnx.ModelProto, integer: bool) -> Found | None:
+    """Compares the audit with the graph that ONNX Runtime makes."""
+    operators = [node.op_type for node in optimized.graph.node]
+    for ask in (False, True):
+        audited = intact.audit(path, ask=ask)
+        says = any(layer.layer.name == "layer" for layer in audited.layers)
+        if says != integer:
+            return Found(s, "asked" if ask else "rules",
+                         f"ONNX Runtime has {operators}, the audit {'integers' if says else audited.model.passed_over}")
+    return None
+
+
+def _before(graph: onnx.GraphProto, name: str) -> set[str]:
+    """The names of the nodes that a tensor depends on."""
+    makers = {output: node for node in graph.node for output in node.output}
+    found, waiting = {}, [name]
+    while waiting:
+        node = makers.get(waiting.pop())
+        if node is not None and node.name not in found:
+            found[node.name] = node
+            waiting += node.input
+    return set(found)
+
+
+def _is_the_models(value: np.ndarray, exact: np.ndarray, step: float) -> bool:
+    """Whether an output is what the model's operators compute one by one: quantized to one step, which floats may show too."""
+    with np.errstate(all="ignore"):
+        apart = np.abs(value.astype(np.float64) - exact.astype(np.float64))
+    return bool((apart <= (1 if value.dtype.kind in "iu" else 1.01 * step + 1e-5 * np.abs(exact))).all())
+
+
+def examine(s: dict, seed: int, folder: str, reasons: Counter | None = None) -> Found | None:
     """Compares what ONNX Runtime makes of a structure with the provider and the audit. None: nothing differs. Raises Invalid if
-    ONNX Runtime refuses the model."""
+    ONNX Runtime refuses the model. `reasons`: counts the notes of nodes whose bytes are not ONNX Runtime's, because ONNX Runtime's
+    are not the model's."""
     model, given = build(s, seed)
     path, optimized = f"{folder}/model.onnx", f"{folder}/optimized.onnx"
     Path(path).write_bytes(model)
@@ -275,15 +312,13 @@ def examine(s: dict, seed: int, folder: str) -> Found | None:
         stock = onnxruntime.InferenceSession(model, _options(optimized), providers=["CPUExecutionProvider"])
     except Exception as error:  # each class of onnxruntime's errors derives from Exception only
         raise Invalid from error
-    operators = [node.op_type for node in onnx.load(optimized).graph.node]
+    made = onnx.load(optimized)
+    operators = [node.op_type for node in made.graph.node]
     integer = any(op in INTEGER for op in operators)
     if s["op"] in ("Conv", "Gemm", "MatMul", "ConvTranspose") and s["constant_w"] and not s["exchanged"]:
-        for ask in (False, True):
-            audited = intact.audit(path, ask=ask)
-            says = any(layer.layer.name == "layer" for layer in audited.layers)
-            if says != integer:
-                return Found(s, "asked" if ask else "rules",
-                             f"ONNX Runtime has {operators}, the audit {'integers' if says else audited.model.passed_over}")
+        found = _audited(s, path, made, integer)
+        if found:
+            return found
     options = _options()
     intact.onnxruntime.add(options)
     session = onnxruntime.InferenceSession(model, options)
@@ -295,9 +330,29 @@ def examine(s: dict, seed: int, folder: str) -> Found | None:
         expected = stock.run(None, given)
     except Exception as error:
         raise Invalid from error
-    for computed, right in zip(session.run(None, given), expected):
-        if computed.tobytes() != right.tobytes() and not any("note" in each for each in report.values()):
-            return Found(s, "bytes", f"{np.count_nonzero(computed != right)} of {right.size} values differ; ONNX Runtime has {operators}")
+    computed = session.run(None, given)
+    if all(one.tobytes() == other.tobytes() for one, other in zip(computed, expected)):
+        return None
+    return _differ(s, onnx.load_from_string(model), given, computed, expected, report, reasons, operators)
+
+
+def _differ(s: dict, proto: onnx.ModelProto, given: dict, computed: list, expected: list, report: dict, reasons: Counter | None,
+            operators: list) -> Found | None:
+    """Judges outputs that differ. A difference is right if a node before the output has a note that says what ONNX Runtime computes
+    wrongly, and the output is what the model's operators compute one by one."""
+    options = _options()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    exact = onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, given)
+    step = next(float(numpy_helper.to_array(tensor).reshape(-1)[0]) for tensor in proto.graph.initializer if tensor.name == "ys")
+    for output, one, other, right in zip(proto.graph.output, computed, expected, exact):
+        if one.tobytes() == other.tobytes():
+            continue
+        notes = {report[name]["note"] for name in _before(proto.graph, output.name) if "note" in report.get(name, {})}
+        if not notes or not _is_the_models(one, right, step):
+            return Found(s, "bytes", f"{np.count_nonzero(one != other)} of {one.size} values of {output.name} differ"
+                         + (f", and are not the model's; notes {notes}" if notes else "") + f"; ONNX Runtime has {operators}")
+        if reasons is not None:
+            reasons.update(notes)
     return None
 
 
@@ -315,34 +370,68 @@ def shrink(found: Found, seed: int, folder: str) -> Found:
     return found
 
 
-def search(count: int, seed: int, unusual: float = 0.3) -> dict[tuple, Found]:
-    """Examines `count` random structures that ONNX Runtime accepts. Returns what differs, shrunk, each kind once."""
-    rng, valid, tried, findings = np.random.default_rng(seed), 0, 0, {}
-    with tempfile.TemporaryDirectory() as folder:
-        while valid < count:
-            s = random_structure(rng, unusual)
-            tried += 1
+@dataclass
+class Search:
+    """What a search found. `findings`: what differs, shrunk, each kind once. `reasons`: how many structures have bytes that are the
+    model's and not ONNX Runtime's, by the kind of reason that the report names."""
+
+    count: int = 0
+    begin: int = 0  # the number of the next structure
+    findings: dict[tuple, Found] = field(default_factory=dict)
+    reasons: Counter = field(default_factory=Counter)
+    operators: Counter = field(default_factory=Counter)
+
+
+def search(count: int, begin: int, unusual: float = 0.3, progress: Callable[[Search], None] | None = None) -> Search:
+    """Examines the random structures from number `begin` on, until ONNX Runtime has accepted `count`. `progress` is called after
+    each 1,000 structures that it accepted, and for each new kind of difference."""
+    found = Search(begin=begin)
+    folder_of = "/dev/shm" if os.path.isdir("/dev/shm") else None  # files in memory take half the time
+    with tempfile.TemporaryDirectory(dir=folder_of) as folder:
+        while found.count < count:
+            number = found.begin
+            found.begin += 1
+            s = random_structure(np.random.default_rng(number), unusual)
+            notes: Counter = Counter()
             try:
-                found = examine(s, seed + tried, folder)
+                difference = examine(s, number, folder, notes)
             except Invalid:
                 continue
-            valid += 1
-            if found:
-                found = shrink(found, seed + tried, folder)
-                key = (found.what, *sorted((k, v) for k, v in found.structure.items() if v != FEATURES[k][0]))
-                findings.setdefault(key, found)
-    return findings
+            found.count += 1
+            found.operators[s["op"]] += 1
+            found.reasons.update({_kind(note) for note in notes})
+            if difference:
+                difference = shrink(difference, number, folder)
+                key = (difference.what, *sorted((k, v) for k, v in difference.structure.items() if v != FEATURES[k][0]))
+                is_new = key not in found.findings
+                found.findings.setdefault(key, difference)
+                if is_new and progress:
+                    print(number, difference.what, dict(key[1:]), difference.detail, flush=True)
+            if progress and found.count % 1000 == 0:
+                progress(found)
+    return found
+
+
+def _kind(note: str) -> str:
+    """A note without its numbers."""
+    return re.sub(r"-?[0-9.]+(e-?[0-9]+)?", "#", note)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=20000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--begin", type=int, default=0)
     arguments = parser.parse_args()
-    findings = search(arguments.count, arguments.seed)
-    for key, found in findings.items():
-        print(found.what, dict(key[1:]), found.detail)
-    print(f"onnxruntime {onnxruntime.__version__}: {arguments.count} structures, {len(findings)} kinds of differences")
+
+    def progress(found: Search) -> None:
+        print(f"onnxruntime {onnxruntime.__version__}: {found.count} structures from {arguments.begin} on, {len(found.findings)} kinds "
+              f"of differences; the next is number {found.begin}", flush=True)
+
+    found = search(arguments.count, arguments.begin, progress=progress)
+    progress(found)
+    print(dict(found.operators))
+    for reason, count in found.reasons.most_common():
+        print(f"{count} structures have the model's bytes, not ONNX Runtime's: {reason}")
 
 
 if __name__ == "__main__":

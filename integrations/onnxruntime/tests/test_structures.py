@@ -52,13 +52,13 @@ def test_each_unusual_feature(all_changes):
 
 
 def test_random_structures():
-    findings = structures.search(100, seed=1)
+    findings = structures.search(100, begin=1).findings
     assert not findings, in_words(findings)
 
 
 @pytest.mark.long
 def test_more_random_structures():
-    findings = structures.search(4000, seed=100000)
+    findings = structures.search(4000, begin=100000).findings
     assert not findings, in_words(findings)
 
 
