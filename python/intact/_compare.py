@@ -18,7 +18,7 @@ import numpy as np
 
 from ._audit import Audit, audit
 from ._control import control_variant
-from ._engines import engines, pairs_of
+from ._engines import Engine, engines, pairs_of
 from ._library import excerpt, invalid
 from ._match import Matched, Output, along_columns, columns_last, match
 from ._run import (OnData, Run, Sums, compare_outputs, decibels, distances, dynamically_quantized, emulated,
@@ -294,7 +294,7 @@ class Product:
 class _Probe:
     """Collects the errors of one layer over all runs."""
 
-    def __init__(self, layer: ComparedLayer, engine: dict):
+    def __init__(self, layer: ComparedLayer, engine: Engine):
         self.layer, m = layer, layer.matched
         self.product = Product(m)
         self.sums = Sums(m.layer, pairs_of(engine, m.layer), engine.skips_padding)

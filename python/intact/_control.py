@@ -105,11 +105,13 @@ def _is_of_a_formula(array: np.ndarray) -> bool:
     return value == round(value) or abs(np.frexp(value)[0]) == 0.5 if np.isfinite(value) else True
 
 
-def control_variant(proto: Any, owner: Any = None) -> Any:
+def control_variant(proto: Any, owner: Any = None, draw: int = 0) -> Any:
     """The model with each float constant that all its readers read as a value changed by a relative 1e-7, alternately up and
-    down. Finite numbers stay finite. `owner`: as for set_array()."""
+    down. Finite numbers stay finite. `owner`: as for set_array(). `draw`: other numbers than 0 change each number at random up or
+    down."""
     changed = copy.deepcopy(proto)
     roles = _Roles(changed.graph)
+    rng = np.random.default_rng(draw)
     for tensor in changed.graph.initializer:
         if tensor.data_type != _FLOAT:
             continue
@@ -120,7 +122,7 @@ def control_variant(proto: Any, owner: Any = None) -> Any:
         array = np.empty(flat.shape, np.float32)
         for begin in range(0, flat.size, _PIECE):
             piece = flat[begin:begin + _PIECE]
-            signs = np.where(np.arange(len(piece)) % 2, -1.0, 1.0)
+            signs = np.where(rng.integers(0, 2, len(piece)) if draw else np.arange(len(piece)) % 2, -1.0, 1.0)
             with np.errstate(over="ignore", invalid="ignore"):
                 moved = (piece.astype(np.float64) * (1 + CONTROL * signs)).astype(np.float32)
             array[begin:begin + _PIECE] = np.where(np.isfinite(moved), moved, piece)

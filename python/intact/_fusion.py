@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from ._library import excerpt
-
 _MOST_BYTES = 1 << 30  # larger models are not given to ONNX Runtime, which would copy them
 _INTEGER = {"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "ConvInteger", "MatMulInteger"}
 _ROUNDING = 1e-6  # scales of a bias that differ by less are a quantizer's rounding
@@ -40,7 +38,9 @@ class Fusions:
         self.source = (f"the graph that ONNX Runtime {version} makes of the model" if version else
                        f"the rules of ONNX Runtime {rules()['version']}")
         self.version = version or rules()["version"]
-        self._places = {} if not version else {id(node): i for i, node in enumerate(_nodes(proto.graph))}
+        # Protobuf makes a node's wrapper again, at any address, if nothing holds it: the list holds the wrappers, so ids are lasting.
+        self._nodes = list(_nodes(proto.graph)) if version else []
+        self._places = {id(node): i for i, node in enumerate(self._nodes)}
 
     def made(self, node: Any) -> set[str]:
         """The operators that ONNX Runtime has in the place of a node; empty if that is not known."""
@@ -118,15 +118,28 @@ def _input(node: Any, i: int) -> str:
     return node.input[i] if len(node.input) > i else ""
 
 
+def is_moved(scope: Any, name: str) -> bool:
+    """Whether ONNX Runtime moves an s8 operand of a QDQ group to u8; `name`: what the operator reads. A QuantizeLinear and a
+    DequantizeLinear with one constant zero point make the operand, and nothing else reads a tensor between the QuantizeLinear and
+    the operator."""
+    dequantizer = scope.dequantizer(name)
+    while dequantizer is not None and name != dequantizer.output[0]:  # moved through these operators
+        if len(scope.readers(name)) != 1 or scope.is_output(name):
+            return False
+        name = scope.producer(name).input[0]
+    return dequantizer is not None and _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
+
+
 def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
-    """Whether ONNX Runtime moves the s8 tensor between both nodes to u8: nothing else reads it, and both have one constant zero
-    point."""
+    """Whether ONNX Runtime moves the s8 tensor between both nodes to u8."""
     if quantizer is None or dequantizer is None:
         return False
     if (quantizer.op_type, dequantizer.op_type) != ("QuantizeLinear", "DequantizeLinear"):
         return False
-    readers = scope.consumers.get(dequantizer.output[0], [])
-    if len(scope.consumers.get(quantizer.output[0], [])) != 1 or len(readers) > 1 or quantizer.output[0] in scope.outputs:
+    between, real = quantizer.output[0], dequantizer.output[0]
+    if scope.is_output(between) or len(scope.readers(real)) + scope.is_output(real) > 1:
+        return False  # of several uses, each gets a DequantizeLinear of its own
+    if [reader.output[0] for reader in scope.readers(between)] != [real]:
         return False
     points = [scope.constant(_input(node, 2)) for node in (quantizer, dequantizer)]
     return all(point is not None and point.size == 1 for point in points) and points[0].reshape(-1)[0] == points[1].reshape(-1)[0]
@@ -138,10 +151,23 @@ def _type(scope: Any, dequantizer: Any) -> Any:
     return scope.type_of(dequantizer.input[0]) if point is None else point.dtype.type
 
 
+def has_s8_activations(scope: Any, node: Any) -> bool:
+    """Whether the activations of a QDQ group are stored as s8."""
+    return _type(scope, scope.dequantizer(node.input[0])) is np.int8
+
+
+def _type_behind(scope: Any, quantizer: Any) -> Any:
+    """The NumPy type of the integers that a QuantizeLinear makes, or None."""
+    from ._onnx import attributes
+
+    if _input(quantizer, 2):
+        return scope.type_of(_input(quantizer, 2)) or scope.type_of(quantizer.output[0])
+    return {2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16}.get(attributes(quantizer).get("output_dtype") or 2)
+
+
 def stays_s8(scope: Any, node: Any) -> bool:
     """Whether the activations of a QDQ group are s8, and ONNX Runtime does not move them to u8."""
-    dequantizer = scope.dequantizer(node.input[0])
-    return _type(scope, dequantizer) is np.int8 and not _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
+    return has_s8_activations(scope, node) and not is_moved(scope, node.input[0])
 
 
 def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
@@ -165,18 +191,18 @@ def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
 def _output(scope: Any, node: Any) -> tuple[Any, str]:
     """The QuantizeLinear behind an operator, or None, and why ONNX Runtime then computes floats."""
     name = node.output[0]
-    readers = scope.consumers.get(name, [])
+    readers = scope.readers(name)
     from ._onnx import MOVED_THROUGH
 
     for _ in range(16):  # a QuantizeLinear moves back through these operators
         if len(readers) != 1 or readers[0].op_type not in MOVED_THROUGH or name in scope.outputs:
             break
-        behind = scope.consumers.get(readers[0].output[0], [])
+        behind = scope.readers(readers[0].output[0])
         if not any(reader.op_type == "QuantizeLinear" for reader in behind):
             break
         name, readers = readers[0].output[0], behind
     if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip") and readers[0].output[0] not in scope.outputs:
-        clip, behind = readers[0], scope.consumers.get(readers[0].output[0], [])
+        clip, behind = readers[0], scope.readers(readers[0].output[0])
         if len(behind) == 1 and name not in scope.outputs:
             if behind[0].op_type == "QuantizeLinear" and _clamps_as_the_quantizer(scope, clip, behind[0]):
                 return behind[0], ""
@@ -188,15 +214,23 @@ def _output(scope: Any, node: Any) -> tuple[Any, str]:
 
 
 def _addition(scope: Any, node: Any) -> tuple[Any, str]:
-    """The Add of a bias behind a MatMul, which ONNX Runtime makes a Gemm with the MatMul, and the bias; None without one."""
-    readers = scope.consumers.get(node.output[0], []) if node.op_type == "MatMul" else []
+    """The Add behind a MatMul that ONNX Runtime makes a Gemm with the MatMul, and the bias that it adds; None without one."""
+    readers = scope.readers(node.output[0]) if node.op_type == "MatMul" else []
     if len(readers) != 1 or readers[0].op_type != "Add" or node.output[0] in scope.outputs:
         return None, ""
     bias = next((name for name in readers[0].input if name != node.output[0]), "")
-    maker = scope.producer(bias)
-    stored = maker.input[0] if maker is not None and maker.op_type == "DequantizeLinear" else bias
-    shape = scope.shape_of_constant(stored)
-    return (readers[0], bias) if shape is not None and len(shape[1]) == 1 else (None, "")
+    a, b, added = (scope.shape_of(name) for name in (*node.input[:2], bias))
+    if added is None or b is not None and len(b) != 2:
+        return None, ""
+    is_constant = scope.shape_of_constant(bias) is not None or scope.producer(bias) is not None and (
+        scope.producer(bias).op_type == "DequantizeLinear" and scope.shape_of_constant(scope.producer(bias).input[0]) is not None)
+    if len(added) == 1:  # the audit may not know shapes that ONNX Runtime knows
+        columns = b[1] if b is not None else added[0] if is_constant else None
+        is_bias = columns is not None and added[0] == columns
+    else:
+        is_bias = a is not None and b is not None and len(added) == len(a) == 2 and None not in (added[0], added[1]) and (
+            added[0] == 1 and added[1] == b[1] or added[0] == a[0] and added[1] in (1, b[1]))
+    return (readers[0], bias) if is_bias else (None, "")
 
 
 def _bias(scope: Any, node: Any, name: str, rule: dict, dequantizers: tuple, is_quantized: bool) -> str:
@@ -211,9 +245,10 @@ def _bias(scope: Any, node: Any, name: str, rule: dict, dequantizers: tuple, is_
         return "it has a bias, and alpha or beta is not 1"
     maker = scope.producer(name)
     if maker is None or maker.op_type != "DequantizeLinear":
-        bias, scale = scope.constant(name), scope.constant(dequantizers[0].input[1])
+        bias, (scale, other) = scope.constant(name), (scope.constant(node.input[1]) for node in dequantizers)
         becomes_s32 = is_quantized and bias is not None and bias.ndim == 1 and scale is not None
-        return "" if becomes_s32 and not (rule["checks_bias"] and scale.ndim) else "its bias is float"
+        has_own_shape = scale is not None and scale.ndim and other is not None and not other.ndim
+        return "" if becomes_s32 and not (rule["checks_bias"] and has_own_shape) else "its bias is float"
     if scope.type_of(maker.input[0]) != np.int32:
         return "its bias is not int32"
     if not rule["checks_bias"]:
@@ -270,8 +305,11 @@ def reason_for_floats(scope: Any, node: Any) -> str:
     through = scope.producer(node.input[1])
     if through.op_type == "Reshape":
         return "its weights are reshaped after they are dequantized"
-    if through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.consumers[node.input[1]]) > 1:
+    is_constant = scope.shape_of_constant(b.input[0]) is not None
+    if is_constant and through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.readers(node.input[1])) > 1:
         return "other nodes read its transposed weights too"
+    if any(scope.scope_of(maker.output[0]) is not scope for maker in (a, b)):
+        return "its inputs are dequantized outside its graph"
     types = [_type(scope, maker) for maker in (a, b)]
     add, bias = _addition(scope, node)
     rule = rules()["groups"]["Gemm"] if add is not None else rule
@@ -290,12 +328,11 @@ def reason_for_floats(scope: Any, node: Any) -> str:
             return f"its {name} are {np.dtype(kind).name}"
     is_s8 = stays_s8(scope, node)
     if quantizer is not None:
-        point = scope.point(quantizer)
-        kind = scope.type_of(quantizer.output[0]) if point is None else point.dtype.type
-        readers = scope.consumers.get(quantizer.output[0], [])
+        kind = _type_behind(scope, quantizer)
+        readers = scope.readers(quantizer.output[0])
         output_stays = kind is np.int8 and not _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None)
         if kind not in (np.uint8, np.int8):
-            return "its output has 16 bits"
+            return "the type of its output is not known" if kind is None else "its output has 16 bits"
         if types[0] is not None and output_stays != is_s8:
             return "its input and its output differ in type"
     if is_s8 and not rule["s8_input"]:
@@ -317,8 +354,8 @@ def becomes_matmul_nbits(scope: Any, node: Any) -> bool:
     dequantizer = scope.producer(node.input[1])
     if node.op_type not in ("MatMul", "Gemm") or dequantizer is None or dequantizer.op_type != "DequantizeLinear":
         return False
-    if len(scope.consumers.get(dequantizer.output[0], [])) != 1 or any(
-            reader.op_type == "QuantizeLinear" for reader in scope.consumers.get(node.output[0], [])):
+    if len(scope.readers(dequantizer.output[0])) != 1 or any(
+            reader.op_type == "QuantizeLinear" for reader in scope.readers(node.output[0])):
         return False
     values = attributes(node)
     if node.op_type == "Gemm" and (values.get("alpha", 1.0) != 1 or values.get("transA") or values.get("transB")

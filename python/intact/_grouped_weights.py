@@ -172,8 +172,10 @@ def _dequantized_blocks(node: Any, scope: Any) -> GroupedWeights | None:
         raise invalid(f"axis: is {axis}, so blocks have one depth; expected {depth_axis}, blocks of depths")
     if group not in GROUPS:
         raise invalid(f"block_size: is {group}; expected 16, 32, 64, 128 or 256")
-    if product.get("alpha", 1.0) != 1 or product.get("beta", 1.0) != 1:
-        raise invalid("alpha, beta: is not 1; expected 1")
+    c = node.input[2] if node.op_type == "Gemm" and len(node.input) > 2 else ""
+    for factor, matters in (("alpha", True), ("beta", bool(c))):
+        if matters and product.get(factor, 1.0) != 1:
+            raise invalid(f"{factor}: is {product[factor]:g}; expected 1")
 
     def rows(i: int, name: str) -> tuple[np.ndarray, str] | None:
         """A constant as N rows, and its type."""
@@ -195,10 +197,10 @@ def _dequantized_blocks(node: Any, scope: Any) -> GroupedWeights | None:
         low = np.pad(b, [(0, 0), (0, k % 2)]).view(np.uint8) & 15
         b = low[:, ::2] | low[:, 1::2] << 4
     zero_points = points[0] if points else np.zeros_like(scales, np.uint8) if b_type.startswith("u") else None
-    bias = scope.constant(node.input[2]) if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2] else None
-    if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2] and (bias is None or bias.shape != (len(b),)):
+    bias = scope.constant(c) if c else None
+    if c and (bias is None or bias.shape not in ((len(b),), (1, len(b)))):
         raise invalid(f"C: is no constant of {len(b)} values; expected one")
-    return GroupedWeights(b, b_type, k, group, scales, zero_points, None if bias is None else bias.astype(np.float32))
+    return GroupedWeights(b, b_type, k, group, scales, zero_points, None if bias is None else bias.reshape(-1).astype(np.float32))
 
 
 def nbits(b: np.ndarray, scales: np.ndarray, zero_points: np.ndarray | None, k: int, bits: int, group: int) -> GroupedWeights:

@@ -9,11 +9,11 @@ import math
 import warnings
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from ._fusion import FAILS, WEIGHT_ONLY, Fusions, stays_s8, weights_in_words, wrong_bias
+from ._fusion import FAILS, WEIGHT_ONLY, Fusions, is_moved, stays_s8, weights_in_words, wrong_bias
 from ._library import Error, excerpt, invalid
 from ._model import TYPE_RANGES, ActivationProduct, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
 from ._weights import shared
@@ -27,6 +27,9 @@ _INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5)
 # Operators whose output has the range of their input.
 _KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Split",
             "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
+# Operators whose output has the shape of their first input.
+_SHAPE_KEEPERS = {"Identity", "QuantizeLinear", "DequantizeLinear", "Relu", "Clip", "Sigmoid", "Tanh", "Softmax", "LayerNormalization",
+                  "Neg", "Abs", "Erf", "Gelu", "LeakyRelu"}
 # Operators through which ONNX Runtime 1.32 moves a DequantizeLinear forward, and a QuantizeLinear back.
 MOVED_THROUGH = {"Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "MaxPool", "Slice"}
 _OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "Conv", "MatMul", "Gemm")} | {
@@ -46,6 +49,20 @@ def every_node(graph: Any, depth: int = 0) -> Iterator[Any]:
                 yield from every_node(inner, depth + 1)
 
 
+def _captured(node: Any, depth: int = 0) -> set[str]:
+    """The tensors that the inner graphs of a node read and do not make."""
+    names: set[str] = set()
+    for attribute in node.attribute if depth < _DEEPEST else ():
+        for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
+            read = {value.name for value in inner.output}
+            made = {value.name for value in [*inner.input, *inner.initializer]}
+            for each in inner.node:
+                read.update(each.input, _captured(each, depth + 1))
+                made.update(each.output)
+            names |= read - made
+    return names
+
+
 class Scope:
     """The constants, producers and consumers of a graph; and, through `parent`, of the graphs around it."""
 
@@ -57,17 +74,32 @@ class Scope:
         self.outputs = {value.name for value in graph.output}
         self.producers = {output: node for node in graph.node for output in node.output if output}
         self.consumers: dict[str, list] = {}
+        self.captors: dict[str, list] = {}  # nodes whose inner graphs read a tensor of this graph
         for node in graph.node:
             for name in node.input:
                 self.consumers.setdefault(name, []).append(node)
+            for name in _captured(node):
+                self.captors.setdefault(name, []).append(node)
         self.types = {value.name: value.type.tensor_type.elem_type
                       for value in [*graph.input, *graph.value_info, *graph.output]}
+        self.shapes = {value.name: tuple(each.dim_value if each.HasField("dim_value") else each.dim_param or None
+                                         for each in value.type.tensor_type.shape.dim)
+                       for value in [*graph.input, *graph.value_info, *graph.output] if value.type.tensor_type.HasField("shape")}
         self._constants: dict[str, np.ndarray | None] = {}
 
     def scope_of(self, name: str) -> "Scope | None":
         if name in self.initializers or name in self.producers:
             return self
         return self.parent.scope_of(name) if self.parent else None
+
+    def readers(self, name: str) -> list:
+        """The consumers and the captors of a tensor, in the graph that makes it."""
+        scope = self.scope_of(name) or self
+        return scope.consumers.get(name, []) + scope.captors.get(name, [])
+
+    def is_output(self, name: str) -> bool:
+        """Whether a tensor is an output of the graph that makes it."""
+        return name in (self.scope_of(name) or self).outputs
 
     def producer(self, name: str) -> Any:
         scope = self.scope_of(name)
@@ -91,6 +123,25 @@ class Scope:
         if tensor is None and scope.producers[name].op_type == "Constant":
             tensor = next((attribute.t for attribute in scope.producers[name].attribute if attribute.name == "value"), None)
         return None if tensor is None else (tensor.data_type, tuple(tensor.dims))
+
+    def shape_of(self, name: str, depth: int = 0) -> "tuple[int | str | None, ...] | None":
+        """The extents of a tensor, numbers or names, as far as the file states them; None if it does not."""
+        scope: Scope | None = self if depth < 32 else None
+        while scope:
+            if name in scope.shapes:
+                return scope.shapes[name]
+            scope = scope.parent
+        stored = self.shape_of_constant(name)
+        node = self.producer(name) if depth < 32 else None
+        if stored is not None or node is None:
+            return stored[1] if stored is not None else None
+        if node.op_type in _SHAPE_KEEPERS and node.input:
+            return self.shape_of(node.input[0], depth + 1)
+        if node.op_type == "Transpose" and node.input:
+            shape = self.shape_of(node.input[0], depth + 1)
+            axes = attributes(node).get("perm") or range(len(shape or ()))[::-1]
+            return None if shape is None or sorted(axes) != list(range(len(shape))) else tuple(shape[axis] for axis in axes)
+        return None
 
     def integers_of(self, name: str) -> tuple[np.ndarray, str] | None:
         """A stored constant of 4 or 8 bits as int8 or uint8, and its type: "u8", "s8", "u4" or "s4"."""
@@ -319,20 +370,6 @@ def _transposed_matrix(weights: np.ndarray) -> np.ndarray:
     return as_matrix(weights.swapaxes(-1, -2))
 
 
-def _becomes_u8(scope: Scope, name: str, quantizer: Any) -> bool:
-    """Whether ONNX Runtime's QDQS8ToU8Transformer stores a quantized s8 tensor as u8: only one DequantizeLinear with the same zero
-    point reads it, only one operator reads the result, and neither is an output."""
-    owner = scope.scope_of(name)
-    readers = owner.consumers.get(name, []) if owner is not None else []
-    if len(readers) != 1 or readers[0].op_type != "DequantizeLinear" or name in owner.outputs:
-        return False
-    real = readers[0].output[0]
-    if real in owner.outputs or len(owner.consumers.get(real, [])) != 1:
-        return False
-    points = [owner.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else None for node in (quantizer, readers[0])]
-    return all(point is not None and point.size == 1 for point in points) and points[0].reshape(-1)[0] == points[1].reshape(-1)[0]
-
-
 class _Reader:
     """Finds the quantized layers of a graph and its inner graphs."""
 
@@ -444,9 +481,12 @@ class _Reader:
             self.model.pass_over(f"{node.op_type} (QDQ): {why}" + ("" if WEIGHT_ONLY in why or why == FAILS else ": ONNX Runtime runs it in float"),
                                  is_harmless=True)
             return
-        weights = scope.integers(node.input[1])
+        weights, stored = scope.integers(node.input[1]), scope.shape_of_constant(b.input[0])
+        if weights is None and stored is not None:
+            self.model.pass_over(f"{node.op_type} (QDQ): constant weights{weights_in_words(scope, node)} that are not read")
+            return
         if weights is None:
-            self._activations(scope, node, a.input[0], b.input[0], qdq=True)
+            self._activations(scope, node, a.input[0], b.input[0], reals=node.input[:2])
             return
         if weights.dtype not in (np.int8, np.uint8):
             self.model.pass_over(f"{node.op_type} (QDQ): weights of {weights.dtype}", is_harmless=True)
@@ -519,10 +559,11 @@ class _Reader:
             steps = None
         self._add(scope, node, operator, a_type, weights, arrange, steps, a, qdq=qdq, hidden=hidden)
 
-    def _activations(self, scope: Scope, node: Any, a: str, b: str, a_type: "str | None" = None, qdq: bool = False) -> None:
-        """Adds a product whose second operand is no constant."""
-        types, ranges = [], []
-        for name, given in ((a, a_type), (b, None)):
+    def _activations(self, scope: Scope, node: Any, a: str, b: str, a_type: "str | None" = None,
+                     reals: Sequence[str] = ()) -> None:
+        """Adds a product whose second operand is no constant. `reals`: the float operands of a QDQ group."""
+        types, ranges, qdq = [], [], bool(reals)
+        for name, given, real in zip((a, b), (a_type, None), reals or ("", "")):
             dtype = scope.type_of(name)
             kind = given or (type_name(dtype) if dtype else "")
             if not kind:
@@ -532,9 +573,8 @@ class _Reader:
             value = scope.constant(name) if name else None
             low, high, _ = (int(value.min(initial=0)), int(value.max(initial=0)), "") if value is not None else (
                 self._range(scope, name, kind, padded=False))
-            maker = scope.producer(name)
-            if qdq and kind == "s8" and maker is not None and maker.op_type == "QuantizeLinear" and _becomes_u8(scope, name, maker):
-                kind, low, high = "u8", low + 128, high + 128
+            if qdq and kind == "s8" and is_moved(scope, real):
+                kind, low, high = "u8", low + 128, high + 128  # QDQS8ToU8Transformer, of both operands
             types.append(kind)
             ranges.append((low, high))
         weights = np.zeros((2, 1), np.uint8 if types[1] == "u8" else np.int8)

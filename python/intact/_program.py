@@ -117,7 +117,7 @@ def _audit(arguments: list[str]) -> int:
     except (Error, OSError) as error:
         return _failed(error)
     _print(to_text(result))
-    if not result.layers:
+    if not result.layers and not result.products:
         return 2
     return 0 if result.is_proven else 1
 
@@ -165,6 +165,9 @@ def _repair(arguments: list[str]) -> int:
                              "random inputs)")
     parser.add_argument("--emulate", action="store_true",
                         help="with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
+    parser.add_argument("--rules", action="store_true",
+                        help="does not load the model in ONNX Runtime to see which QDQ groups multiply integers; rules decide "
+                             "(--check, --reorder-sums, --max-noise and --data still run it)")
     parser.add_argument("--json", metavar="FILE", help="writes a description of the repair as JSON")
     options = parser.parse_args(arguments)
     if (options.emulate and not options.check) or (options.data and not (options.check or options.float_model)):
@@ -193,14 +196,15 @@ def _repair(arguments: list[str]) -> int:
         done = repair_file(options.model, options.output, engines_asked=asked, reorder_sums=options.reorder_sums,
                            keep_channels=options.keep_channels, max_depth=options.max_depth, max_noise=options.max_noise,
                            float_model=options.float_model, allow_u8_weights=options.allow_u8_weights, data=runs,
-                           progress=_progress("repair", "layers"), before_writing=checked_and_shown)
+                           progress=_progress("repair", "layers"), before_writing=checked_and_shown,
+                           ask=not options.rules)
         if options.json:
             write(options.json, _repair_report.to_json(done))
     except (Error, OSError) as error:
         return _failed(error)
     if done.check is not None and not done.check.is_right:
         _print(f"THE REPAIR IS WRONG: {excerpt(options.output)} was not written; please report it\n")
-    if not done.layers:
+    if not done.layers and not done.before.products:
         return 2
     return 0 if done.is_proven and (done.check is None or done.check.is_right) else 1
 

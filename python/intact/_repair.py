@@ -7,8 +7,10 @@ weights, which ONNX Runtime multiplies exactly.
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import os
+import re
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -285,6 +287,8 @@ class _Editor:
             restored.append(name)
             source = self.unique(f"{name}_ordered")
             for node in graph.node:
+                if not node.name and node.output[:1] == [name]:
+                    node.name = name  # reports call an operator without a name by its output
                 for names in (node.input, node.output):
                     for k, other in enumerate(names):
                         if other == name:
@@ -449,7 +453,7 @@ def _exact_nodes(result: Audit, scope: Scope) -> set[int]:
     found = set()
     for audited in result.layers:
         layer = audited.layer
-        if layer.graph_node is None or layer.note:
+        if layer.graph_node is None or layer.float_in:
             continue
         outputs = scope.consumers.get(layer.graph_node.output[0], [])
         if layer.op_type == "Gemm" and not any(node.op_type == "QuantizeLinear" for node in outputs):
@@ -500,11 +504,11 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                 reorder_sums: bool = False, keep_channels: bool = False, max_depth: float | None = None, max_noise: float = 0.0,
                 float_model: str | os.PathLike | None = None, allow_u8_weights: bool = False,
                 data: "list[dict[str, np.ndarray]] | None" = None, add_gathers: bool = True, progress: Any = None,
-                limits: Any = None, before_writing: "Callable[[Repair], bool] | None" = None) -> Repair:
+                limits: Any = None, before_writing: "Callable[[Repair], bool] | None" = None, ask: bool = True) -> Repair:
     """Repairs the ONNX model in a file and writes `out`, completely or not at all. Takes the options of `repair()`; `float_model`
     is the option `undo_reduce_range` of `repair()`. `limits`: layers that earlier attempts could not make safe.
     `before_writing(done)`: is called before `out` is written, when `done.after` is the audit of a temporary file; if it returns
-    False, nothing is written. Raises `Error`."""
+    False, nothing is written. `ask`: as for audit(). Raises `Error`."""
     path, out = Path(path), Path(out)
     if not out.name or out.is_dir():
         raise invalid(f"{excerpt(out)}: is a folder; expected a file's name for the repaired model")
@@ -513,7 +517,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     max_depth = 0.0 if keep_channels else MOST_DEPTH if max_depth is None else max_depth
     if not 0 <= max_depth < math.inf:
         raise invalid(f"--max-depth: is {max_depth!r}; expected a number of 0 or more, in percent of the model's multiply-adds")
-    result = audit(path, engines_asked=engines_asked, progress=progress)
+    result = audit(path, engines_asked=engines_asked, progress=progress, ask=ask)
     if result.model.proto is None:
         raise invalid(f"{excerpt(path)}: is no ONNX model; `intact repair` expects one")
     names = result.engines
@@ -538,7 +542,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             limits = limits or Limits()
             max_depth = max_depth if allow_u8_weights else 0.0  # instead of adding copies, which cost time, the range shrinks
             proto, widened = undo_reduce_range(result, float_model, data, limits)
-            result = audit(path, engines_asked=names, progress=progress, proto=proto)
+            result = audit(path, engines_asked=names, progress=progress, proto=proto, ask=ask)
         axes = _axes(proto, path.parent, result, reorder_sums)
         plan = plan_of(result, axes, max_depth, max_noise, add_gathers)
         done = Repair(result, names, orders=len(plan.orders), copied_channels=sum(int(zero.sum()) for zero in plan.copies.values()),
@@ -557,9 +561,7 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
     with tempfile.TemporaryDirectory(prefix=".intact-", dir=out.parent if out.parent.is_dir() else None) as temporary:
         folder = Path(temporary)
         _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
-        after = audit(folder / out.name, engines_asked=names)
-        if len(after.layers) != len(result.layers):
-            raise Error("INTERNAL", f"the repaired model has {len(after.layers)} layers; the stored one has {len(result.layers)}")
+        after = _same_layers(audit(folder / out.name, engines_asked=names, ask=ask), result)
         refused: dict[int, str] = {}
         for change in [_gather_rest] + ([_shorten_rest] if max_noise else []) + [_store_rest_as_u8]:
             is_changed, why = change(editor, after, done, plan)
@@ -568,16 +570,16 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
                 if change is _shorten_rest:
                     done.ordered = exact_variant(after, done)
                 _write(copy.deepcopy(editor.proto) if is_external else editor.proto, folder, out.name, path.parent, is_external)
-                after = audit(folder / out.name, engines_asked=names)
+                after = _same_layers(audit(folder / out.name, engines_asked=names, ask=ask), result)
         _describe(done, result, after, plan, refused)
         costly = [] if widened is None or allow_u8_weights else [
             i for i in widened.numbers if done.layers[i].how in ("u8 weights", "gathered order", "left")]
         for i in costly:
             limits.tighten(i, done.layers[i].reason)
         if costly:
-            return repair_file(path, out, engines_asked=names, reorder_sums=reorder_sums, keep_channels=keep_channels, max_depth=max_depth,
-                               max_noise=max_noise, float_model=float_model, data=data, add_gathers=add_gathers,
-                               progress=progress, limits=limits, before_writing=before_writing)
+            return repair_file(path, out, engines_asked=names, reorder_sums=reorder_sums, keep_channels=keep_channels,
+                               max_depth=max_depth, max_noise=max_noise, float_model=float_model, data=data, add_gathers=add_gathers,
+                               progress=progress, limits=limits, before_writing=before_writing, ask=ask)
         done.after = after
         done.price = plan.price([i for i, layer in enumerate(done.layers) if layer.how == "u8 weights"])
         done.cheaper = _cheaper(done, result, path.parent, reorder_sums, add_gathers)
@@ -590,6 +592,19 @@ def repair_file(path: str | os.PathLike, out: str | os.PathLike, *, engines_aske
             os.replace(folder / (out.name + suffix), out.parent / (out.name + suffix))
     after.model.path = str(out)
     return done
+
+
+def _same_layers(after: Audit, before: Audit) -> Audit:
+    """The audit of a changed model. Raises `Error` if it does not have the layers of the model before: a layer that ONNX Runtime
+    now runs in float would be missing, and no longer proven."""
+    def names(one: Audit) -> list[str]:  # without numbers by unique(), which inserted operators change
+        return [re.sub(r" \(operator \d+\)$", "", audited.layer.name) for audited in one.layers]
+
+    for stored, repaired in itertools.zip_longest(names(before), names(after)):
+        if stored != repaired:
+            raise Error("INTERNAL", f"the repaired model has the layer {repaired!r} where the stored model has {stored!r}; "
+                        "expected the same layers")
+    return after
 
 
 def _axes(proto: Any, folder: Path, result: Audit, reorder_sums: bool) -> Axes:

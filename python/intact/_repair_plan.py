@@ -19,6 +19,7 @@ import numpy as np
 
 from ._audit import Audit, AuditedLayer
 from ._axes import Axes, Axis, Dim, Reader, factors, resolved, segment_size, shapes_of, size_of
+from ._fusion import has_s8_activations
 from ._model import QuantizedLayer
 from ._onnx import Scope, attributes
 from ._order import limits, order_channels
@@ -306,6 +307,8 @@ def gather_obstacle(layer: QuantizedLayer, scope: Scope) -> str:
         if (maker is None or maker.op_type != "DequantizeLinear" or scope.producer(node.input[1]) is not weights_node
                 or len(scope.consumers[node.input[1]]) > 1):
             return "an operator between DequantizeLinear and it"
+        if has_s8_activations(scope, node):  # ONNX Runtime moves them to u8 only if QuantizeLinear and DequantizeLinear touch
+            return "ONNX Runtime would compute s8 activations behind a Gather in floats"
         if any(scale is None for scale in scales) or scales[0].size > 1 or (
                 scales[1].size > 1 and attributes(weights_node).get("axis", 1)):
             return "scales for each input channel"

@@ -21,13 +21,15 @@ def _number(value: float) -> str:
 
 def verdict(audit: Audit) -> str:
     """One line: how many layers can saturate, in which engines, and whether this CPU is affected."""
-    if not audit.layers:
+    if not audit.layers and not audit.products:
         return "no quantized layer with constant weights was found"
     table = engines()
     parts = []
     data = _data_verdict(audit)
     products = _products_verdict(audit)
-    for name in audit.engines:
+    if not audit.layers:
+        parts, products = [products], ""
+    for name in audit.engines if audit.layers else ():
         failing = audit.failing(name)
         of = len(audit.layers)
         what = f"{failing} of {of} layers can compute wrong sums" if failing else f"all {of} layers are proven safe"
@@ -39,8 +41,8 @@ def verdict(audit: Audit) -> str:
                 f"this CPU has VNNI, but some layers can be wrong here too in {names}")
     left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
     if not audit.is_unsafe:
-        return "; ".join(parts) + ", whatever the input" + products + left
-    return "on CPUs without VNNI " + "; ".join(parts) + products + "; " + data + here + left
+        return "; ".join(parts) + ", whatever the input" + (products and f"; {products} too") + left
+    return "on CPUs without VNNI " + "; ".join(parts) + (products and f"; {products} too") + "; " + data + here + left
 
 
 NEAR = 3.0  # decibels by which a difference from exact sums must exceed the control's difference to count
@@ -48,7 +50,7 @@ NEAR = 3.0  # decibels by which a difference from exact sums must exceed the con
 
 def _data_verdict(audit: Audit) -> str:
     data = audit.on_data
-    if data is None:
+    if data is None or not audit.layers:
         return ""
     seen = [layer for layer in data.layers.values() if layer is not None]
     changed = sum(layer.changed > 0 for layer in seen)
@@ -113,8 +115,8 @@ def _products_verdict(audit: Audit) -> str:
     failing = sum(product.fails(audit.engines) for product in audit.products)
     if not of:
         return ""
-    return f"; {f'{failing} of ' if failing else ''}{of} products of two activations " + (
-        "can compute wrong sums too" if failing else "are proven safe too")
+    return f"{f'{failing} of ' if failing else ''}{of} products of two activations " + (
+        "can compute wrong sums" if failing else "are proven safe")
 
 
 def _products_lines(audit: Audit) -> list[str]:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ._audit import Audit, slices
 from ._control import control_variant
-from ._engines import engines, pairs_of
+from ._engines import Engine, engines, pairs_of
 from ._gemm import Gemm
 from ._library import excerpt, invalid
 from ._onnx import ITEM_SIZES, QuantizedLayer, Scope, array_of_tensor, attributes, every_node
@@ -147,7 +147,7 @@ def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict
 def as_u8(values: np.ndarray) -> np.ndarray:
     """s8 values, or zero points, shifted by 128."""
     if values.dtype == np.int8:
-        return np.bitwise_xor(values.view(np.uint8), 128)
+        return np.bitwise_xor(values.view(np.uint8), np.uint8(128))  # NumPy 1 makes int64 of a zero point and 128
     return (values.astype(np.int16) + 128).astype(np.uint8)
 
 
@@ -450,7 +450,7 @@ class _Counter:
     """Counts the wrong sums of the layers in `visible`, by the tensors that the layers read. Plans of large models live only
     while they compute."""
 
-    def __init__(self, audit: Audit, on_data: OnData, engine: dict, visible: "dict[str, list[QuantizedLayer]]"):
+    def __init__(self, audit: Audit, on_data: OnData, engine: Engine, visible: "dict[str, list[QuantizedLayer]]"):
         self.scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
         self.on_data, self.engine, self.visible = on_data, engine, visible
         self.keeps_plans = sum(audited.layer.weights.nbytes for audited in audit.layers) < _MOST_KEPT

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import secrets
 import weakref
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 
 SHARED_SIZE = 1 << 20  # bytes from which a constant is shared
 _EXTERNAL = 1  # onnx.TensorProto.EXTERNAL
-_PREFIX = "intact:"
+_PREFIX = f"intact:{secrets.token_hex(16)}:"  # no model's file can name it
 _numbers = itertools.count()
 _arrays: dict[str, np.ndarray] = {}  # by location
 
@@ -25,8 +26,18 @@ def _location(tensor: Any) -> str:
 
 
 def shared(tensor: Any) -> "np.ndarray | None":
-    """The array that a tensor shares with other variants, or None."""
-    return _arrays.get(_location(tensor))
+    """The array that a tensor shares with other variants, or None. It has the tensor's shape and type."""
+    array = _arrays.get(_location(tensor))
+    if array is None or array.shape != tuple(tensor.dims) or _type(array) != tensor.data_type:
+        return None
+    return array
+
+
+def _type(array: np.ndarray) -> int:
+    """The number of an array's type in onnx.TensorProto."""
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(array.reshape(-1)[:0]).data_type
 
 
 def set_array(tensor: Any, array: np.ndarray, owner: Any) -> None:
@@ -39,7 +50,7 @@ def set_array(tensor: Any, array: np.ndarray, owner: Any) -> None:
     location = f"{_PREFIX}{next(_numbers)}"
     _arrays[location] = np.asarray(array, order="C")
     weakref.finalize(owner, _arrays.pop, location, None)
-    made = TensorProto(name=tensor.name, data_type=numpy_helper.from_array(array.reshape(-1)[:0]).data_type, dims=array.shape,
+    made = TensorProto(name=tensor.name, data_type=_type(array), dims=array.shape,
                        data_location=_EXTERNAL)
     entry = made.external_data.add()
     entry.key, entry.value = "location", location

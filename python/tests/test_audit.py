@@ -1,5 +1,7 @@
 """`intact audit` on small models made here."""
 
+import gc
+import importlib.metadata
 import importlib.util
 import json
 import math
@@ -15,9 +17,9 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from intact._audit import audit, certify  # noqa: E402
 from intact._engines import engines, pairs_of  # noqa: E402
-from intact._fusion import rules  # noqa: E402
+from intact._fusion import Fusions, rules  # noqa: E402
 from intact._model import QuantizedLayer  # noqa: E402
-from intact._onnx import read_onnx  # noqa: E402
+from intact._onnx import every_node, read_onnx  # noqa: E402
 from intact._report import SCRIPT, to_html, to_json, to_text, verdict  # noqa: E402
 from intact._run import Sums  # noqa: E402
 
@@ -272,6 +274,77 @@ def test_groups_that_onnxruntime_computes_in_floats(tmp_path, name, ask):
         assert both.layers[0].fails(["openvino"]) and f"in float: {reason}" in to_text(both)
 
 
+@pytest.mark.parametrize("shape,is_constant,is_gemm", [
+    ((3, 4), False, True), ((1, 4), False, True), ((3, 1), False, True), ((4,), False, True), (("m", 4), False, False), (None, False, False),
+    ((2, 3, 4), False, False), ((), False, False), ((3, 4), True, True), ((1, 4), True, True), ((4,), True, True), ((1,), True, False)])
+@pytest.mark.parametrize("behind", ["nothing", "quantized"])
+@pytest.mark.parametrize("ask", [False, True])
+def test_additions_behind_a_product(tmp_path, shape, is_constant, is_gemm, behind, ask):
+    """ONNX Runtime makes a Gemm of a MatMul and an Add of known shapes. A Gemm with a bias that stays float runs in float; a
+    constant bias of one dimension is quantized if the output is."""
+    nodes = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"]), helper.make_node("DequantizeLinear", ["q", "s", "z"], ["a"]),
+             helper.make_node("DequantizeLinear", ["w", "s", "p"], ["wf"]), helper.make_node("MatMul", ["a", "wf"], ["m"], name="n"),
+             helper.make_node("Add", ["m", "added"], ["sum"])]
+    nodes += [helper.make_node("Neg", ["sum"], ["y"])] if behind == "nothing" else [
+        helper.make_node("QuantizeLinear", ["sum", "s", "z"], ["sq"]), helper.make_node("DequantizeLinear", ["sq", "s", "z"], ["y"])]
+    constants = {"w": np.full((4, 4), 127, np.int8), "s": np.float32(1), "z": np.uint8(0), "p": np.int8(0)}
+    if is_constant:
+        constants["added"] = np.ones(shape, np.float32)
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, (3, 4))]
+    inputs += [] if is_constant else [helper.make_tensor_value_info("added", TensorProto.FLOAT, shape)]
+    path = save(tmp_path, nodes, constants, [])
+    model = onnx.load(str(path))
+    model.graph.input.extend(inputs)
+    onnx.save(model, str(path))
+    is_float = is_gemm and not (is_constant and shape == (4,) and behind == "quantized")
+    model = read_onnx(path, ask=ask)
+    assert [layer.name for layer in model.layers] == ([] if is_float else ["n"])
+    assert list(model.passed_over) == (["MatMul (QDQ): its bias is float: ONNX Runtime runs it in float"] if is_float else [])
+
+
+@pytest.mark.skipif(onnx.defs.onnx_opset_version() < 21, reason="this onnx has no tensors of 4 bits in QDQ groups")
+def test_constant_weights_of_4_bits_are_no_activations(tmp_path, monkeypatch):
+    """A later ONNX Runtime may compute such groups in integers."""
+    path = qdq(tmp_path, "MatMul", weights=np.ones((2, 4), np.int8))
+    model = onnx.load(str(path))
+    for tensor in model.graph.initializer:
+        if tensor.name in ("w", "wz"):
+            dims = [2, 4] if tensor.name == "w" else []
+            tensor.CopyFrom(helper.make_tensor(tensor.name, TensorProto.INT4, dims, b"\1" * (4 if dims else 1), raw=True))
+    onnx.save(model, str(path))
+    monkeypatch.setattr(Fusions, "reason", lambda *_: "")
+    model = read_onnx(path)
+    assert not model.products and model.passed_over == {"MatMul (QDQ): constant weights of 4 bits that are not read": 1}
+
+
+@pytest.mark.parametrize("a_shape,w_shape,is_float", [((), (), False), ((1,), (), True), ((1,), (1,), False), ((), (1,), False)])
+@pytest.mark.parametrize("ask", [False, True])
+def test_float_biases_of_convolutions(tmp_path, a_shape, w_shape, is_float, ask):
+    """ONNX Runtime quantizes the bias, except if only the scale of the activations has a dimension."""
+    path = group(tmp_path)
+    model = onnx.load(str(path))
+    for name, shape in (("as", a_shape), ("ws", w_shape), ("bias", (1,))):
+        model.graph.initializer.append(numpy_helper.from_array(np.ones(shape, np.float32), name))
+    model.graph.node[0].input[1], model.graph.node[1].input[1] = "as", "ws"
+    model.graph.node[2].input.append("bias")
+    onnx.save(model, str(path))
+    model = read_onnx(path, ask=ask)
+    assert [layer.name for layer in model.layers] == ([] if is_float else ["n"])
+
+
+def test_an_output_of_unknown_type(tmp_path):
+    """The zero point behind the operator comes from a Cast, which the rules do not compute."""
+    path = group(tmp_path)
+    model = onnx.load(str(path))
+    model.graph.initializer.append(numpy_helper.from_array(np.int32(0), "given"))
+    model.graph.node.insert(0, helper.make_node("Cast", ["given"], ["cast"], to=TensorProto.UINT8))
+    for node in model.graph.node:
+        node.input[:] = ["cast" if name == "yz" else name for name in node.input]
+    onnx.save(model, str(path))
+    assert list(read_onnx(path, ask=False).passed_over) == [
+        "Conv (QDQ): the type of its output is not known: ONNX Runtime runs it in float"]
+
+
 @pytest.mark.parametrize("op,axis,point,expected", [
     ("MatMul", 1, True, "makes a MatMulNBits"), ("Gemm", 1, True, "makes a MatMulNBits"), ("MatMul", 0, False, "the operator runs in float")])
 def test_weight_only_products(tmp_path, op, axis, point, expected):
@@ -447,6 +520,29 @@ def test_subgraphs_are_read(tmp_path):
     assert [layer.layer.name for layer in audit(path).layers] == ["inner", "inner (operator 3)"]
 
 
+def test_nodes_of_inner_graphs_are_told_apart(tmp_path):
+    """ONNX Runtime computes the Conv of one branch in integers, that of the other in floats: its float output is read."""
+    pytest.importorskip("onnxruntime")
+    branches = []
+    for branch, made in (("then", "QuantizeLinear"), ("else", "Neg")):
+        n = [f"{branch}{i}" for i in range(6)]
+        nodes = [helper.make_node("DequantizeLinear", ["a", "s", "z"], [n[0]]), helper.make_node("DequantizeLinear", ["w", "s", "p"], [n[1]]),
+                 helper.make_node("Conv", n[:2], [n[2]], name=f"{branch} product")]
+        nodes += [helper.make_node("QuantizeLinear", [n[2], "s", "z"], [n[3]]), helper.make_node("DequantizeLinear", [n[3], "s", "z"], [n[4]])]
+        nodes = nodes if made == "QuantizeLinear" else nodes[:3] + [helper.make_node("Neg", [n[2]], [n[4]])]
+        branches.append(helper.make_graph(nodes, branch, [], [helper.make_tensor_value_info(n[4], TensorProto.FLOAT, None)]))
+    path = save(tmp_path, [helper.make_node("If", ["condition"], ["y"], then_branch=branches[0], else_branch=branches[1])],
+                {"w": np.full((1, 2, 1, 1), 127, np.int8), "s": np.float32(1), "z": np.uint8(0), "p": np.int8(0)},
+                [("a", TensorProto.UINT8), ("condition", TensorProto.BOOL)])
+    model = onnx.load(str(path))
+    fusions = Fusions(model, tmp_path)
+    gc.collect()
+    made = {node.name: fusions.made(node) for node in every_node(model.graph) if node.op_type == "Conv"}
+    assert made == {"then product": {"QLinearConv"}, "else product": {"Conv"}}
+    model = read_onnx(path)
+    assert [layer.name for layer in model.layers] == ["then product"] and sum(model.passed_over.values()) == 1
+
+
 def test_passed_over(tmp_path):
     path = one(tmp_path, "MatMulNBits", ["a", "w"], {"w": np.zeros((1, 1, 16), np.uint8)}, "com.microsoft", TensorProto.FLOAT)
     assert read_onnx(path).passed_over == {"MatMulNBits: weights in blocks of 4 bits": 1}
@@ -485,6 +581,87 @@ def test_products_of_two_activations(tmp_path, a_type, b_type, qdq, readers, is_
     assert words in run.stdout and "not audited" not in run.stdout
     (product,) = json.loads((tmp_path / "j").read_text())["products_of_activations"]
     assert (product["name"], product["engines"]["onnxruntime"]["proven"]) == ("p", is_safe)
+
+
+@pytest.mark.parametrize("b_type,status,words", [
+    ("s8", 1, "on CPUs without VNNI 1 of 1 products of two activations can compute wrong sums; "),
+    ("u8", 0, "1 products of two activations are proven safe, whatever the input\n")])
+def test_a_model_of_products_of_two_activations_only(tmp_path, b_type, status, words):
+    kind = {"u8": TensorProto.UINT8, "s8": TensorProto.INT8}[b_type]
+    path = save(tmp_path, [helper.make_node("MatMulInteger", ["a", "b"], ["y"])], {}, [("a", TensorProto.UINT8), ("b", kind)])
+    run = program("audit", path)
+    assert run.returncode == status and f"\n{words}" in run.stdout and "no quantized layer" not in run.stdout
+    repaired = program("repair", path, "-o", tmp_path / "r.onnx")
+    assert repaired.returncode == status and not repaired.stderr
+    assert words in repaired.stdout
+
+
+@pytest.mark.parametrize("change", [
+    "another reader", "another zero point", "an output of the model", "a float output of the model", "a reader in an inner graph",
+    "another reader behind a Transpose"])
+@pytest.mark.parametrize("ask", [False, True])
+def test_operands_that_stay_s8(tmp_path, change, ask):
+    """ONNX Runtime moves `a` to u8, and leaves `b` s8."""
+    path = of_activations(tmp_path, "s8", "s8", qdq=True)
+    assert audit(path, ask=ask).is_proven
+    model = onnx.load(str(path))
+    if change == "another reader":
+        model.graph.node.append(helper.make_node("Sigmoid", ["bd"], ["other"]))
+        model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, None))
+    elif change == "another zero point":
+        model.graph.initializer.append(numpy_helper.from_array(np.int8(3), "three"))
+        next(node for node in model.graph.node if node.output[0] == "bd").input[2] = "three"
+    elif change == "an output of the model":
+        model.graph.output.append(helper.make_tensor_value_info("b", TensorProto.INT8, None))
+    elif change == "another reader behind a Transpose":
+        next(node for node in model.graph.node if node.name == "p").input[1] = "bt"
+        at = next(i for i, node in enumerate(model.graph.node) if node.name == "p")
+        model.graph.node.insert(at, helper.make_node("Transpose", ["bd"], ["bt"], perm=[1, 0]))
+        onnx.save(model, str(path))
+        assert audit(path, ask=ask).is_proven
+        model.graph.node.append(helper.make_node("Sigmoid", ["bt"], ["other"]))
+        model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, None))
+    elif change == "a float output of the model":
+        model.graph.output.append(helper.make_tensor_value_info("bd", TensorProto.FLOAT, None))
+    else:
+        branches = [helper.make_graph([helper.make_node("Neg", ["bd"], [name])], name, [],
+                                      [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)]) for name in ("t", "e")]
+        model.graph.input.append(helper.make_tensor_value_info("condition", TensorProto.BOOL, []))
+        model.graph.node.append(helper.make_node("If", ["condition"], ["other"], then_branch=branches[0], else_branch=branches[1]))
+        model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, None))
+    onnx.save(model, str(path))
+    result = audit(path, ask=ask)
+    (product,) = result.products
+    assert (product.layer.a_type, product.layer.b_type) == ("u8", "s8") and not result.is_proven
+
+
+def in_branches(tmp_path, dequantize_inside):
+    """Products of u8 x and s8 y in both branches of an If. x and y are quantized outside."""
+    def quantization(op, source, made, name):
+        return helper.make_node(op, [source, "s", f"{name}z"], [made])
+
+    branches = []
+    for branch in ("then", "else"):
+        at = branch if dequantize_inside else ""
+        nodes = [quantization("DequantizeLinear", f"{name}q", f"{at}{name}d", name) for name in "xy"] if dequantize_inside else []
+        nodes.append(helper.make_node("MatMul", [f"{at}xd", f"{at}yd"], [branch], name=f"{branch} product"))
+        branches.append(helper.make_graph(nodes, branch, [], [helper.make_tensor_value_info(branch, TensorProto.FLOAT, None)]))
+    nodes = [quantization("QuantizeLinear", name, f"{name}q", name) for name in "xy"]
+    if not dequantize_inside:
+        nodes += [quantization("DequantizeLinear", f"{name}q", f"{name}d", name) for name in "xy"]
+    nodes.append(helper.make_node("If", ["condition"], ["v"], then_branch=branches[0], else_branch=branches[1]))
+    return save(tmp_path, nodes, {"s": np.float32(0.5), "xz": np.uint8(0), "yz": np.int8(0)},
+                [("x", TensorProto.FLOAT), ("y", TensorProto.FLOAT), ("condition", TensorProto.BOOL)], ["v"])
+
+
+@pytest.mark.parametrize("ask", [False, True])
+def test_products_of_activations_in_inner_graphs(tmp_path, ask):
+    result = audit(in_branches(tmp_path, dequantize_inside=True), ask=ask)
+    assert [(product.layer.a_type, product.layer.b_type) for product in result.products] == [("u8", "s8")] * 2
+    assert not result.is_proven
+    model = read_onnx(in_branches(tmp_path, dequantize_inside=False), ask=ask)
+    assert not model.products and model.passed_over == {
+        "MatMul (QDQ): its inputs are dequantized outside its graph: ONNX Runtime runs it in float": 2}
 
 
 def test_ranges_bound_products_of_two_activations(tmp_path):
@@ -644,23 +821,3 @@ def test_an_odd_last_channel_of_u8_weights_is_alone():
     weights[..., 1] = 255
     weights[..., 0] = 255
     assert certify(layer, "within_tap").failing_pairs == 4
-
-
-@pytest.mark.parametrize("change", ["another reader", "another zero point", "an output", "a float output"])
-def test_operands_that_onnx_runtime_leaves_s8(tmp_path, change):
-    path = of_activations(tmp_path, "s8", "s8", qdq=True)
-    assert audit(path, ask=False).is_proven
-    model = onnx.load(str(path))
-    if change == "another reader":
-        model.graph.node.append(helper.make_node("Sigmoid", ["bd"], ["other"]))
-        model.graph.output.append(helper.make_tensor_value_info("other", TensorProto.FLOAT, None))
-    elif change == "another zero point":
-        model.graph.initializer.append(numpy_helper.from_array(np.int8(3), "three"))
-        next(node for node in model.graph.node if node.output[0] == "bd").input[2] = "three"
-    elif change == "an output":
-        model.graph.output.append(helper.make_tensor_value_info("b", TensorProto.INT8, None))
-    else:
-        model.graph.output.append(helper.make_tensor_value_info("bd", TensorProto.FLOAT, None))
-    onnx.save(model, str(path))
-    result = audit(path, ask=False)
-    assert [(product.layer.a_type, product.layer.b_type) for product in result.products] == [("u8", "s8")] and not result.is_proven

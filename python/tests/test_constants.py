@@ -1,5 +1,7 @@
 """The search for the float constant that quantized weights were made from."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -80,3 +82,24 @@ def test_a_file_that_is_no_model(tmp_path):
     (tmp_path / "f.onnx").write_bytes(b"\xff\xfe")
     with pytest.raises(Error, match="is no ONNX model"):
         FloatConstants(tmp_path / "f.onnx")
+
+
+def test_a_file_cannot_name_an_array_of_a_variant():
+    """Its location is a secret, and an array serves only tensors of its type and shape."""
+    from intact import _weights
+
+    class Owner:
+        pass
+
+    array, owner = np.arange(_weights.SHARED_SIZE, dtype=np.int32).reshape(2, -1), Owner()
+    tensor = TensorProto(name="w")
+    _weights.set_array(tensor, array, owner)
+    assert _weights.shared(tensor) is array
+    (entry,) = tensor.external_data
+    assert re.fullmatch(r"intact:[0-9a-f]{32}:[0-9]+", entry.value)
+    for change in ({"data_type": TensorProto.FLOAT}, {"dims": array.T.shape}):
+        other = TensorProto(name="v", data_location=tensor.data_location, external_data=tensor.external_data,
+                            **{"data_type": tensor.data_type, "dims": tensor.dims, **change})
+        assert _weights.shared(other) is None
+    del owner
+    assert _weights.shared(tensor) is None

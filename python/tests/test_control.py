@@ -35,6 +35,13 @@ def test_values_change(tmp_path):
     assert changed(tmp_path, nodes, {"w": f([1, 2], [3, 4]), "b": f(0.3, 0.7), "s": f(0.3)}) == {"w", "b", "s"}
 
 
+def test_draws_differ(tmp_path):
+    path = save(tmp_path, [helper.make_node("Add", ["x", "b"], ["y"])], {"b": np.linspace(0.3, 0.7, 40, dtype=np.float32)},
+                [("x", FLOAT)])
+    found = {control_variant(onnx.load(str(path)), draw=draw).SerializeToString() for draw in (0, 1, 2, 2)}
+    assert len(found) == 3
+
+
 @pytest.mark.parametrize("node,constants", [
     (helper.make_node("Resize", ["x", "", "k"], ["y"]), {"k": f(1, 1, 2, 2)}),
     (helper.make_node("Pow", ["x", "k"], ["y"]), {"k": f(2)}),

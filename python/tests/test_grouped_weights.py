@@ -155,7 +155,7 @@ def test_files_that_are_not_models(tmp_path):
 
 
 @pytest.mark.parametrize("bits,is_signed", [(4, True), (4, False), (8, True), (8, False)])
-@pytest.mark.parametrize("op", ["MatMul", "Gemm", "Gemm, transB"])
+@pytest.mark.parametrize("op", ["MatMul", "Gemm", "Gemm, transB", "Gemm, C of 1×N", "Gemm, beta without C"])
 @pytest.mark.parametrize("has_points", [False, True])
 def test_blocks_of_a_dequantizer(tmp_path, op, bits, is_signed, has_points):
     onnx = pytest.importorskip("onnx", minversion="1.16")
@@ -165,17 +165,17 @@ def test_blocks_of_a_dequantizer(tmp_path, op, bits, is_signed, has_points):
     scales, bias = RNG.uniform(0.5, 2, (n, 3)).astype(np.float32), RNG.uniform(-1, 1, n).astype(np.float32)
     kind = {(4, True): onnx.TensorProto.INT4, (4, False): onnx.TensorProto.UINT4, (8, True): onnx.TensorProto.INT8,
             (8, False): onnx.TensorProto.UINT8}[bits, is_signed]
-    transposed = op.endswith("transB")
+    transposed, has_c = op.endswith("transB"), op.startswith("Gemm") and not op.endswith("without C")
+    changes = {"transB": 1} if transposed else {"beta": 0.5} if op.startswith("Gemm, beta") else {}
 
     def tensor(name, values, kind):
         values = values if transposed else values.T
         return onnx.helper.make_tensor(name, kind, values.shape, values.ravel().tolist())
 
     tensors = [tensor("w", b, kind), tensor("s", scales, onnx.TensorProto.FLOAT), tensor("z", points, kind),
-               onnx.numpy_helper.from_array(bias, "c")]
+               onnx.numpy_helper.from_array(bias.reshape((1, n) if op.endswith("1×N") else n), "c")]
     nodes = [onnx.helper.make_node("DequantizeLinear", ["w", "s"] + ["z"] * has_points, ["wf"], axis=int(transposed), block_size=group),
-             onnx.helper.make_node(op.split(",")[0], ["a", "wf"] + ["c"] * (op != "MatMul"), ["y"], name="product",
-                                   **({"transB": 1} if transposed else {}))]
+             onnx.helper.make_node(op.split(",")[0], ["a", "wf"] + ["c"] * has_c, ["y"], name="product", **changes)]
     value = onnx.helper.make_tensor_value_info
     graph = onnx.helper.make_graph(nodes, "g", [value("a", 1, ["m", k])], [value("y", 1, ["m", n])], tensors)
     path = tmp_path / "m.onnx"
@@ -184,7 +184,21 @@ def test_blocks_of_a_dequantizer(tmp_path, op, bits, is_signed, has_points):
     assert (name, weights.n, weights.k, weights.group) == ("product", n, k, group)
     assert weights.b_type == ("s" if is_signed else "u") + str(bits)
     assert np.array_equal(weights.integers(), b - np.repeat(points, group, 1)[:, :k]) and np.array_equal(weights.scales, scales)
-    assert (weights.bias is None) == (op == "MatMul") and (op == "MatMul" or np.array_equal(weights.bias, bias))
+    assert np.array_equal(weights.bias, bias) if has_c else weights.bias is None
+
+
+@pytest.mark.parametrize("factor", ["alpha", "beta"])
+def test_scaled_products_of_blocks_are_refused(tmp_path, factor):
+    onnx = pytest.importorskip("onnx", minversion="1.16")
+    tensors = [onnx.numpy_helper.from_array(np.ones(shape, dtype), name)
+               for name, shape, dtype in (("w", (32, 2), np.int8), ("s", (1, 2), np.float32), ("c", 2, np.float32))]
+    nodes = [onnx.helper.make_node("DequantizeLinear", ["w", "s"], ["wf"], axis=0, block_size=32),
+             onnx.helper.make_node("Gemm", ["a", "wf", "c"], ["y"], name="product", **{factor: 0.5})]
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(nodes, "g", [value("a", 1, ["m", 32])], [value("y", 1, ["m", 2])], tensors)
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10), str(tmp_path / "m.onnx"))
+    with pytest.raises(intact.Error, match=f"Gemm 'product': {factor}: is 0.5; expected 1"):
+        list(intact.read_grouped_weights(tmp_path / "m.onnx"))
 
 
 def test_nodes_that_cannot_be_read_are_skipped(tmp_path):

@@ -13,14 +13,14 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact import _order, _program, _repair_check, _repair_plan, _shorten  # noqa: E402
+from intact import _order, _program, _repair, _repair_check, _repair_plan, _shorten  # noqa: E402
 from intact._audit import audit, certify  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._model import QuantizedLayer  # noqa: E402
 from intact._onnx import Scope  # noqa: E402
 from intact._repair import repair_file  # noqa: E402
 from intact._repair_report import to_json, to_text  # noqa: E402
-from intact._run import exact_variant, run_on_data  # noqa: E402
+from intact._run import as_u8, exact_variant, run_on_data  # noqa: E402
 from graph_builder import GraphBuilder  # noqa: E402
 import random_graphs  # noqa: E402
 from random_graphs import evaluate, random_graph  # noqa: E402
@@ -557,6 +557,13 @@ def run(*arguments):
     return subprocess.run([sys.executable, "-c", command, "repair", *map(str, arguments)], capture_output=True, text=True)
 
 
+@pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
+def test_values_shifted_to_u8_have_the_type_u8(shape):
+    for dtype in (np.int8, np.int32):
+        shifted = as_u8(np.full(shape, -3, dtype))
+        assert shifted.dtype == np.uint8 and shifted.shape == shape and (shifted == 125).all()
+
+
 def test_the_command(tmp_path):
     b = Builder()
     onnx.save(b.model([b.linear(b.linear("x", 16, 32), 32, 8)]), str(tmp_path / "m.onnx"))
@@ -700,6 +707,46 @@ def test_the_check_sees_a_wrong_repair(tmp_path):
     assert not found.is_right and found.lines()[0].endswith("THE REPAIR IS WRONG")
 
 
+def of_reordered_floats(tmp_path):
+    """A repair whose LayerNormalization adds floats in a new order; its output is an output of the model."""
+    b = Builder()
+    gain, bias = b.constant(np.linspace(1, 2, 32, dtype=np.float32), "gain"), b.constant(np.zeros(32, np.float32))
+    hidden = b.linear("x", 16, 32)
+    model = b.model([b.node("LayerNormalization", [hidden, gain, bias]), b.linear(hidden, 32, 8)])
+    onnx.save(model, str(tmp_path / "m.onnx"))
+    return repair_file(tmp_path / "m.onnx", tmp_path / "r.onnx", reorder_sums=True)
+
+
+def test_the_check_of_reordered_sums_sees_a_change_above_rounding_noise(tmp_path):
+    pytest.importorskip("onnxruntime")
+    done = of_reordered_floats(tmp_path)
+    assert done.sums and _repair_check.check(done).is_right
+    model = onnx.load(str(tmp_path / "r.onnx"))
+    (tensor,) = [tensor for tensor in model.graph.initializer if tensor.name.startswith("gain")]
+    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1 + 5e-7), tensor.name))
+    onnx.save(model, str(tmp_path / "r.onnx"))
+    found = _repair_check.check(done)
+    assert 120 < found.outputs[0].ordered < found.outputs[0].control and not found.is_right
+
+
+def test_the_worst_control_decides_about_reordered_sums(tmp_path, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    draws = []
+
+    def with_one_noisy_draw(proto, owner, draw=0):
+        draws.append(draw)
+        made = control_variant(proto, owner, draw)
+        for tensor in made.graph.initializer:
+            if tensor.name == "gain" and draw == 1:
+                tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1.01), tensor.name))
+        return made
+
+    done = of_reordered_floats(tmp_path)
+    control_variant = _repair_check.control_variant
+    monkeypatch.setattr(_repair_check, "control_variant", with_one_noisy_draw)
+    assert _repair_check.check(done).outputs[0].control == pytest.approx(40, abs=1) and draws == [0, 1, 2]
+
+
 @pytest.mark.parametrize("is_right", [True, False])
 def test_the_check_runs_before_the_file_is_written(tmp_path, monkeypatch, capsys, is_right):
     pytest.importorskip("onnxruntime")
@@ -733,6 +780,23 @@ def test_what_moves_outputs_is_measured(tmp_path):
     assert done.returncode == 0 and "against exact sums: stored" in done.stdout and "floats added in a new order" in done.stdout
     done = run(tmp_path / "m.onnx", "-o", tmp_path / "r.onnx")
     assert done.returncode == 0 and "against exact sums" not in done.stdout and "in a new order: L" not in done.stdout
+
+
+@pytest.mark.parametrize("options", [(), ("--rules",)])
+def test_with_rules_onnxruntime_does_not_load_the_model(tmp_path, monkeypatch, capsys, options):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    loaded, session = [], onnxruntime.InferenceSession
+
+    def seen(*arguments, **named):
+        loaded.append(1)
+        return session(*arguments, **named)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", seen)
+    onnx.save(first_convolution(True), str(tmp_path / "m.onnx"))
+    assert _program._repair([str(tmp_path / "m.onnx"), "-o", str(tmp_path / "r.onnx"), *options]) == 0
+    text = capsys.readouterr().out
+    assert bool(loaded) == (not options) and ("note: the rules of ONNX Runtime" in text) == bool(options)
+    assert "1 got u8 weights" in text
 
 
 # ----- shortened weights -------------------------------------------------------------------------------------------------
@@ -1156,14 +1220,34 @@ def test_sizes_that_a_convolution_model_leaves_open():
     assert done.work.unit == "multiply-adds" and done.work.layers == [64 * 64 * 64, 64 * 32 * 32]
 
 
+@pytest.mark.parametrize("a_type", [np.uint8, np.int8])
+def test_convolutions_between_quantizers_add_integers_whatever_the_type_of_activations(a_type):
+    """No sum of floats reads the channels, so their order is free."""
+    b = Builder()
+    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(a_type(7)), b.constant(np.int8(0))
+    x = b.node("QuantizeLinear", ["x", scale, point])
+    for inputs, outputs in ((4, 16), (16, 8)):
+        w = weights_of(b.rng, inputs, outputs).T if inputs == 16 else b.rng.integers(-30, 31, (outputs, inputs)).astype(np.int8)
+        w = b.constant(np.ascontiguousarray(w)[:, :, None, None])
+        w = b.node("DequantizeLinear", [w, b.constant(np.float32(2.0 ** -7)), zero])
+        x = b.node("Conv", [b.node("DequantizeLinear", [x, scale, point]), w])
+        x = b.node("QuantizeLinear", [x, scale, point])
+    model = b.model([b.node("DequantizeLinear", [x, scale, point])], [("x", (1, 4, 6, 6))])
+    repaired, done = intact.repair(model)
+    assert done.layers[1].unsafe and hows(done) == ["stored order", "folded order"] and done.orders == 1 and not done.sums
+    assert done.is_proven and done.price == 0
+    data = data_of(1, 4, 6, 6)
+    assert same(in_onnxruntime(repaired, data), in_onnxruntime(exact_variant(done.before), data))
+
+
 # ----- a Gather in front -------------------------------------------------------------------------------------------------
 
 
-def first_convolution(is_qdq, channels=3, bound=None, kernel=3):
+def first_convolution(is_qdq, channels=3, bound=None, kernel=3, a_type=np.uint8):
     """A convolution of the graph's input, with heavy channels."""
     b = Builder()
     w = b.rng.choice([-120, 120], (8, channels, kernel, kernel)).astype(np.int8)
-    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.zeros(8, np.int8))
+    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(a_type(7)), b.constant(np.zeros(8, np.int8))
     steps = b.constant((2.0 ** -b.rng.integers(6, 9, 8)).astype(np.float32))
     x = "x" if bound is None else b.node("Clip", ["x", b.constant(np.float32(0)), b.constant(np.float32(bound))])
     q = b.node("QuantizeLinear", [x, scale, point])
@@ -1174,6 +1258,8 @@ def first_convolution(is_qdq, channels=3, bound=None, kernel=3):
         bias = b.node("DequantizeLinear", [b.constant(np.zeros(8, np.int32)), steps_of_bias], axis=0)
         y = b.node("Conv", [b.node("DequantizeLinear", [q, scale, point]), real, bias], **options)
         y = b.node("QuantizeLinear", [y, scale, point])
+        if a_type is np.int8:  # an s8 output of the graph would stay s8, and the convolution would be float
+            return b.model([b.node("DequantizeLinear", [y, scale, point])], [("x", (1, channels, 6, 6))])
     else:
         y = b.node("QLinearConv", [q, scale, point, b.constant(w), steps, zero, scale, point], **options)
     return b.model([y], [("x", (1, channels, 6, 6))], kinds={y: TensorProto.UINT8})
@@ -1200,6 +1286,41 @@ def test_a_gather_in_front_of_the_first_convolution(is_qdq, channels, slow_u8_we
     # Where copied channels do not fit into the budget, ONNX Runtime gets u8 weights, and others nothing.
     kept = [intact.repair(model, engines=engines, max_depth=10)[1].layers[0] for engines in (["onnxruntime"], ["fbgemm"])]
     assert [layer.how for layer in kept] == ["u8 weights", "left"] and kept[0].means.gather > 0
+
+
+def test_no_gather_between_the_operators_that_ONNX_Runtime_moves_to_u8(slow_u8_weights):
+    """ONNX Runtime computes a convolution of s8 activations in floats if a Gather is between QuantizeLinear and
+    DequantizeLinear."""
+    model, data = first_convolution(True, a_type=np.int8), data_of(1, 3, 6, 6)
+    repaired, done = intact.repair(model, max_depth=700)
+    (layer,) = done.layers
+    assert len(done.after.layers) == 1 and done.is_proven and (layer.how, layer.is_gathered) == ("u8 weights", False)
+    assert not [node for node in repaired.graph.node if node.op_type == "Gather"]
+    assert same(in_onnxruntime(repaired, data), in_onnxruntime(exact_variant(done.before), data))
+    _, done = intact.repair(model, engines=["fbgemm"], max_depth=700)
+    assert hows(done) == ["left"] and not done.is_proven
+
+
+def test_a_repair_that_loses_a_layer_fails(monkeypatch, slow_u8_weights):
+    """The Gather makes the layer float in ONNX Runtime, so the repaired model has no such layer."""
+    for module in (_repair, _repair_plan):
+        monkeypatch.setattr(module, "gather_obstacle", lambda *_: "")
+    with pytest.raises(Error, match="has the layer None where the stored model has"):
+        intact.repair(first_convolution(True, a_type=np.int8), max_depth=700)
+
+
+def test_a_layer_without_a_name_keeps_its_name_if_its_output_is_reordered():
+    b = Builder()
+    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.int8(0))
+    steps = b.constant(np.float32(2.0 ** -7))
+    hidden, y = (b.node("QLinearMatMul", [x, scale, point, b.constant(weights_of(b.rng, 16, 16)), steps, zero, scale, point])
+                 for x in ("u", "QLinearMatMul0_0"))
+    for node in b.nodes:
+        node.ClearField("name")
+    model = b.model([hidden, y], [], kinds=dict.fromkeys((hidden, y), TensorProto.UINT8))
+    model.graph.input.append(helper.make_tensor_value_info("u", TensorProto.UINT8, (3, 16)))
+    _, done = intact.repair(model)
+    assert hidden in done.gathers and [layer.layer.name for layer in done.after.layers] == [hidden, y]
 
 
 def test_gathers_and_copies_have_one_budget():
