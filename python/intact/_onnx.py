@@ -478,7 +478,7 @@ class _Reader:
         why = self.fusions.reason(scope, node)
         is_read = self.for_others and scope.type_of(a.input[0]) in (np.int8, np.uint8) and scope.integers(node.input[1]) is not None
         if why and not is_read:
-            self.model.pass_over(f"{node.op_type} (QDQ): {why}" + ("" if WEIGHT_ONLY in why or why == FAILS else ": ONNX Runtime runs it in float"),
+            self.model.pass_over(f"{node.op_type} (QDQ): {why}" + ("" if WEIGHT_ONLY in why or FAILS in why else ": ONNX Runtime runs it in float"),
                                  is_harmless=True)
             return
         weights, stored = scope.integers(node.input[1]), scope.shape_of_constant(b.input[0])

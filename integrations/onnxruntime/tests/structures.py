@@ -518,7 +518,7 @@ def _audited(s: dict, path: str, graph: onnx.GraphProto, fails: bool) -> Found |
     fails to run the graph."""
     made = [] if fails else [node for node in graph.node if "layer" in node.name and node.op_type in OPERANDS]
     operators = [node.op_type for node in graph.node]
-    for ask in (False, True):
+    for ask in (True, False):
         audited = intact.audit(path, ask=ask)
         found = [each.layer for each in [*audited.layers, *audited.products] if each.layer.name == "layer"]
         what = "asked" if ask else "rules"
