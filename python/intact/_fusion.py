@@ -24,8 +24,7 @@ _ROUNDING = 1e-6  # scales of a bias that differ by less are a quantizer's round
 WEIGHT_ONLY = "a MatMulNBits, which quantizes the activations too"
 FAILS = "and ONNX Runtime fails to run it"
 _ALSO_READ = "other nodes read its float output too"
-# Operators behind which ONNX Runtime puts no QuantizeLinear and DequantizeLinear when it moves such a node through them.
-_WITHOUT_OWN_PAIR = ("Identity", "Dropout", "Transpose")
+_REMOVED = ("Identity", "Dropout")  # operators that ONNX Runtime removes
 _BITS = {2: 8, 3: 8, 21: 4, 22: 4, 25: 2, 26: 2}  # of types of onnx.TensorProto
 
 
@@ -82,7 +81,7 @@ class Fusions:
             return by_rules if FAILS in by_rules else ""
         if "MatMulNBits" in made:
             return _nbits(self.version)
-        return by_rules if by_rules and FAILS not in by_rules else f"ONNX Runtime {self.version} leaves it in float"
+        return by_rules if by_rules and FAILS not in by_rules and WEIGHT_ONLY not in by_rules else f"ONNX Runtime {self.version} leaves it in float"
 
     def is_weight_only(self, scope: Any, node: Any) -> bool:
         """Whether ONNX Runtime makes a MatMulNBits of a product of floats and quantized weights."""
@@ -158,20 +157,20 @@ def _readers(scope: Any, name: str, depth: int = 0) -> list:
     """The nodes that read a tensor, also behind an Identity, which ONNX Runtime removes."""
     found = []
     for reader in scope.readers(name):
-        is_nothing = reader.op_type in ("Identity", "Dropout") and depth < 16 and not scope.is_output(reader.output[0])
+        is_nothing = reader.op_type in _REMOVED and depth < 16 and not scope.is_output(reader.output[0])
         found += _readers(scope, reader.output[0], depth + 1) if is_nothing else [reader]
     return found
 
 
-def is_moved(scope: Any, name: str) -> bool:
-    """Whether ONNX Runtime moves an s8 operand of a QDQ group to u8; `name`: what the operator reads. A QuantizeLinear and a
-    DequantizeLinear with one constant zero point make the operand, and nothing else reads a tensor between the QuantizeLinear and
-    the operator."""
+def is_moved(scope: Any, node: Any, name: str) -> bool:
+    """Whether ONNX Runtime moves an s8 operand of the QDQ group of `node` to u8; `name`: what the operator reads. A QuantizeLinear and
+    a DequantizeLinear with one constant zero point make the operand, and nothing else reads a tensor between the QuantizeLinear and
+    the operator. Behind an operator that only moves numbers, ONNX Runtime puts such a pair itself."""
     dequantizer = scope.dequantizer(name)
     while dequantizer is not None and name != dequantizer.output[0]:  # moved through these operators
         if len(scope.readers(name)) != 1 or scope.is_output(name):
             return False
-        if scope.producer(name).op_type not in _WITHOUT_OWN_PAIR:
+        if scope.producer(name).op_type not in (*_REMOVED, *(["Transpose"] if node.op_type == "Gemm" else [])):
             return all(_constant(scope, each) is not None for each in dequantizer.input[1:] if each)
         name = scope.producer(name).input[0]
     return dequantizer is not None and _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
@@ -214,7 +213,13 @@ def _type_behind(scope: Any, quantizer: Any) -> Any:
 
 def stays_s8(scope: Any, node: Any) -> bool:
     """Whether the activations of a QDQ group are s8, and ONNX Runtime does not move them to u8."""
-    return has_s8_activations(scope, node) and not is_moved(scope, node.input[0])
+    return has_s8_activations(scope, node) and not is_moved(scope, node, node.input[0])
+
+
+def exchanges_operands(scope: Any, node: Any) -> bool:
+    """Whether ONNX Runtime multiplies Bᵀ by Aᵀ, because a Transpose alone reads a Gemm without a bias."""
+    readers = _readers(scope, node.output[0]) if node.op_type == "Gemm" and not _input(node, 2) else []
+    return len(readers) == 1 and readers[0].op_type == "Transpose" and not scope.is_output(node.output[0])
 
 
 def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
@@ -248,15 +253,15 @@ def _behind(scope: Any, name: str) -> list:
             return readers if is_constant or not needs_constants else _readers(scope, name)
         if readers[0].op_type not in MOVED_THROUGH:
             break
-        needs_constants |= readers[0].op_type not in _WITHOUT_OWN_PAIR  # ONNX Runtime exchanges a Transpose and any QuantizeLinear
+        needs_constants |= readers[0].op_type not in (*_REMOVED, "Transpose")  # ONNX Runtime exchanges a Transpose and any QuantizeLinear
         at = readers[0].output[0]
         readers = _readers(scope, at)
     return _readers(scope, name)
 
 
-def _stays_s8_behind(scope: Any, quantizer: Any) -> bool:
+def _stays_s8_behind(scope: Any, node: Any, quantizer: Any) -> bool:
     """Whether the output of an operator of integers is s8: of a QuantizeLinear to s8 that stays s8, and has not moved back through
-    operators that then have a QuantizeLinear and a DequantizeLinear of their own."""
+    operators behind which it left another one."""
     readers = scope.readers(quantizer.output[0])
     if _type_behind(scope, quantizer) is not np.int8 or _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None):
         return False
@@ -264,25 +269,36 @@ def _stays_s8_behind(scope: Any, quantizer: Any) -> bool:
 
     through = scope.producer(quantizer.input[0])
     for _ in range(16):
-        if through is None or through.op_type not in MOVED_THROUGH:
+        if through is None or through.op_type not in MOVED_THROUGH or exchanges_operands(scope, node):
             return True
-        if through.op_type not in _WITHOUT_OWN_PAIR:
+        if through.op_type not in _REMOVED:
             return False
         through = scope.producer(through.input[0])
     return True
 
 
+def _has_more_rows(scope: Any, add: Any) -> bool:
+    """Whether the MatMul in front of an Add has activations of more or fewer than two dimensions, so that ONNX Runtime puts the Gemm
+    that it makes of both between Reshapes."""
+    makers = [scope.producer(name) for name in add.input]
+    shapes = [scope.shape_of(maker.input[0]) for maker in makers if maker is not None and maker.op_type == "MatMul"]
+    return any(shape is not None and len(shape) != 2 for shape in shapes)
+
+
 def _output(scope: Any, node: Any) -> tuple[Any, str]:
     """The QuantizeLinear behind an operator, or None, and why ONNX Runtime then computes floats."""
-    name = node.output[0]
+    name = node.output[0] if not exchanges_operands(scope, node) else _readers(scope, node.output[0])[0].output[0]
     readers = _behind(scope, name)
     if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip") and not scope.is_output(readers[0].output[0]):
         clip, behind = readers[0], _behind(scope, readers[0].output[0])
         if len(behind) == 1 and not scope.is_output(name):
             if behind[0].op_type == "QuantizeLinear" and _clamps_as_the_quantizer(scope, clip, behind[0]):
                 return behind[0], ""
-            return None, f"a {clip.op_type} changes its output"
+            changes = node.op_type != "Add" or not _has_more_rows(scope, node)
+            return None, f"a {clip.op_type} changes its output" if changes else ""
     quantizers = [reader for reader in readers if reader.op_type == "QuantizeLinear"]
+    if node.op_type == "Add" and (len(readers) > 1 or scope.is_output(name)) and _has_more_rows(scope, node):
+        return None, ""  # a Reshape behind the Gemm has these readers
     if quantizers and (len(readers) > 1 or scope.is_output(name)):
         return quantizers[0], _ALSO_READ
     return (quantizers or [None])[0], ""
@@ -421,7 +437,9 @@ def _reason_for_floats(scope: Any, node: Any) -> tuple[str, bool]:
         return "other nodes read its transposed weights too", False
     if any(scope.scope_of(maker.output[0]) is not scope for maker in (a, b)):
         return "its inputs are dequantized outside its graph", False
-    types = [_type(scope, maker) for maker in (a, b)]
+    names = node.input[1::-1] if exchanges_operands(scope, node) else node.input[:2]  # of A and B as ONNX Runtime has them
+    types = [_type(scope, scope.dequantizer(name)) for name in names]
+    moved = [kind is np.int8 and is_moved(scope, node, name) for kind, name in zip(types, names)]
     add, bias = _addition(scope, node)
     rule = rules()["groups"]["Gemm"] if add is not None else rule
     stored = scope.shape_of_constant(b.input[0])
@@ -435,16 +453,16 @@ def _reason_for_floats(scope: Any, node: Any) -> tuple[str, bool]:
     for name, kind in zip(("activations", "weights"), types):
         if kind not in (np.uint8, np.int8, None):
             return f"its {name} are {np.dtype(kind).name}", False
-    is_s8 = stays_s8(scope, node)
+    is_s8 = types[0] is np.int8 and not moved[0]
     if quantizer is not None:
         kind = _type_behind(scope, quantizer)
         if kind not in (np.uint8, np.int8):
             return "the type of its output is not known" if kind is None else "its output has 16 bits", False
-        if types[0] is not None and _stays_s8_behind(scope, quantizer) != is_s8:
+        if types[0] is not None and _stays_s8_behind(scope, node, quantizer) != is_s8:
             return "its input and its output differ in type", False
     if is_s8 and not rule["s8_input"]:
         return "its activations are s8 and stay s8", False
-    if is_s8 and types[1] is not np.int8:
+    if is_s8 and (types[1] is not np.int8 or moved[1]):
         return "its activations are s8 and its weights u8", False
     if rule["needs_zero_points"] and not all(_input(maker, 2) for maker in (a, b)):
         return "its activations or its weights have no zero point", False
@@ -460,6 +478,8 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
     since = rules()["matmul_nbits_since"]
     if node.op_type not in ("MatMul", "Gemm") or dequantizer is None or not _is_since(version, since["of floats"]):
         return False
+    if exchanges_operands(scope, node):
+        return False
     add, bias = _addition(scope, node)
     quantizer, why = _output(scope, add or node)
     if activations is not None:  # also in front of, or between, tensors of 16 bits
@@ -474,10 +494,24 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
     if (bias or _input(node, 2)) and not _is_bias_of_nbits(scope, node, bias or _input(node, 2)):
         return False
     values = attributes(node)
-    if node.op_type == "Gemm" and (values.get("alpha", 1.0) != 1 or values.get("transA") or values.get("transB")
-                                   or _input(node, 2) and values.get("beta", 1.0) != 1):
-        return False
+    if node.op_type == "Gemm":  # ONNX Runtime makes a Transpose in front of a Gemm part of the Gemm
+        turned = [bool(values.get(name)) ^ (_turns(scope, operand) % 2 == 1) for name, operand in zip(("transA", "transB"), node.input)]
+        if values.get("alpha", 1.0) != 1 or any(turned) or _input(node, 2) and values.get("beta", 1.0) != 1:
+            return False
     return _are_weights_of_nbits(scope, node, dequantizer)
+
+
+def _turns(scope: Any, name: str) -> int:
+    """How many Transposes there are between a DequantizeLinear, or floats, and a tensor."""
+    from ._onnx import MOVED_THROUGH
+
+    count, maker = 0, scope.producer(name)
+    for _ in range(16):
+        if maker is None or maker.op_type not in MOVED_THROUGH or not maker.input:
+            break
+        count += maker.op_type == "Transpose"
+        maker = scope.producer(maker.input[0])
+    return count
 
 
 def _is_bias_of_nbits(scope: Any, node: Any, bias: str) -> bool:
@@ -507,6 +541,7 @@ def _are_weights_of_nbits(scope: Any, node: Any, dequantizer: Any) -> bool:
     if tensor is None or len(tensor[1]) != 2 or tensor[0] not in _BITS:
         return False
     shapes = [scope.shape_of(each) for each in constants[1:]]
+    is_turned &= node.op_type == "MatMul"  # of a Gemm, the Transpose and its transB undo each other
     depth, columns = tensor[1][::-1] if is_turned else tensor[1]
     block, axis = attributes(dequantizer).get("block_size", 0), attributes(dequantizer).get("axis", 1)
     axis = 1 - axis if is_turned else axis
