@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "blocks.h"
@@ -198,6 +199,20 @@ Group PoolGroup(Ort::ConstNode node) {
       .domain = "", .type = "MaxPool", .inputs = {x}, .output = y, .nodes = {node, dequantizer, quantizer}};
 }
 
+// How many elements a Softmax normalizes together; −1 if the model does not state it.
+int64_t SoftmaxElementsOf(Ort::ConstNode softmax) {
+  const Node node(softmax, {"X"});
+  const Shape shape = node.ShapeOf(0);
+  const bool is_of_one_axis = node.SinceVersion() >= 13;
+  const auto dimensions = static_cast<int64_t>(shape.size());
+  int64_t axis = node.Integer("axis", is_of_one_axis ? -1 : 1);
+  if (axis < 0) axis += dimensions;
+  if (axis < 0 || axis >= dimensions) return -1;
+  const auto from =
+      std::span(shape).subspan(static_cast<size_t>(axis), is_of_one_axis ? 1 : std::dynamic_extent);
+  return std::ranges::any_of(from, [](int64_t extent) { return extent < 0; }) ? -1 : CountOf(from);
+}
+
 // Softmax(DequantizeLinear(x)) and the QuantizeLinear behind it.
 Group SoftmaxGroup(Ort::ConstNode node) {
   const auto dequantizer = DequantizerOf(node, 0, "X"), quantizer = SoleConsumer(OutputOf(node));
@@ -210,6 +225,8 @@ Group SoftmaxGroup(Ort::ConstNode node) {
               .nodes = {node, dequantizer, quantizer}};
   for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
   for (size_t i = 1; i < 3; ++i) group.inputs.push_back(InputOf(quantizer, i));
+  if (SoftmaxElementsOf(node) == 1)
+    group.note = "ONNX Runtime before 1.32 makes the softmax of one element 0";
   group.is_moved_to_u8 = HasMovedInput(dequantizer);
   group.is_output_moved_to_u8 = IsMovedToU8(quantizer, SoleConsumer(group.output));
   return group;

@@ -171,7 +171,7 @@ def is_moved(scope: Any, node: Any, name: str) -> bool:
         if len(scope.readers(name)) != 1 or scope.is_output(name):
             return False
         if scope.producer(name).op_type not in (*_REMOVED, *(["Transpose"] if node.op_type == "Gemm" else [])):
-            return all(_constant(scope, each) is not None for each in dequantizer.input[1:] if each)
+            return bool(_input(dequantizer, 2)) and _constant(scope, dequantizer.input[2]) is not None
         name = scope.producer(name).input[0]
     return dequantizer is not None and _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
 
@@ -189,6 +189,16 @@ def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
         return False
     points = [_constant(scope, _input(node, 2)) if _input(node, 2) else None for node in (quantizer, dequantizer)]
     return all(point is not None and point.size == 1 for point in points) and points[0].reshape(-1)[0] == points[1].reshape(-1)[0]
+
+
+def _is_held(scope: Any, name: str) -> bool:
+    """Whether an operator that moves numbers keeps a DequantizeLinear away from the operator that reads `name`: each but a Transpose
+    does, if a run can give the scale or the zero point."""
+    dequantizer, is_moved_far = scope.dequantizer(name), False
+    while dequantizer is not None and name != dequantizer.output[0]:
+        is_moved_far |= scope.producer(name).op_type not in (*_REMOVED, "Transpose")
+        name = scope.producer(name).input[0]
+    return is_moved_far and not all(_constant(scope, each) is not None for each in dequantizer.input[1:] if each)
 
 
 def _type(scope: Any, dequantizer: Any) -> Any:
@@ -272,7 +282,7 @@ def _stays_s8_behind(scope: Any, node: Any, quantizer: Any) -> bool:
         if through is None or through.op_type not in MOVED_THROUGH or exchanges_operands(scope, node):
             return True
         if through.op_type not in _REMOVED:
-            return False
+            return not (_input(quantizer, 2) and _constant(scope, quantizer.input[2]) is not None)
         through = scope.producer(through.input[0])
     return True
 
@@ -432,6 +442,8 @@ def _reason_for_floats(scope: Any, node: Any) -> tuple[str, bool]:
     through = scope.producer(node.input[1])
     if through.op_type == "Reshape":
         return "its weights are reshaped after they are dequantized", False
+    if any(_is_held(scope, name) for name in node.input[:2]):
+        return "its inputs are moved after they are dequantized, with scales that a run gives", False
     is_constant = scope.shape_of_constant(b.input[0]) is not None
     if is_constant and through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.readers(node.input[1])) > 1:
         return "other nodes read its transposed weights too", False
@@ -482,7 +494,7 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
         return False
     add, bias = _addition(scope, node)
     quantizer, why = _output(scope, add or node)
-    if activations is not None:  # also in front of, or between, tensors of 16 bits
+    if activations is not None and not _is_held(scope, node.input[0]):  # also in front of, or between, tensors of 16 bits
         types = [_type(scope, activations)] + ([] if quantizer is None else [_type_behind(scope, quantizer)])
         readers = _readers(scope, (add or node).output[0])
         is_also_read = why == _ALSO_READ and {reader.op_type for reader in readers} == {"QuantizeLinear"} and not scope.is_output(
