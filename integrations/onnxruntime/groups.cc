@@ -1,6 +1,7 @@
 #include "groups.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <span>
 #include <utility>
@@ -325,6 +326,57 @@ bool DependsOnMoves(Ort::ConstNode node) {
   if (Is(next, "Relu")) next = SoleConsumer(OutputOf(next));
   return has_s8_input(0) || (IsSumOrProduct(node) && has_s8_input(1)) ||
          (Is(next, "QuantizeLinear") && IsS8(OutputOf(next)));
+}
+
+namespace {
+
+// Whether a node only moves or clamps the elements of its first input, so that ONNX Runtime may move a quantization through it.
+bool PassesOn(Ort::ConstNode node) {
+  constexpr std::array kOperators = {"Clip",    "Dropout", "Identity", "MaxPool",   "Relu",
+                                     "Reshape", "Slice",   "Squeeze",  "Transpose", "Unsqueeze"};
+  return std::ranges::any_of(kOperators, [&](const char* type) { return Is(node, type); });
+}
+
+// Whether the types of tensors decide in which arithmetic ONNX Runtime computes a node: both its operands are dequantized.
+bool IsDequantizedOperator(Ort::ConstNode node) {
+  if (node == nullptr || FindFloatOperator(node) == nullptr) return false;
+  for (size_t i = 0; i < 2; ++i) {
+    auto maker = ProducerOf(InputOf(node, i));
+    while (PassesOn(maker)) maker = ProducerOf(InputOf(maker, 0));
+    if (!Is(maker, "DequantizeLinear")) return false;
+  }
+  return true;
+}
+
+// Adds the operators of dequantized operands that compute or read a tensor, directly or through nodes that pass it on.
+void AddMakers(Ort::ConstValueInfo value, std::vector<Ort::ConstNode>* nodes) {
+  auto maker = ProducerOf(value);
+  while (PassesOn(maker)) maker = ProducerOf(InputOf(maker, 0));
+  if (IsDequantizedOperator(maker)) nodes->push_back(maker);
+}
+void AddReaders(Ort::ConstValueInfo value, std::vector<Ort::ConstNode>* nodes) {
+  for (const auto& consumer : value.GetConsumers()) {
+    if (PassesOn(consumer.node)) {
+      AddReaders(OutputOf(consumer.node), nodes);
+    } else if (IsDequantizedOperator(consumer.node)) {
+      nodes->push_back(consumer.node);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Ort::ConstNode> NeighborsAcrossMoves(const Group& group) {
+  std::vector<Ort::ConstNode> nodes;
+  for (const auto& node : group.nodes) {
+    if (Is(node, "DequantizeLinear") && HasMovedInput(node)) {
+      AddMakers(InputOf(ProducerOf(InputOf(node, 0)), 0), &nodes);
+    } else if (Is(node, "QuantizeLinear")) {
+      const auto reader = SoleConsumer(OutputOf(node));
+      if (IsMovedToU8(node, reader)) AddReaders(OutputOf(reader), &nodes);
+    }
+  }
+  return nodes;
 }
 
 Group GroupOf(Ort::ConstNode node) {

@@ -35,6 +35,10 @@ struct Group {
 /// convolution, a sum or a Softmax between DequantizeLinear and QuantizeLinear, and its input or output is s8.
 bool DependsOnMoves(Ort::ConstNode node);
 
+/// The products, convolutions and sums that share with a group a tensor that ONNX Runtime moves from s8 to u8. It would not see that
+/// tensor, and compute such a neighbor in another arithmetic, if intact computed the group alone.
+std::vector<Ort::ConstNode> NeighborsAcrossMoves(const Group& group);
+
 /// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool, Softmax. Any other
 /// node is a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups, except where Group::note
 /// says otherwise.

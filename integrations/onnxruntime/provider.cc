@@ -202,6 +202,8 @@ class Provider : public OrtEp {
  private:
   void TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info);
   Compiled* CompileGroup(Ort::ConstNode fused);
+  std::set<size_t> NodesLeft(const std::vector<Ort::ConstNode>& nodes,
+                             std::vector<std::unique_ptr<Layer>>* kept) const;
 
   const Settings settings_;
   const std::string report_id_;
@@ -221,10 +223,40 @@ class Provider : public OrtEp {
   bool needs_nchw_ = false;
 };
 
+// The ids of nodes that intact could compute, but that stay with ONNX Runtime so that it computes a neighbor as without intact.
+// `kept` receives layers, which keep their plans.
+std::set<size_t> Provider::NodesLeft(const std::vector<Ort::ConstNode>& nodes,
+                                     std::vector<std::unique_ptr<Layer>>* kept) const {
+  std::map<size_t, std::vector<size_t>> neighbors;  // of each node that intact takes
+  for (const auto& node : nodes) try {
+      auto& ids = neighbors[node.GetId()];
+      for (const auto& neighbor : NeighborsAcrossMoves(GroupOf(node))) ids.push_back(neighbor.GetId());
+    } catch (const std::exception&) {
+      neighbors.erase(node.GetId());
+    }
+  std::set<size_t> left;
+  if (std::ranges::all_of(neighbors, [](const auto& each) { return each.second.empty(); })) return left;
+  for (const auto& node : nodes) try {
+      if (neighbors.contains(node.GetId())) kept->push_back(MakeLayer(GroupOf(node), settings_));
+    } catch (const std::exception&) {
+      neighbors.erase(node.GetId());
+    }
+  for (bool is_new = true; is_new;) {
+    is_new = false;
+    for (auto each = neighbors.begin(); each != neighbors.end();) {
+      const bool stays =
+          std::ranges::any_of(each->second, [&](size_t id) { return !neighbors.contains(id); });
+      if (stays) left.insert(each->first);
+      is_new |= stays;
+      each = stays ? neighbors.erase(each) : std::next(each);
+    }
+  }
+  return left;
+}
+
 void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   // Keeps the plans that ONNX Runtime asked for before: layers that it asks for again share them.
   const std::vector<Taken> taken_before = std::exchange(taken_, {});
-  needs_nchw_ = false;
   const auto nodes = graph.GetNodes();
   std::map<size_t, Fate> fates;
   const auto take = [&](const Group& group) {
@@ -242,7 +274,13 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   };
   // Layers that decide where functions of bytes end. They keep their plans until the nodes are taken below.
   std::vector<std::unique_ptr<Layer>> kept;
+  // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
+  const bool is_nhwc =
+      std::ranges::any_of(nodes, [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
+  const std::set<size_t> left = is_nhwc ? std::set<size_t>() : NodesLeft(nodes, &kept);
+  needs_nchw_ = !left.empty();  // transpositions would hide tensors that nodes share with their neighbors
   const auto is_taken = [&](Ort::ConstNode node) {
+    if (left.contains(node.GetId())) return false;
     try {
       kept.push_back(MakeLayer(GroupOf(node), settings_));
       return true;
@@ -258,16 +296,17 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       continue;  // its nodes are taken one by one
     }
   for (const Ort::ConstNode& node : nodes) try {
+      if (left.contains(node.GetId()))
+        throw Refusal(
+            "neighbor: ONNX Runtime computes it, and no longer moves the int8 tensor between both nodes to "
+            "uint8 if intact computes this node; expected a neighbor that intact computes, or uint8");
       // A convolution that was taken once is taken again; without `like` its bytes do not depend on what is moved.
       needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
       if (!in_functions.contains(node.GetId())) take(GroupOf(node));
     } catch (const std::exception& error) {
       fates.try_emplace(node.GetId(), Fate{false, error.what()});  // unless a group has the node
     }
-  // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
-  const bool is_nhwc =
-      std::ranges::any_of(nodes, [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
   if (is_nhwc && !is_new) return;
   // It also asks once more if it has replaced functions of ONNX by their nodes. Then the nodes that were taken
   // before are fused nodes.

@@ -170,7 +170,7 @@ def is_moved(scope: Any, node: Any, name: str) -> bool:
     while dequantizer is not None and name != dequantizer.output[0]:  # moved through these operators
         if len(scope.readers(name)) != 1 or scope.is_output(name):
             return False
-        if scope.producer(name).op_type not in (*_REMOVED, *(["Transpose"] if node.op_type == "Gemm" else [])):
+        if scope.producer(name).op_type not in (*_REMOVED, *(["Transpose"] if _takes_transposes(scope, node) else [])):
             return bool(_input(dequantizer, 2)) and _constant(scope, dequantizer.input[2]) is not None
         name = scope.producer(name).input[0]
     return dequantizer is not None and _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
@@ -224,6 +224,11 @@ def _type_behind(scope: Any, quantizer: Any) -> Any:
 def stays_s8(scope: Any, node: Any) -> bool:
     """Whether the activations of a QDQ group are s8, and ONNX Runtime does not move them to u8."""
     return has_s8_activations(scope, node) and not is_moved(scope, node, node.input[0])
+
+
+def _takes_transposes(scope: Any, node: Any) -> bool:
+    """Whether ONNX Runtime makes Transposes in front of a node a part of it: of a Gemm that at most one node reads."""
+    return node.op_type == "Gemm" and len(_readers(scope, node.output[0])) < 2
 
 
 def exchanges_operands(scope: Any, node: Any) -> bool:
@@ -494,20 +499,25 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
         return False
     add, bias = _addition(scope, node)
     quantizer, why = _output(scope, add or node)
-    if activations is not None and not _is_held(scope, node.input[0]):  # also in front of, or between, tensors of 16 bits
-        types = [_type(scope, activations)] + ([] if quantizer is None else [_type_behind(scope, quantizer)])
-        readers = _readers(scope, (add or node).output[0])
-        is_also_read = why == _ALSO_READ and {reader.op_type for reader in readers} == {"QuantizeLinear"} and not scope.is_output(
-            (add or node).output[0])
-        if not _is_since(version, since["of 16 bits"]) or set(types) - {np.uint16, np.int16} or why and not is_also_read:
-            return False
-    elif why or quantizer is not None:
+    types = [] if quantizer is None else [_type_behind(scope, quantizer)]
+    if activations is not None and not _is_held(scope, node.input[0]):
+        types.append(_type(scope, activations))
+    readers = _readers(scope, (add or node).output[0])
+    if why == _ALSO_READ and {reader.op_type for reader in readers} == {"QuantizeLinear"} and not scope.is_output((add or node).output[0]):
+        why = ""
+    if why or types and (not _is_since(version, since["of 16 bits"]) or set(types) - {np.uint16, np.int16}):
         return False
-    if (bias or _input(node, 2)) and not _is_bias_of_nbits(scope, node, bias or _input(node, 2)):
+    bias = bias or _input(node, 2)
+    if bias and not _is_bias_of_nbits(scope, node, bias):
         return False
+    scales = [scope.dequantizer(name) for name in node.input[:2]]
+    if bias and activations is not None and quantizer is not None and _constant(scope, bias) is not None and any(
+            _constant(scope, maker.input[1]) is None for maker in scales):
+        return False  # ONNX Runtime quantizes the bias in the graph, and then does not know its shape
     values = attributes(node)
     if node.op_type == "Gemm":  # ONNX Runtime makes a Transpose in front of a Gemm part of the Gemm
-        turned = [bool(values.get(name)) ^ (_turns(scope, operand) % 2 == 1) for name, operand in zip(("transA", "transB"), node.input)]
+        turned = [bool(values.get(name)) ^ (_takes_transposes(scope, node) and _turns(scope, operand) % 2 == 1)
+                  for name, operand in zip(("transA", "transB"), node.input)]
         if values.get("alpha", 1.0) != 1 or any(turned) or _input(node, 2) and values.get("beta", 1.0) != 1:
             return False
     return _are_weights_of_nbits(scope, node, dequantizer)
@@ -553,7 +563,7 @@ def _are_weights_of_nbits(scope: Any, node: Any, dequantizer: Any) -> bool:
     if tensor is None or len(tensor[1]) != 2 or tensor[0] not in _BITS:
         return False
     shapes = [scope.shape_of(each) for each in constants[1:]]
-    is_turned &= node.op_type == "MatMul"  # of a Gemm, the Transpose and its transB undo each other
+    is_turned &= not _takes_transposes(scope, node)  # of a Gemm, the Transpose and its transB undo each other
     depth, columns = tensor[1][::-1] if is_turned else tensor[1]
     block, axis = attributes(dequantizer).get("block_size", 0), attributes(dequantizer).get("axis", 1)
     axis = 1 - axis if is_turned else axis
