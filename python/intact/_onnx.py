@@ -503,6 +503,9 @@ class _Reader:
         if weights is None and stored is not None:
             self.model.pass_over(f"{node.op_type} (QDQ): constant weights{weights_in_words(scope, node)} that are not read")
             return
+        if weights is None and node.op_type == "Conv":  # which pairs clamp depends on its weights' shape
+            self.model.pass_over("Conv (QDQ): weights are no constant")
+            return
         if weights is None:
             self._activations(scope, node, a.input[0], b.input[0], reals=node.input[:2])
             return
