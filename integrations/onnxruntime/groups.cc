@@ -104,8 +104,10 @@ void CheckFloatOutput(Ort::ConstValueInfo output) {
                   ", where ONNX Runtime computes floats; expected none or several");
 }
 
-// An operator of dequantized values, and what follows.
-Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats, const Rule& rule) {
+// An operator of dequantized values, and what follows. `checks_axis`: refuses weights whose scales are of another axis than the
+// outputs', or in blocks.
+Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats, const Rule& rule,
+                       bool checks_axis = true) {
   const bool is_elementwise = IsSumOrProduct(node), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
   Group group{.domain = of_floats.domain, .type = of_floats.quantized, .inputs = {}, .nodes = {node}};
   const auto add_inputs = [&group](Ort::ConstNode dequantizer) {
@@ -126,7 +128,8 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats, cons
   // ONNX Runtime has moved the node to NHWC, so intact has taken it before. Transpositions may hide that A is moved.
   const bool is_taken_before = node.GetDomain() == kNhwcDomain;
   const Node attributes(node, {});
-  if (!is_elementwise) CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
+  if (!is_elementwise && checks_axis)
+    CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
   std::vector<Ort::ConstValueInfo> bias(1);  // with its scale and its zero point if they are its own
   if (InputOf(node, 2) != nullptr) {
     for (const char* factor : {"alpha", "beta"})
@@ -307,11 +310,16 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
 bool FailsBehindBlocks(Ort::ConstNode dequantizer) {
   const auto weights = OutputOf(dequantizer);
   const auto next = SoleConsumer(weights);
-  if (!Is(next, "Conv") && !Is(next, "MatMul")) return false;
+  if (Node(dequantizer, {}).Integer("block_size", 0) == 0 || (!Is(next, "Conv") && !Is(next, "MatMul")))
+    return false;
   const auto b = InputOf(next, 1);
-  return b != nullptr && b.GetName() == weights.GetName() &&
-         Is(ProducerOf(InputOf(next, 0)), "DequantizeLinear") &&
-         Node(dequantizer, {}).Integer("block_size", 0) != 0;
+  if (b == nullptr || b.GetName() != weights.GetName()) return false;
+  try {
+    const Group group = DequantizedGroup(next, *FindFloatOperator(next), *FindRule(next), false);
+    return group.type != "QLinearMatMul" || RuntimeMinor() < kChecksScalesOfQLinearMatMul;
+  } catch (const Refusal&) {
+    return false;  // ONNX Runtime computes floats
+  }
 }
 
 }  // namespace
@@ -330,53 +338,61 @@ bool DependsOnMoves(Ort::ConstNode node) {
 
 namespace {
 
-// Whether a node only moves or clamps the elements of its first input, so that ONNX Runtime may move a quantization through it.
-bool PassesOn(Ort::ConstNode node) {
-  constexpr std::array kOperators = {"Clip",    "Dropout", "Identity", "MaxPool",   "Relu",
-                                     "Reshape", "Slice",   "Squeeze",  "Transpose", "Unsqueeze"};
-  return std::ranges::any_of(kOperators, [&](const char* type) { return Is(node, type); });
-}
+// The tensors of an operator between DequantizeLinear and QuantizeLinear whose types decide in which arithmetic ONNX Runtime
+// computes it. A node is null if it is of another type.
+struct TypedTensors {
+  std::array<Ort::ConstNode, 2> dequantizers;  // of A and B
+  Ort::ConstNode quantizer;                    // behind the operator, or behind its Relu or Clip
+};
 
-// Whether the types of tensors decide in which arithmetic ONNX Runtime computes a node: both its operands are dequantized.
-bool IsDequantizedOperator(Ort::ConstNode node) {
-  if (node == nullptr || FindFloatOperator(node) == nullptr) return false;
-  for (size_t i = 0; i < 2; ++i) {
-    auto maker = ProducerOf(InputOf(node, i));
-    while (PassesOn(maker)) maker = ProducerOf(InputOf(maker, 0));
-    if (!Is(maker, "DequantizeLinear")) return false;
-  }
-  return true;
-}
-
-// Adds the operators of dequantized operands that compute or read a tensor, directly or through nodes that pass it on.
-void AddMakers(Ort::ConstValueInfo value, std::vector<Ort::ConstNode>* nodes) {
-  auto maker = ProducerOf(value);
-  while (PassesOn(maker)) maker = ProducerOf(InputOf(maker, 0));
-  if (IsDequantizedOperator(maker)) nodes->push_back(maker);
-}
-void AddReaders(Ort::ConstValueInfo value, std::vector<Ort::ConstNode>* nodes) {
-  for (const auto& consumer : value.GetConsumers()) {
-    if (PassesOn(consumer.node)) {
-      AddReaders(OutputOf(consumer.node), nodes);
-    } else if (IsDequantizedOperator(consumer.node)) {
-      nodes->push_back(consumer.node);
-    }
-  }
+TypedTensors TypedTensorsOf(Ort::ConstNode node) {
+  TypedTensors tensors;
+  for (size_t i = 0; i < 2; ++i)
+    if (const auto maker = ProducerOf(InputOf(node, i)); Is(maker, "DequantizeLinear"))
+      tensors.dequantizers[i] = maker;
+  auto next = SoleConsumer(OutputOf(node));
+  if (Is(next, "Relu") || Is(next, "Clip")) next = SoleConsumer(OutputOf(next));
+  if (Is(next, "QuantizeLinear")) tensors.quantizer = next;
+  return tensors;
 }
 
 }  // namespace
 
-std::vector<Ort::ConstNode> NeighborsAcrossMoves(const Group& group) {
+std::vector<Ort::ConstNode> NodesAcrossMoves(Ort::ConstNode node) {
   std::vector<Ort::ConstNode> nodes;
-  for (const auto& node : group.nodes) {
-    if (Is(node, "DequantizeLinear") && HasMovedInput(node)) {
-      AddMakers(InputOf(ProducerOf(InputOf(node, 0)), 0), &nodes);
-    } else if (Is(node, "QuantizeLinear")) {
-      const auto reader = SoleConsumer(OutputOf(node));
-      if (IsMovedToU8(node, reader)) AddReaders(OutputOf(reader), &nodes);
-    }
+  if (node == nullptr || FindFloatOperator(node) == nullptr) return nodes;
+  const TypedTensors tensors = TypedTensorsOf(node);
+  if (tensors.dequantizers[0] == nullptr || tensors.dequantizers[1] == nullptr) return nodes;
+  for (const auto& dequantizer : tensors.dequantizers)
+    if (HasMovedInput(dequantizer)) nodes.push_back(ProducerOf(InputOf(dequantizer, 0)));
+  if (tensors.quantizer != nullptr) {
+    const auto reader = SoleConsumer(OutputOf(tensors.quantizer));
+    if (IsMovedToU8(tensors.quantizer, reader)) nodes.push_back(reader);
   }
   return nodes;
+}
+
+bool IsOfIntegers(Ort::ConstNode node, const std::vector<Ort::ConstNode>& hidden) {
+  const auto is_hidden = [&](Ort::ConstNode across) {
+    return across != nullptr &&
+           std::ranges::any_of(hidden, [&](const auto& each) { return each.GetId() == across.GetId(); });
+  };
+  const TypedTensors tensors = TypedTensorsOf(node);
+  std::array<bool, 2> is_s8;
+  for (size_t i = 0; i < 2; ++i)
+    is_s8[i] =
+        StaysS8(tensors.dequantizers[i]) || (HasMovedInput(tensors.dequantizers[i]) &&
+                                             is_hidden(ProducerOf(InputOf(tensors.dequantizers[i], 0))));
+  const Rule& rule = *FindRule(node);
+  if (tensors.quantizer == nullptr) {
+    if (!rule.float_output) return false;
+  } else {
+    const bool is_output_s8 =
+        OutputStaysS8(tensors.quantizer) ||
+        (IsS8(OutputOf(tensors.quantizer)) && is_hidden(SoleConsumer(OutputOf(tensors.quantizer))));
+    if (is_output_s8 != is_s8[0]) return false;
+  }
+  return rule.one_type ? is_s8[0] == is_s8[1] : !is_s8[0] || (rule.s8_input && is_s8[1]);
 }
 
 Group GroupOf(Ort::ConstNode node) {

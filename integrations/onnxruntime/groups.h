@@ -35,9 +35,14 @@ struct Group {
 /// convolution, a sum or a Softmax between DequantizeLinear and QuantizeLinear, and its input or output is s8.
 bool DependsOnMoves(Ort::ConstNode node);
 
-/// The products, convolutions and sums that share with a group a tensor that ONNX Runtime moves from s8 to u8. It would not see that
-/// tensor, and compute such a neighbor in another arithmetic, if intact computed the group alone.
-std::vector<Ort::ConstNode> NeighborsAcrossMoves(const Group& group);
+/// The nodes on the other side of the tensors of a QDQ operator that ONNX Runtime moves from s8 to u8: a QuantizeLinear before each such
+/// operand, a DequantizeLinear behind such an output. If intact computes a group with such a node, ONNX Runtime does not see the
+/// tensor, and leaves it s8.
+std::vector<Ort::ConstNode> NodesAcrossMoves(Ort::ConstNode node);
+
+/// Whether the types allow ONNX Runtime to compute a node with NodesAcrossMoves() in integers, if intact computes groups with
+/// `hidden`, some of these nodes.
+bool IsOfIntegers(Ort::ConstNode node, const std::vector<Ort::ConstNode>& hidden);
 
 /// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool, Softmax. Any other
 /// node is a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups, except where Group::note

@@ -19,6 +19,7 @@
 #include "graph.h"
 #include "node.h"
 #include "operators.h"
+#include "rules.h"
 
 namespace intact::onnxruntime {
 namespace {
@@ -227,28 +228,36 @@ class Provider : public OrtEp {
 // `kept` receives layers, which keep their plans.
 std::set<size_t> Provider::NodesLeft(const std::vector<Ort::ConstNode>& nodes,
                                      std::vector<std::unique_ptr<Layer>>* kept) const {
-  std::map<size_t, std::vector<size_t>> neighbors;  // of each node that intact takes
-  for (const auto& node : nodes) try {
-      auto& ids = neighbors[node.GetId()];
-      for (const auto& neighbor : NeighborsAcrossMoves(GroupOf(node))) ids.push_back(neighbor.GetId());
-    } catch (const std::exception&) {
-      neighbors.erase(node.GetId());
-    }
   std::set<size_t> left;
-  if (std::ranges::all_of(neighbors, [](const auto& each) { return each.second.empty(); })) return left;
+  if (std::ranges::all_of(nodes, [](const auto& node) { return NodesAcrossMoves(node).empty(); }))
+    return left;
+  std::set<size_t> taken;           // ids of nodes that intact takes
+  std::map<size_t, size_t> takers;  // of each QuantizeLinear and DequantizeLinear of their groups
   for (const auto& node : nodes) try {
-      if (neighbors.contains(node.GetId())) kept->push_back(MakeLayer(GroupOf(node), settings_));
+      const Group group = GroupOf(node);
+      kept->push_back(MakeLayer(group, settings_));
+      taken.insert(node.GetId());
+      for (const auto& each : group.nodes) takers[each.GetId()] = node.GetId();
     } catch (const std::exception&) {
-      neighbors.erase(node.GetId());
+      continue;
     }
   for (bool is_new = true; is_new;) {
     is_new = false;
-    for (auto each = neighbors.begin(); each != neighbors.end();) {
-      const bool stays =
-          std::ranges::any_of(each->second, [&](size_t id) { return !neighbors.contains(id); });
-      if (stays) left.insert(each->first);
-      is_new |= stays;
-      each = stays ? neighbors.erase(each) : std::next(each);
+    for (const auto& node : nodes) {
+      if (taken.contains(node.GetId())) continue;
+      std::vector<Ort::ConstNode> hidden = NodesAcrossMoves(node);
+      std::erase_if(hidden, [&](const auto& across) {
+        const auto taker = takers.find(across.GetId());
+        return taker == takers.end() || !taken.contains(taker->second);
+      });
+      // Shows the tensors one by one until ONNX Runtime computes the node as without intact.
+      while (!hidden.empty() && IsOfIntegers(node, hidden) != IsOfIntegers(node, {})) {
+        const size_t taker = takers.at(hidden.back().GetId());
+        hidden.pop_back();
+        taken.erase(taker);
+        left.insert(taker);
+        is_new = true;
+      }
     }
   }
   return left;
@@ -438,6 +447,7 @@ INTACT_API OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, con
     // ONNX Runtime before 1.28 leaves some nodes that it has moved to NHWC without a kernel.
     int minor = 0;
     const bool is_nhwc = std::sscanf(base->GetVersionString(), "1.%d", &minor) != 1 || minor >= 28;
+    intact::onnxruntime::RuntimeMinor() = minor;
     factories[(*count)++] = new intact::onnxruntime::Factory(is_nhwc);
   });
 }

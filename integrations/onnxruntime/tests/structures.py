@@ -597,6 +597,9 @@ def examine(s: dict, seed: int, folder: str, reasons: Counter | None = None) -> 
     if node and node["taken"] and not integer and s["op"] not in UNARY and "table" not in node["kernel"]:
         return Found(s, "taken", f"ONNX Runtime has {operators}, the provider {node['kernel']}")
     found = None
+    false = [each["note"] for each in report.values() if expected is not None and "fails in each run" in each.get("note", "")]
+    if false:
+        return Found(s, "note", f"the provider says: {false[0]}; ONNX Runtime runs {operators}")
     if expected is None or any(one.tobytes() != other.tobytes() for one, other in zip(computed, expected)):
         found = _differ(s, onnx.load_from_string(model).graph, _exact(model, given), computed, expected, report, reasons,
                         float(built.sy), operators)
