@@ -372,6 +372,16 @@ std::vector<Ort::ConstNode> NodesAcrossMoves(Ort::ConstNode node) {
   return nodes;
 }
 
+bool HasOwnBias(Ort::ConstNode node) {
+  const auto bias = ProducerOf(InputOf(node, 2));
+  if (!Is(node, "Gemm") || !Is(bias, "DequantizeLinear")) return false;
+  try {
+    return FitBias(*FindRule(node), ProducerOf(InputOf(node, 0)), ProducerOf(InputOf(node, 1)), bias).is_own;
+  } catch (const Refusal&) {
+    return true;  // a run gives its scale
+  }
+}
+
 bool IsOfIntegers(Ort::ConstNode node, const std::vector<Ort::ConstNode>& hidden) {
   const auto is_hidden = [&](Ort::ConstNode across) {
     return across != nullptr &&

@@ -40,6 +40,9 @@ bool DependsOnMoves(Ort::ConstNode node);
 /// tensor, and leaves it s8.
 std::vector<Ort::ConstNode> NodesAcrossMoves(Ort::ConstNode node);
 
+/// Whether a node is a Gemm with a bias whose scale or zero point ONNX Runtime ignores if it computes the node in integers.
+bool HasOwnBias(Ort::ConstNode node);
+
 /// Whether the types allow ONNX Runtime to compute a node with NodesAcrossMoves() in integers, if intact computes groups with
 /// `hidden`, some of these nodes.
 bool IsOfIntegers(Ort::ConstNode node, const std::vector<Ort::ConstNode>& hidden);

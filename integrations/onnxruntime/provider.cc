@@ -224,13 +224,16 @@ class Provider : public OrtEp {
   bool needs_nchw_ = false;
 };
 
-// The ids of nodes that intact could compute, but that stay with ONNX Runtime so that it computes a neighbor as without intact.
+// The ids of nodes that intact could compute, but that stay with ONNX Runtime so that it computes a neighbor as without intact: in
+// floats, because it would ignore the bias of the neighbor in integers.
 // `kept` receives layers, which keep their plans.
 std::set<size_t> Provider::NodesLeft(const std::vector<Ort::ConstNode>& nodes,
                                      std::vector<std::unique_ptr<Layer>>* kept) const {
   std::set<size_t> left;
-  if (std::ranges::all_of(nodes, [](const auto& node) { return NodesAcrossMoves(node).empty(); }))
-    return left;
+  const auto may_change = [](const auto& node) {
+    return !NodesAcrossMoves(node).empty() && HasOwnBias(node);
+  };
+  if (std::ranges::none_of(nodes, may_change)) return left;
   std::set<size_t> taken;           // ids of nodes that intact takes
   std::map<size_t, size_t> takers;  // of each QuantizeLinear and DequantizeLinear of their groups
   for (const auto& node : nodes) try {
@@ -244,7 +247,7 @@ std::set<size_t> Provider::NodesLeft(const std::vector<Ort::ConstNode>& nodes,
   for (bool is_new = true; is_new;) {
     is_new = false;
     for (const auto& node : nodes) {
-      if (taken.contains(node.GetId())) continue;
+      if (taken.contains(node.GetId()) || !may_change(node)) continue;
       std::vector<Ort::ConstNode> hidden = NodesAcrossMoves(node);
       std::erase_if(hidden, [&](const auto& across) {
         const auto taker = takers.find(across.GetId());
@@ -307,8 +310,9 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   for (const Ort::ConstNode& node : nodes) try {
       if (left.contains(node.GetId()))
         throw Refusal(
-            "neighbor: ONNX Runtime computes it, and no longer moves the int8 tensor between both nodes to "
-            "uint8 if intact computes this node; expected a neighbor that intact computes, or uint8");
+            "neighbor: is a Gemm that ONNX Runtime computes in floats only if it moves the int8 tensor "
+            "between both "
+            "nodes to uint8, and whose bias it else ignores; expected a bias of scale a_scale·b_scale");
       // A convolution that was taken once is taken again; without `like` its bytes do not depend on what is moved.
       needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
       if (!in_functions.contains(node.GetId())) take(GroupOf(node));

@@ -203,8 +203,8 @@ def _is_held(scope: Any, name: str) -> bool:
 
 def _type(scope: Any, dequantizer: Any) -> Any:
     """The NumPy type of the integers that a DequantizeLinear reads, or None."""
-    point = scope.constant(_input(dequantizer, 2)) if _input(dequantizer, 2) else None
-    return scope.type_of(dequantizer.input[0]) if point is None else point.dtype.type
+    known = scope.type_of(_input(dequantizer, 2)) if _input(dequantizer, 2) else None
+    return known or scope.type_of(dequantizer.input[0])
 
 
 def has_s8_activations(scope: Any, node: Any) -> bool:
@@ -512,7 +512,8 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
         return False
     scales = [scope.dequantizer(name) for name in node.input[:2]]
     if bias and activations is not None and quantizer is not None and _constant(scope, bias) is not None and any(
-            _constant(scope, maker.input[1]) is None for maker in scales):
+            scale is None or maker is activations and scale.shape == (1,) for maker in scales
+            for scale in [_constant(scope, maker.input[1])]):
         return False  # ONNX Runtime quantizes the bias in the graph, and then does not know its shape
     values = attributes(node)
     if node.op_type == "Gemm":  # ONNX Runtime makes a Transpose in front of a Gemm part of the Gemm
