@@ -314,6 +314,10 @@ bool FailsBehindBlocks(Ort::ConstNode dequantizer) {
     return false;
   const auto b = InputOf(next, 1);
   if (b == nullptr || b.GetName() != weights.GetName()) return false;
+  const auto a = ProducerOf(InputOf(next, 0));
+  if (!Is(a, "DequantizeLinear")) return false;
+  for (const auto& stored : {InputOf(a, 0), InputOf(dequantizer, 0)})
+    if (!IsS8(stored) && ElementTypeOf(stored) != ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8) return false;
   try {
     const Group group = DequantizedGroup(next, *FindFloatOperator(next), *FindRule(next), false);
     return group.type != "QLinearMatMul" || RuntimeMinor() < kChecksScalesOfQLinearMatMul;

@@ -445,7 +445,7 @@ def _reason_for_floats(scope: Any, node: Any) -> tuple[str, bool]:
         return f"it computes {node.op_type} in floats", False
     a, b = (scope.dequantizer(name) for name in node.input[:2])
     through = scope.producer(node.input[1])
-    if through.op_type == "Reshape":
+    if through.op_type == "Reshape" and scope.shape_of_constant(b.input[0]) is not None:
         return "its weights are reshaped after they are dequantized", False
     if any(_is_held(scope, name) for name in node.input[:2]):
         return "its inputs are moved after they are dequantized, with scales that a run gives", False

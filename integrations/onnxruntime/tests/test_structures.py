@@ -58,7 +58,7 @@ def test_each_unusual_feature(all_changes):
 SHRUNK = [
     {"op": "MatMul", "a": "s16"}, {"op": "Gemm", "a": "u16", "bias": "fit"}, {"op": "Gemm", "a": "s16", "behind": "two quantizers"},
     {"op": "Gemm", "a": "s16", "a_through": "transpose"}, {"op": "Gemm", "a": "s16", "a_scale": "from run", "bias": "float"},
-    {"op": "MatMul", "w_scale": "blocks"}, {"bias": "fit", "w_scale": "blocks"}, {"a": "s8", "w_scale": "blocks"},
+    {"op": "MatMul", "w_scale": "blocks"}, {"op": "MatMul", "a": "u16", "w_scale": "blocks"}, {"bias": "fit", "w_scale": "blocks"}, {"a": "s8", "w_scale": "blocks"},
     {"op": "Gemm", "w_scale": "rows"}, {"op": "MatMul", "w_scale": "column", "batch": "3-d"},
     {"op": "Gemm", "behind": "quantize and float", "y_through": "identity"}, {"op": "Gemm", "behind": "two quantizers", "y_through": "reshape"},
     {"op": "MatMul", "behind": "clip", "y_through": "reshape"}, {"behind": "relu", "y_through": "identity"},
@@ -71,7 +71,7 @@ SHRUNK = [
     {"op": "MatMul", "a_from": "float, not quantized", "behind": "float", "w_through": "identity"},
     {"op": "MatMul", "a_from": "float, not quantized", "added": "float", "batch": "3-d A", "behind": "an output too"},
     {"op": "MatMul", "a_through": "reshape", "added": "sum of run"}, {"op": "Gemm", "a_through": "reshape", "a_scale": "from run"},
-    {"op": "Conv", "constant_w": False}, {"constants": "overridable", "w_through": "transpose"}, {"op": "Softmax", "depth": 1},
+    {"op": "Conv", "constant_w": False}, {"constant_w": False, "opset": 19, "w_through": "reshape"}, {"constants": "overridable", "w_through": "transpose"}, {"op": "Softmax", "depth": 1},
     {"op": "Gemm", "a": "s8", "bias": "tiny", "next": "a layer", "y_read": "by a dequantizer"},
 ]
 
@@ -81,7 +81,10 @@ def test_a_structure_that_once_differed(changes, tmp_path):
     usual = {name: values[0] for name, values in structures.FEATURES.items()}
     s = {**usual, **changes}
     assert structures.normal(s) == s
-    found = structures.examine(s, 14125, str(tmp_path))
+    try:
+        found = structures.examine(s, 14125, str(tmp_path))
+    except structures.Invalid:
+        pytest.skip("this ONNX Runtime does not run the structure")
     assert found is None, (found.what, found.detail)
 
 
