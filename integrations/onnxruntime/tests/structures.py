@@ -537,7 +537,7 @@ def _audited(s: dict, path: str, graph: onnx.GraphProto, fails: bool) -> Found |
         if (a or found[0].a_type, b or found[0].b_type) != (found[0].a_type, found[0].b_type):
             return Found(s, what, f"ONNX Runtime multiplies {a} by {b}, the audit {found[0].a_type} by {found[0].b_type}")
         audits = next((each.layer.weights for each in audited.layers if each.layer.name == "layer"), None)
-        is_constant = s["constant_w"] if weights is None else True  # a graph may also compute the weights from constants
+        is_constant = s["constant_w"] and not s["exchanged"] if weights is None else True  # a graph may also compute the weights from constants
         if is_constant != (audits is not None) or weights is not None and not np.array_equal(audits, weights):
             return Found(s, what, f"{made[0].op_type} has other weights than the audit")
     return None
