@@ -1,7 +1,9 @@
 #include "groups.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "blocks.h"
@@ -102,8 +104,10 @@ void CheckFloatOutput(Ort::ConstValueInfo output) {
                   ", where ONNX Runtime computes floats; expected none or several");
 }
 
-// An operator of dequantized values, and what follows.
-Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats, const Rule& rule) {
+// An operator of dequantized values, and what follows. `checks_axis`: refuses weights whose scales are of another axis than the
+// outputs', or in blocks.
+Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats, const Rule& rule,
+                       bool checks_axis = true) {
   const bool is_elementwise = IsSumOrProduct(node), is_conv = Is(node, "Conv"), is_gemm = Is(node, "Gemm");
   Group group{.domain = of_floats.domain, .type = of_floats.quantized, .inputs = {}, .nodes = {node}};
   const auto add_inputs = [&group](Ort::ConstNode dequantizer) {
@@ -124,7 +128,8 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats, cons
   // ONNX Runtime has moved the node to NHWC, so intact has taken it before. Transpositions may hide that A is moved.
   const bool is_taken_before = node.GetDomain() == kNhwcDomain;
   const Node attributes(node, {});
-  if (!is_elementwise) CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
+  if (!is_elementwise && checks_axis)
+    CheckAxis(b, is_conv || (is_gemm && attributes.Integer("transB", 0) != 0) ? 0 : 1);
   std::vector<Ort::ConstValueInfo> bias(1);  // with its scale and its zero point if they are its own
   if (InputOf(node, 2) != nullptr) {
     for (const char* factor : {"alpha", "beta"})
@@ -198,6 +203,20 @@ Group PoolGroup(Ort::ConstNode node) {
       .domain = "", .type = "MaxPool", .inputs = {x}, .output = y, .nodes = {node, dequantizer, quantizer}};
 }
 
+// How many elements a Softmax normalizes together; −1 if the model does not state it.
+int64_t SoftmaxElementsOf(Ort::ConstNode softmax) {
+  const Node node(softmax, {"X"});
+  const Shape shape = node.ShapeOf(0);
+  const bool is_of_one_axis = node.SinceVersion() >= 13;
+  const auto dimensions = static_cast<int64_t>(shape.size());
+  int64_t axis = node.Integer("axis", is_of_one_axis ? -1 : 1);
+  if (axis < 0) axis += dimensions;
+  if (axis < 0 || axis >= dimensions) return -1;
+  const auto from =
+      std::span(shape).subspan(static_cast<size_t>(axis), is_of_one_axis ? 1 : std::dynamic_extent);
+  return std::ranges::any_of(from, [](int64_t extent) { return extent < 0; }) ? -1 : CountOf(from);
+}
+
 // Softmax(DequantizeLinear(x)) and the QuantizeLinear behind it.
 Group SoftmaxGroup(Ort::ConstNode node) {
   const auto dequantizer = DequantizerOf(node, 0, "X"), quantizer = SoleConsumer(OutputOf(node));
@@ -208,6 +227,8 @@ Group SoftmaxGroup(Ort::ConstNode node) {
               .nodes = {node, dequantizer, quantizer}};
   for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
   for (size_t i = 1; i < 3; ++i) group.inputs.push_back(InputOf(quantizer, i));
+  if (SoftmaxElementsOf(node) == 1)
+    group.note = "ONNX Runtime before 1.32 makes the softmax of one element 0";
   group.is_moved_to_u8 = HasMovedInput(dequantizer);
   group.is_output_moved_to_u8 = IsMovedToU8(quantizer, SoleConsumer(group.output));
   return group;
@@ -287,11 +308,20 @@ std::optional<Group> DynamicGroup(Ort::ConstNode node) {
 bool FailsBehindBlocks(Ort::ConstNode dequantizer) {
   const auto weights = OutputOf(dequantizer);
   const auto next = SoleConsumer(weights);
-  if (!Is(next, "Conv") && !Is(next, "MatMul")) return false;
+  if (Node(dequantizer, {}).Integer("block_size", 0) == 0 || (!Is(next, "Conv") && !Is(next, "MatMul")))
+    return false;
   const auto b = InputOf(next, 1);
-  return b != nullptr && b.GetName() == weights.GetName() &&
-         Is(ProducerOf(InputOf(next, 0)), "DequantizeLinear") &&
-         Node(dequantizer, {}).Integer("block_size", 0) != 0;
+  if (b == nullptr || b.GetName() != weights.GetName()) return false;
+  const auto a = ProducerOf(InputOf(next, 0));
+  if (!Is(a, "DequantizeLinear")) return false;
+  for (const auto& stored : {InputOf(a, 0), InputOf(dequantizer, 0)})
+    if (!IsS8(stored) && ElementTypeOf(stored) != ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8) return false;
+  try {
+    const Group group = DequantizedGroup(next, *FindFloatOperator(next), *FindRule(next), false);
+    return group.type != "QLinearMatMul" || RuntimeMinor() < kChecksScalesOfQLinearMatMul;
+  } catch (const Refusal&) {
+    return false;  // ONNX Runtime computes floats
+  }
 }
 
 }  // namespace
@@ -317,6 +347,75 @@ Group NodeAlone(Ort::ConstNode node) {
               .nodes = {node}};
   group.more_outputs.assign(outputs.begin() + 1, outputs.end());
   return group;
+}
+
+namespace {
+
+// The tensors of an operator between DequantizeLinear and QuantizeLinear whose types decide in which arithmetic ONNX Runtime
+// computes it. A node is null if it is of another type.
+struct TypedTensors {
+  std::array<Ort::ConstNode, 2> dequantizers;  // of A and B
+  Ort::ConstNode quantizer;                    // behind the operator, or behind its Relu or Clip
+};
+
+TypedTensors TypedTensorsOf(Ort::ConstNode node) {
+  TypedTensors tensors;
+  for (size_t i = 0; i < 2; ++i)
+    if (const auto maker = ProducerOf(InputOf(node, i)); Is(maker, "DequantizeLinear"))
+      tensors.dequantizers[i] = maker;
+  auto next = SoleConsumer(OutputOf(node));
+  if (Is(next, "Relu") || Is(next, "Clip")) next = SoleConsumer(OutputOf(next));
+  if (Is(next, "QuantizeLinear")) tensors.quantizer = next;
+  return tensors;
+}
+
+}  // namespace
+
+std::vector<Ort::ConstNode> NodesAcrossMoves(Ort::ConstNode node) {
+  std::vector<Ort::ConstNode> nodes;
+  if (node == nullptr || FindFloatOperator(node) == nullptr) return nodes;
+  const TypedTensors tensors = TypedTensorsOf(node);
+  if (tensors.dequantizers[0] == nullptr || tensors.dequantizers[1] == nullptr) return nodes;
+  for (const auto& dequantizer : tensors.dequantizers)
+    if (HasMovedInput(dequantizer)) nodes.push_back(ProducerOf(InputOf(dequantizer, 0)));
+  if (tensors.quantizer != nullptr) {
+    const auto reader = SoleConsumer(OutputOf(tensors.quantizer));
+    if (IsMovedToU8(tensors.quantizer, reader)) nodes.push_back(reader);
+  }
+  return nodes;
+}
+
+bool HasOwnBias(Ort::ConstNode node) {
+  const auto bias = ProducerOf(InputOf(node, 2));
+  if (!Is(node, "Gemm") || !Is(bias, "DequantizeLinear")) return false;
+  try {
+    return FitBias(*FindRule(node), ProducerOf(InputOf(node, 0)), ProducerOf(InputOf(node, 1)), bias).is_own;
+  } catch (const Refusal&) {
+    return true;  // a run gives its scale
+  }
+}
+
+bool IsOfIntegers(Ort::ConstNode node, const std::vector<Ort::ConstNode>& hidden) {
+  const auto is_hidden = [&](Ort::ConstNode across) {
+    return across != nullptr &&
+           std::ranges::any_of(hidden, [&](const auto& each) { return each.GetId() == across.GetId(); });
+  };
+  const TypedTensors tensors = TypedTensorsOf(node);
+  std::array<bool, 2> is_s8;
+  for (size_t i = 0; i < 2; ++i)
+    is_s8[i] =
+        StaysS8(tensors.dequantizers[i]) || (HasMovedInput(tensors.dequantizers[i]) &&
+                                             is_hidden(ProducerOf(InputOf(tensors.dequantizers[i], 0))));
+  const Rule& rule = *FindRule(node);
+  if (tensors.quantizer == nullptr) {
+    if (!rule.float_output) return false;
+  } else {
+    const bool is_output_s8 =
+        OutputStaysS8(tensors.quantizer) ||
+        (IsS8(OutputOf(tensors.quantizer)) && is_hidden(SoleConsumer(OutputOf(tensors.quantizer))));
+    if (is_output_s8 != is_s8[0]) return false;
+  }
+  return rule.one_type ? is_s8[0] == is_s8[1] : !is_s8[0] || (rule.s8_input && is_s8[1]);
 }
 
 Group GroupOf(Ort::ConstNode node) {

@@ -35,6 +35,18 @@ struct Group {
 /// convolution, a sum or a Softmax between DequantizeLinear and QuantizeLinear, and its input or output is s8.
 bool DependsOnMoves(Ort::ConstNode node);
 
+/// The nodes on the other side of the tensors of a QDQ operator that ONNX Runtime moves from s8 to u8: a QuantizeLinear before each such
+/// operand, a DequantizeLinear behind such an output. If intact computes a group with such a node, ONNX Runtime does not see the
+/// tensor, and leaves it s8.
+std::vector<Ort::ConstNode> NodesAcrossMoves(Ort::ConstNode node);
+
+/// Whether a node is a Gemm with a bias whose scale or zero point ONNX Runtime ignores if it computes the node in integers.
+bool HasOwnBias(Ort::ConstNode node);
+
+/// Whether the types allow ONNX Runtime to compute a node with NodesAcrossMoves() in integers, if intact computes groups with
+/// `hidden`, some of these nodes.
+bool IsOfIntegers(Ort::ConstNode node, const std::vector<Ort::ConstNode>& hidden);
+
 /// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool, Softmax. Any other
 /// node is a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups, except where Group::note
 /// says otherwise.

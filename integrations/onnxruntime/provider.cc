@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include "graph.h"
 #include "node.h"
 #include "operators.h"
+#include "rules.h"
 #include "same_bytes.h"
 
 namespace intact::onnxruntime {
@@ -189,6 +191,9 @@ std::vector<int> PlacesOf(const std::vector<std::string>& names, const std::vect
   return places;
 }
 
+// Whether a node is one that was taken when ONNX Runtime asked before.
+bool IsFused(Ort::ConstNode node) { return node.GetOperatorType().starts_with(kName); }
+
 class Provider;
 
 // A group of nodes as a session runs it.
@@ -244,7 +249,11 @@ class Provider : public OrtEp {
 
  private:
   void TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info);
+  bool RefusesNodes(const std::vector<Ort::ConstNode>& nodes, std::map<size_t, Fate>* fates,
+                    OrtEpGraphSupportInfo* info);
   Compiled* CompileGroup(Ort::ConstNode fused);
+  std::set<size_t> NodesLeft(const std::vector<Ort::ConstNode>& nodes,
+                             std::vector<std::unique_ptr<Layer>>* kept) const;
 
   const Settings settings_;
   const std::string version_, report_id_;
@@ -265,10 +274,72 @@ class Provider : public OrtEp {
   bool needs_nchw_ = false;
 };
 
+// The ids of nodes that intact could compute, but that stay with ONNX Runtime so that it computes a neighbor as without intact: in
+// floats, because it would ignore the bias of the neighbor in integers.
+// `kept` receives layers, which keep their plans.
+std::set<size_t> Provider::NodesLeft(const std::vector<Ort::ConstNode>& nodes,
+                                     std::vector<std::unique_ptr<Layer>>* kept) const {
+  std::set<size_t> left;
+  const auto may_change = [](const auto& node) {
+    return !NodesAcrossMoves(node).empty() && HasOwnBias(node);
+  };
+  if (std::ranges::none_of(nodes, may_change)) return left;
+  std::set<size_t> taken;           // ids of nodes that intact takes
+  std::map<size_t, size_t> takers;  // of each QuantizeLinear and DequantizeLinear of their groups
+  for (const auto& node : nodes) try {
+      const Group group = GroupOf(node);
+      kept->push_back(MakeLayer(group, settings_));
+      taken.insert(node.GetId());
+      for (const auto& each : group.nodes) takers[each.GetId()] = node.GetId();
+    } catch (const std::exception&) {
+      continue;
+    }
+  for (bool is_new = true; is_new;) {
+    is_new = false;
+    for (const auto& node : nodes) {
+      if (taken.contains(node.GetId()) || !may_change(node)) continue;
+      std::vector<Ort::ConstNode> hidden = NodesAcrossMoves(node);
+      std::erase_if(hidden, [&](const auto& across) {
+        const auto taker = takers.find(across.GetId());
+        return taker == takers.end() || !taken.contains(taker->second);
+      });
+      // Shows the tensors one by one until ONNX Runtime computes the node as without intact.
+      while (!hidden.empty() && IsOfIntegers(node, hidden) != IsOfIntegers(node, {})) {
+        const size_t taker = takers.at(hidden.back().GetId());
+        hidden.pop_back();
+        taken.erase(taker);
+        left.insert(taker);
+        is_new = true;
+      }
+    }
+  }
+  return left;
+}
+
+// Finds what the bytes of each node depend on. Returns whether a reproducible session cannot be had.
+bool Provider::RefusesNodes(const std::vector<Ort::ConstNode>& nodes, std::map<size_t, Fate>* fates,
+                            OrtEpGraphSupportInfo* info) {
+  std::optional<Ort::ConstNode> first;
+  for (const auto& node : nodes) {
+    if (IsFused(node)) continue;
+    Fate& fate = fates->at(node.GetId());
+    fate.depends = !fate.is_taken                   ? WhyBytesMayDiffer(node, version_)
+                   : settings_.mode != INTACT_EXACT ? "its sums clamp on CPUs without VNNI"
+                                                    : "";
+    if (!first && !fate.depends.empty()) first = node;
+  }
+  if (!settings_.is_reproducible || !first) return false;
+  refusal_ = DependentNodes(nodes, *fates);
+  // ONNX Runtime goes on when GetCapability() fails. It does not when a node that was taken cannot be compiled.
+  const OrtNode* const node = *first;
+  const OrtNodeFusionOptions options{ORT_API_VERSION, true};
+  Ort::ThrowOnError(Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, &node, 1, &options));
+  return true;
+}
+
 void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   // Keeps the plans that ONNX Runtime asked for before: layers that it asks for again share them.
   const std::vector<Taken> taken_before = std::exchange(taken_, {});
-  needs_nchw_ = false;
   const auto nodes = graph.GetNodes();
   std::map<size_t, Fate> fates;
   const auto take = [&](const Group& group) {
@@ -287,7 +358,13 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   };
   // Layers that decide where functions of bytes end. They keep their plans until the nodes are taken below.
   std::vector<std::unique_ptr<Layer>> kept;
+  // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
+  const bool is_nhwc =
+      std::ranges::any_of(nodes, [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
+  const std::set<size_t> left = is_nhwc ? std::set<size_t>() : NodesLeft(nodes, &kept);
+  needs_nchw_ = !left.empty();  // transpositions would hide tensors that nodes share with their neighbors
   const auto is_taken = [&](Ort::ConstNode node) {
+    if (left.contains(node.GetId())) return false;
     try {
       kept.push_back(MakeLayer(GroupOf(node), settings_));
       return true;
@@ -303,6 +380,11 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       continue;  // its nodes are taken one by one
     }
   for (const Ort::ConstNode& node : nodes) try {
+      if (left.contains(node.GetId()))
+        throw Refusal(
+            "neighbor: is a Gemm that ONNX Runtime computes in floats only if it moves the int8 tensor "
+            "between both nodes to uint8, and whose bias it else ignores; expected a bias of scale "
+            "a_scale·b_scale");
       // A convolution that was taken once is taken again; without `like` its bytes do not depend on what is moved.
       needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
       if (!in_functions.contains(node.GetId())) take(GroupOf(node));
@@ -310,29 +392,8 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       if (!settings_.is_reproducible || !TakeFloats(node, take))
         fates.try_emplace(node.GetId(), Fate{false, error.what()});  // unless a group has the node
     }
-  const auto is_fused = [](const Ort::ConstNode& node) { return node.GetOperatorType().starts_with(kName); };
-  for (const auto& node : nodes) {
-    if (is_fused(node)) continue;
-    Fate& fate = fates.at(node.GetId());
-    fate.depends = !fate.is_taken                   ? WhyBytesMayDiffer(node, version_)
-                   : settings_.mode != INTACT_EXACT ? "its sums clamp on CPUs without VNNI"
-                                                    : "";
-  }
-  if (settings_.is_reproducible) refusal_ = DependentNodes(nodes, fates);
-  if (!refusal_.empty()) {
-    // ONNX Runtime goes on when this function fails. It does not when a node that was taken cannot be compiled.
-    const auto first = std::ranges::find_if(nodes, [&](const Ort::ConstNode& node) {
-      return !is_fused(node) && !fates.at(node.GetId()).depends.empty();
-    });
-    const OrtNode* const node = *first;
-    const OrtNodeFusionOptions options{ORT_API_VERSION, true};
-    Ort::ThrowOnError(Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, &node, 1, &options));
-    return;
-  }
-  // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
+  if (RefusesNodes(nodes, &fates, info)) return;
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
-  const bool is_nhwc =
-      std::ranges::any_of(nodes, [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
   if (is_nhwc && !is_new) return;
   // It also asks once more if it has replaced functions of ONNX by their nodes. Then the nodes that were taken
   // before are fused nodes.
@@ -340,10 +401,10 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
     *lines += (lines->empty() ? "" : ",\n ") + line;
   };
   GraphReport& part = report->second;
-  if (std::ranges::none_of(nodes, is_fused)) part.taken.clear();
+  if (std::ranges::none_of(nodes, IsFused)) part.taken.clear();
   part.all = part.taken;
   for (const auto& node : nodes) {
-    if (is_fused(node)) continue;
+    if (IsFused(node)) continue;
     const Fate& fate = fates.at(node.GetId());
     add(JsonOf(node, fate), &part.all);
     if (fate.is_taken) add(JsonOf(node, fate), &part.taken);
@@ -468,6 +529,7 @@ INTACT_API OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, con
     // ONNX Runtime before 1.28 leaves some nodes that it has moved to NHWC without a kernel.
     int minor = 0;
     const bool is_nhwc = std::sscanf(base->GetVersionString(), "1.%d", &minor) != 1 || minor >= 28;
+    intact::onnxruntime::RuntimeMinor() = minor;
     factories[(*count)++] = new intact::onnxruntime::Factory(is_nhwc, base->GetVersionString());
   });
 }

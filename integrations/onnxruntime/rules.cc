@@ -38,6 +38,13 @@ std::vector<float> ScalesOf(Ort::ConstNode dequantizer, const char* name) {
 
 }  // namespace
 
+const int kChecksScalesOfQLinearMatMul = kQLinearMatMulChecksScalesSince;
+
+int& RuntimeMinor() {
+  static int minor = 0;
+  return minor;
+}
+
 const Rule* FindRule(Ort::ConstNode node) {
   const auto found = std::ranges::find_if(kRules, [&](const Rule& rule) { return Is(node, rule.type); });
   return found == std::end(kRules) ? nullptr : found;

@@ -9,6 +9,13 @@
 
 namespace intact::onnxruntime {
 
+/// The minor version of the ONNX Runtime that loaded the provider: 32 of 1.32.0. Set once, when it is loaded.
+int& RuntimeMinor();
+
+/// Since this minor version ONNX Runtime makes no QLinearMatMul of scales that the operator does not have
+/// (checks_scales_since in onnxruntime_rules.json).
+extern const int kChecksScalesOfQLinearMatMul;
+
 /// A row of python/intact/onnxruntime_rules.json: when ONNX Runtime computes a group around an operator in integers.
 struct Rule {
   const char* type;        ///< the operator

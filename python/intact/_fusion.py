@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib.metadata
 import json
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,9 @@ _MOST_BYTES = 1 << 30  # larger models are not given to ONNX Runtime, which woul
 _INTEGER = {"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "ConvInteger", "MatMulInteger"}
 _ROUNDING = 1e-6  # scales of a bias that differ by less are a quantizer's rounding
 WEIGHT_ONLY = "a MatMulNBits, which quantizes the activations too"
-FAILS = "its weights are quantized in blocks, and ONNX Runtime fails to run it"
+FAILS = "and ONNX Runtime fails to run it"
+_ALSO_READ = "other nodes read its float output too"
+_REMOVED = ("Identity", "Dropout")  # operators that ONNX Runtime removes
 _BITS = {2: 8, 3: 8, 21: 4, 22: 4, 25: 2, 26: 2}  # of types of onnx.TensorProto
 
 
@@ -30,14 +34,35 @@ def rules() -> dict:
     return json.loads(Path(__file__).with_name("onnxruntime_rules.json").read_text())
 
 
+def rules_version() -> str:
+    """The version of ONNX Runtime whose rules decide: the installed one if the rules name it or a version below and one above it,
+    else the newest that they name."""
+    known = [rules()["version"], *rules()["also"]]
+    try:
+        installed = importlib.metadata.version("onnxruntime")
+    except importlib.metadata.PackageNotFoundError:
+        return known[0]
+    return installed if min(map(_numbers, known)) <= _numbers(installed) <= max(map(_numbers, known)) else known[0]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """(1, 32, 0) of "1.32.0"."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+
+
+def _is_since(version: str, since: str | None) -> bool:
+    """Whether a rule that holds since a version holds; None: in none."""
+    return since is not None and _numbers(version) >= _numbers(since)
+
+
 class Fusions:
     """What ONNX Runtime makes of each operator of a model. `source`: who says so, in words."""
 
     def __init__(self, proto: Any, folder: Path, ask: bool = True):
         self._made, version = _asked(proto, folder) if ask else ({}, "")
+        self.version = version or rules_version()
         self.source = (f"the graph that ONNX Runtime {version} makes of the model" if version else
-                       f"the rules of ONNX Runtime {rules()['version']}")
-        self.version = version or rules()["version"]
+                       f"the rules of ONNX Runtime {self.version}")
         # Protobuf makes a node's wrapper again, at any address, if nothing holds it: the list holds the wrappers, so ids are lasting.
         self._nodes = list(_nodes(proto.graph)) if version else []
         self._places = {id(node): i for i, node in enumerate(self._nodes)}
@@ -48,20 +73,24 @@ class Fusions:
 
     def reason(self, scope: Any, node: Any) -> str:
         """Why ONNX Runtime computes a QDQ group in floats; "": in integers."""
-        by_rules = reason_for_floats(scope, node)
+        by_rules = reason_for_floats(scope, node, self.version)
         made = self.made(node)
-        if not made or by_rules == FAILS:
+        if not made:
             return by_rules
         if made & _INTEGER:
-            return ""
+            return by_rules if FAILS in by_rules else ""
         if "MatMulNBits" in made:
-            return f"ONNX Runtime {self.version} makes {WEIGHT_ONLY}"
-        return by_rules or f"ONNX Runtime {self.version} leaves it in float"
+            return _nbits(self.version)
+        return by_rules if by_rules and FAILS not in by_rules and WEIGHT_ONLY not in by_rules else f"ONNX Runtime {self.version} leaves it in float"
 
     def is_weight_only(self, scope: Any, node: Any) -> bool:
         """Whether ONNX Runtime makes a MatMulNBits of a product of floats and quantized weights."""
         made = self.made(node)
-        return "MatMulNBits" in made if made else becomes_matmul_nbits(scope, node)
+        return "MatMulNBits" in made if made else becomes_matmul_nbits(scope, node, self.version)
+
+
+def _nbits(version: str) -> str:
+    return f"ONNX Runtime {version} makes {WEIGHT_ONLY}"
 
 
 def weights_in_words(scope: Any, node: Any) -> str:
@@ -118,14 +147,31 @@ def _input(node: Any, i: int) -> str:
     return node.input[i] if len(node.input) > i else ""
 
 
-def is_moved(scope: Any, name: str) -> bool:
-    """Whether ONNX Runtime moves an s8 operand of a QDQ group to u8; `name`: what the operator reads. A QuantizeLinear and a
-    DequantizeLinear with one constant zero point make the operand, and nothing else reads a tensor between the QuantizeLinear and
-    the operator."""
+def _constant(scope: Any, name: str) -> np.ndarray | None:
+    """A scale or a zero point that no caller can override; None if a run gives it."""
+    source = scope.scope_of(name)
+    return None if source is None or name in source.overridable else scope.constant(name)
+
+
+def _readers(scope: Any, name: str, depth: int = 0) -> list:
+    """The nodes that read a tensor, also behind an Identity, which ONNX Runtime removes."""
+    found = []
+    for reader in scope.readers(name):
+        is_nothing = reader.op_type in _REMOVED and depth < 16 and not scope.is_output(reader.output[0])
+        found += _readers(scope, reader.output[0], depth + 1) if is_nothing else [reader]
+    return found
+
+
+def is_moved(scope: Any, node: Any, name: str) -> bool:
+    """Whether ONNX Runtime moves an s8 operand of the QDQ group of `node` to u8; `name`: what the operator reads. A QuantizeLinear and
+    a DequantizeLinear with one constant zero point make the operand, and nothing else reads a tensor between the QuantizeLinear and
+    the operator. Behind an operator that only moves numbers, ONNX Runtime puts such a pair itself."""
     dequantizer = scope.dequantizer(name)
     while dequantizer is not None and name != dequantizer.output[0]:  # moved through these operators
         if len(scope.readers(name)) != 1 or scope.is_output(name):
             return False
+        if scope.producer(name).op_type not in (*_REMOVED, *(["Transpose"] if _takes_transposes(scope, node) else [])):
+            return bool(_input(dequantizer, 2)) and _constant(scope, dequantizer.input[2]) is not None
         name = scope.producer(name).input[0]
     return dequantizer is not None and _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
 
@@ -141,14 +187,24 @@ def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
         return False  # of several uses, each gets a DequantizeLinear of its own
     if [reader.output[0] for reader in scope.readers(between)] != [real]:
         return False
-    points = [scope.constant(_input(node, 2)) for node in (quantizer, dequantizer)]
+    points = [_constant(scope, _input(node, 2)) if _input(node, 2) else None for node in (quantizer, dequantizer)]
     return all(point is not None and point.size == 1 for point in points) and points[0].reshape(-1)[0] == points[1].reshape(-1)[0]
+
+
+def _is_held(scope: Any, name: str) -> bool:
+    """Whether an operator that moves numbers keeps a DequantizeLinear away from the operator that reads `name`: each but a Transpose
+    does, if a run can give the scale or the zero point."""
+    dequantizer, is_moved_far = scope.dequantizer(name), False
+    while dequantizer is not None and name != dequantizer.output[0]:
+        is_moved_far |= scope.producer(name).op_type not in (*_REMOVED, "Transpose")
+        name = scope.producer(name).input[0]
+    return is_moved_far and not all(_constant(scope, each) is not None for each in dequantizer.input[1:] if each)
 
 
 def _type(scope: Any, dequantizer: Any) -> Any:
     """The NumPy type of the integers that a DequantizeLinear reads, or None."""
-    point = scope.constant(_input(dequantizer, 2)) if _input(dequantizer, 2) else None
-    return scope.type_of(dequantizer.input[0]) if point is None else point.dtype.type
+    known = scope.type_of(_input(dequantizer, 2)) if _input(dequantizer, 2) else None
+    return known or scope.type_of(dequantizer.input[0])
 
 
 def has_s8_activations(scope: Any, node: Any) -> bool:
@@ -167,14 +223,25 @@ def _type_behind(scope: Any, quantizer: Any) -> Any:
 
 def stays_s8(scope: Any, node: Any) -> bool:
     """Whether the activations of a QDQ group are s8, and ONNX Runtime does not move them to u8."""
-    return has_s8_activations(scope, node) and not is_moved(scope, node.input[0])
+    return has_s8_activations(scope, node) and not is_moved(scope, node, node.input[0])
+
+
+def _takes_transposes(scope: Any, node: Any) -> bool:
+    """Whether ONNX Runtime makes Transposes in front of a node a part of it: of a Gemm that at most one node reads."""
+    return node.op_type == "Gemm" and len(_readers(scope, node.output[0])) < 2
+
+
+def exchanges_operands(scope: Any, node: Any) -> bool:
+    """Whether ONNX Runtime multiplies Bᵀ by Aᵀ, because a Transpose alone reads a Gemm without a bias."""
+    readers = _readers(scope, node.output[0]) if node.op_type == "Gemm" and not _input(node, 2) else []
+    return len(readers) == 1 and readers[0].op_type == "Transpose" and not scope.is_output(node.output[0])
 
 
 def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
     """Whether a Relu or a Clip changes nothing, because the QuantizeLinear behind it clamps at least as much."""
-    scale, point = scope.constant(quantizer.input[1]), np.zeros((), np.uint8)
+    scale, point = _constant(scope, quantizer.input[1]), np.zeros((), np.uint8)
     if _input(quantizer, 2):
-        point = scope.constant(quantizer.input[2])
+        point = _constant(scope, quantizer.input[2])
     if point is None or point.size != 1 or point.dtype.kind not in "iu":
         return False
     limits = np.iinfo(point.dtype)
@@ -188,28 +255,67 @@ def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
     return low <= limits.min and high >= limits.max
 
 
-def _output(scope: Any, node: Any) -> tuple[Any, str]:
-    """The QuantizeLinear behind an operator, or None, and why ONNX Runtime then computes floats."""
-    name = node.output[0]
-    readers = scope.readers(name)
+def _behind(scope: Any, name: str) -> list:
+    """The readers of a tensor. If a QuantizeLinear moves back to the tensor, through operators that only move numbers, it alone."""
     from ._onnx import MOVED_THROUGH
 
-    for _ in range(16):  # a QuantizeLinear moves back through these operators
-        if len(readers) != 1 or readers[0].op_type not in MOVED_THROUGH or name in scope.outputs:
+    readers, at, needs_constants = _readers(scope, name), name, False
+    for _ in range(16):
+        if len(readers) != 1 or scope.is_output(at):
             break
-        behind = scope.readers(readers[0].output[0])
-        if not any(reader.op_type == "QuantizeLinear" for reader in behind):
+        if readers[0].op_type == "QuantizeLinear":
+            is_constant = all(_constant(scope, each) is not None for each in readers[0].input[1:] if each)
+            return readers if is_constant or not needs_constants else _readers(scope, name)
+        if readers[0].op_type not in MOVED_THROUGH:
             break
-        name, readers = readers[0].output[0], behind
-    if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip") and readers[0].output[0] not in scope.outputs:
-        clip, behind = readers[0], scope.readers(readers[0].output[0])
-        if len(behind) == 1 and name not in scope.outputs:
+        needs_constants |= readers[0].op_type not in (*_REMOVED, "Transpose")  # ONNX Runtime exchanges a Transpose and any QuantizeLinear
+        at = readers[0].output[0]
+        readers = _readers(scope, at)
+    return _readers(scope, name)
+
+
+def _stays_s8_behind(scope: Any, node: Any, quantizer: Any) -> bool:
+    """Whether the output of an operator of integers is s8: of a QuantizeLinear to s8 that stays s8, and has not moved back through
+    operators behind which it left another one."""
+    readers = scope.readers(quantizer.output[0])
+    if _type_behind(scope, quantizer) is not np.int8 or _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None):
+        return False
+    from ._onnx import MOVED_THROUGH
+
+    through = scope.producer(quantizer.input[0])
+    for _ in range(16):
+        if through is None or through.op_type not in MOVED_THROUGH or exchanges_operands(scope, node):
+            return True
+        if through.op_type not in _REMOVED:
+            return not (_input(quantizer, 2) and _constant(scope, quantizer.input[2]) is not None)
+        through = scope.producer(through.input[0])
+    return True
+
+
+def _has_more_rows(scope: Any, add: Any) -> bool:
+    """Whether the MatMul in front of an Add has activations of more or fewer than two dimensions, so that ONNX Runtime puts the Gemm
+    that it makes of both between Reshapes."""
+    makers = [scope.producer(name) for name in add.input]
+    shapes = [scope.shape_of(maker.input[0]) for maker in makers if maker is not None and maker.op_type == "MatMul"]
+    return any(shape is not None and len(shape) != 2 for shape in shapes)
+
+
+def _output(scope: Any, node: Any) -> tuple[Any, str]:
+    """The QuantizeLinear behind an operator, or None, and why ONNX Runtime then computes floats."""
+    name = node.output[0] if not exchanges_operands(scope, node) else _readers(scope, node.output[0])[0].output[0]
+    readers = _behind(scope, name)
+    if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip") and not scope.is_output(readers[0].output[0]):
+        clip, behind = readers[0], _behind(scope, readers[0].output[0])
+        if len(behind) == 1 and not scope.is_output(name):
             if behind[0].op_type == "QuantizeLinear" and _clamps_as_the_quantizer(scope, clip, behind[0]):
                 return behind[0], ""
-            return None, f"a {clip.op_type} changes its output"
+            changes = node.op_type != "Add" or not _has_more_rows(scope, node)
+            return None, f"a {clip.op_type} changes its output" if changes else ""
     quantizers = [reader for reader in readers if reader.op_type == "QuantizeLinear"]
-    if quantizers and (len(readers) > 1 or name in scope.outputs):
-        return quantizers[0], "other nodes read its float output too"
+    if node.op_type == "Add" and (len(readers) > 1 or scope.is_output(name)) and _has_more_rows(scope, node):
+        return None, ""  # a Reshape behind the Gemm has these readers
+    if quantizers and (len(readers) > 1 or scope.is_output(name)):
+        return quantizers[0], _ALSO_READ
     return (quantizers or [None])[0], ""
 
 
@@ -245,10 +351,10 @@ def _bias(scope: Any, node: Any, name: str, rule: dict, dequantizers: tuple, is_
         return "it has a bias, and alpha or beta is not 1"
     maker = scope.producer(name)
     if maker is None or maker.op_type != "DequantizeLinear":
-        bias, (scale, other) = scope.constant(name), (scope.constant(node.input[1]) for node in dequantizers)
-        becomes_s32 = is_quantized and bias is not None and bias.ndim == 1 and scale is not None
-        has_own_shape = scale is not None and scale.ndim and other is not None and not other.ndim
-        return "" if becomes_s32 and not (rule["checks_bias"] and has_own_shape) else "its bias is float"
+        bias, (scale, other) = _constant(scope, name), (_constant(scope, node.input[1]) for node in dequantizers)
+        becomes_s32 = is_quantized and bias is not None and bias.ndim == 1
+        is_unlike = scale is None or other is None or scale.ndim and not other.ndim or bias is not None and other.size not in (1, bias.size)
+        return "" if becomes_s32 and not (rule["checks_bias"] and is_unlike) else "its bias is float"
     if scope.type_of(maker.input[0]) != np.int32:
         return "its bias is not int32"
     if not rule["checks_bias"]:
@@ -266,8 +372,8 @@ def _bias(scope: Any, node: Any, name: str, rule: dict, dequantizers: tuple, is_
 def bias_difference(scope: Any, dequantizers: tuple, bias: Any) -> tuple[np.ndarray, np.ndarray, bool] | None:
     """a_scale·b_scale of each channel, how far the scale of a bias is from it, and whether the bias has another zero point than 0;
     None if a scale is no constant."""
-    scales = [scope.constant(node.input[1]) for node in (*dequantizers, bias)]
-    point = scope.constant(bias.input[2]) if _input(bias, 2) else np.zeros(1)
+    scales = [_constant(scope, node.input[1]) for node in (*dequantizers, bias)]
+    point = _constant(scope, bias.input[2]) if _input(bias, 2) else np.zeros(1)
     if any(scale is None for scale in scales) or point is None or scales[0].size != 1:
         return None
     a, b, own = (scale.reshape(-1).astype(np.float32) for scale in scales)
@@ -294,78 +400,175 @@ def wrong_bias(scope: Any, node: Any) -> str:
     return "some biases have a scale or a zero point of their own, which ONNX Runtime ignores: its outputs are not the model's"
 
 
-def reason_for_floats(scope: Any, node: Any) -> str:
-    """By the rules: why ONNX Runtime computes a QDQ group in floats; "": in integers."""
+def _scales_that_fit_no_operator(scope: Any, a: Any, b: Any, node: Any) -> str:
+    """Which scales no integer operator has: of activations by channel, of weights in blocks or of another axis than the outputs'."""
     from ._onnx import attributes
 
+    if attributes(b).get("block_size"):
+        return "its weights are quantized in blocks"
+    scale = scope.shape_of(a.input[1])
+    if scale and scale != (1,):
+        return "its activations have a scale for each channel"
+    scale, shape = scope.shape_of(b.input[1]), scope.shape_of(b.input[0])
+    if not scale or scale == (1,) or not shape:
+        return ""
+    axis = attributes(b).get("axis", 1)
+    axis += len(shape) if axis < 0 else 0
+    name = node.input[1]
+    while name != b.output[0]:  # back to the operator's view of the weights
+        through = scope.producer(name)
+        if through.op_type == "Transpose":
+            order = attributes(through).get("perm") or list(range(len(shape)))[::-1]
+            axis = order.index(axis) if axis in order else axis
+        name = through.input[0]
+    is_row = node.op_type == "Conv" or node.op_type == "Gemm" and attributes(node).get("transB")
+    is_of_columns = axis == (0 if is_row else 1) and (node.op_type == "Conv" or len(shape) == 2)
+    return "" if is_of_columns else "its weights have scales of another axis than its outputs"
+
+
+def reason_for_floats(scope: Any, node: Any, version: str) -> str:
+    """By the rules of a version: why ONNX Runtime computes a QDQ group in floats, or fails to run it; "": in integers."""
+    why, is_quantized = _reason_for_floats(scope, node)
+    if why:
+        return _nbits(version) if becomes_matmul_nbits(scope, node, version) else why
+    why = _scales_that_fit_no_operator(scope, *(scope.dequantizer(name) for name in node.input[:2]), node)
+    operator = {"Gemm": "QGemm", "Conv": "QLinearConv"}.get(node.op_type, "QLinearMatMul" if is_quantized else "MatMulIntegerToFloat")
+    operator = "QGemm" if _addition(scope, node)[0] is not None else operator
+    is_float = why and _is_since(version, rules()["checks_scales_since"][operator])
+    return why if is_float or not why else f"{why}, {FAILS}"
+
+
+def _reason_for_floats(scope: Any, node: Any) -> tuple[str, bool]:
+    """Why ONNX Runtime computes a QDQ group in floats, whatever its scales are; and whether the output is quantized."""
     rule = rules()["groups"].get(node.op_type)
     if rule is None:
-        return f"it computes {node.op_type} in floats"
+        return f"it computes {node.op_type} in floats", False
     a, b = (scope.dequantizer(name) for name in node.input[:2])
     through = scope.producer(node.input[1])
-    if through.op_type == "Reshape":
-        return "its weights are reshaped after they are dequantized"
+    if through.op_type == "Reshape" and scope.shape_of_constant(b.input[0]) is not None:
+        return "its weights are reshaped after they are dequantized", False
+    if any(_is_held(scope, name) for name in node.input[:2]):
+        return "its inputs are moved after they are dequantized, with scales that a run gives", False
     is_constant = scope.shape_of_constant(b.input[0]) is not None
     if is_constant and through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.readers(node.input[1])) > 1:
-        return "other nodes read its transposed weights too"
+        return "other nodes read its transposed weights too", False
     if any(scope.scope_of(maker.output[0]) is not scope for maker in (a, b)):
-        return "its inputs are dequantized outside its graph"
-    types = [_type(scope, maker) for maker in (a, b)]
+        return "its inputs are dequantized outside its graph", False
+    names = node.input[1::-1] if exchanges_operands(scope, node) else node.input[:2]  # of A and B as ONNX Runtime has them
+    types = [_type(scope, scope.dequantizer(name)) for name in names]
+    moved = [kind is np.int8 and is_moved(scope, node, name) for kind, name in zip(types, names)]
     add, bias = _addition(scope, node)
     rule = rules()["groups"]["Gemm"] if add is not None else rule
     stored = scope.shape_of_constant(b.input[0])
     if stored is not None and _BITS.get(stored[0], 8) < 8:
-        return f"its weights have {_BITS[stored[0]]} bits"
+        return f"its weights have {_BITS[stored[0]]} bits", False
     quantizer, why = _output(scope, add or node)
     if why:
-        return why
-    if attributes(b).get("block_size"):
-        return FAILS if node.op_type != "Gemm" else "its weights are quantized in blocks"
+        return why, False
     if quantizer is None and not rule["float_output"]:
-        return "its output is not quantized"
+        return "its output is not quantized", False
     for name, kind in zip(("activations", "weights"), types):
         if kind not in (np.uint8, np.int8, None):
-            return f"its {name} are {np.dtype(kind).name}"
-    is_s8 = stays_s8(scope, node)
+            return f"its {name} are {np.dtype(kind).name}", False
+    is_s8 = types[0] is np.int8 and not moved[0]
     if quantizer is not None:
         kind = _type_behind(scope, quantizer)
-        readers = scope.readers(quantizer.output[0])
-        output_stays = kind is np.int8 and not _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None)
         if kind not in (np.uint8, np.int8):
-            return "the type of its output is not known" if kind is None else "its output has 16 bits"
-        if types[0] is not None and output_stays != is_s8:
-            return "its input and its output differ in type"
+            return "the type of its output is not known" if kind is None else "its output has 16 bits", False
+        if types[0] is not None and _stays_s8_behind(scope, node, quantizer) != is_s8:
+            return "its input and its output differ in type", False
     if is_s8 and not rule["s8_input"]:
-        return "its activations are s8 and stay s8"
-    if is_s8 and types[1] is not np.int8:
-        return "its activations are s8 and its weights u8"
+        return "its activations are s8 and stay s8", False
+    if is_s8 and (types[1] is not np.int8 or moved[1]):
+        return "its activations are s8 and its weights u8", False
     if rule["needs_zero_points"] and not all(_input(maker, 2) for maker in (a, b)):
-        return "its activations or its weights have no zero point"
-    scale = scope.constant(a.input[1])
-    if scale is not None and scale.size > 1:
-        return "its activations have a scale for each channel"
-    return _bias(scope, node, bias or _input(node, 2), rule, (a, b), quantizer is not None)
+        return "its activations or its weights have no zero point", False
+    return _bias(scope, node, bias or _input(node, 2), rule, (a, b), quantizer is not None), quantizer is not None
 
 
-def becomes_matmul_nbits(scope: Any, node: Any) -> bool:
-    """By the rules: whether ONNX Runtime makes a MatMulNBits of a MatMul or a Gemm of floats and quantized weights."""
+def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
+    """By the rules of a version: whether ONNX Runtime makes a MatMulNBits of a MatMul or a Gemm with quantized weights, and
+    activations that are float or have 16 bits."""
     from ._onnx import attributes
 
-    dequantizer = scope.producer(node.input[1])
-    if node.op_type not in ("MatMul", "Gemm") or dequantizer is None or dequantizer.op_type != "DequantizeLinear":
+    activations, dequantizer = (scope.dequantizer(name) for name in node.input[:2])
+    since = rules()["matmul_nbits_since"]
+    if node.op_type not in ("MatMul", "Gemm") or dequantizer is None or not _is_since(version, since["of floats"]):
         return False
-    if len(scope.readers(dequantizer.output[0])) != 1 or any(
-            reader.op_type == "QuantizeLinear" for reader in scope.readers(node.output[0])):
+    if exchanges_operands(scope, node):
         return False
+    add, bias = _addition(scope, node)
+    quantizer, why = _output(scope, add or node)
+    types = [] if quantizer is None else [_type_behind(scope, quantizer)]
+    if activations is not None and not _is_held(scope, node.input[0]):
+        types.append(_type(scope, activations))
+    readers = _readers(scope, (add or node).output[0])
+    if why == _ALSO_READ and {reader.op_type for reader in readers} == {"QuantizeLinear"} and not scope.is_output((add or node).output[0]):
+        why = ""
+    if why or types and (not _is_since(version, since["of 16 bits"]) or set(types) - {np.uint16, np.int16}):
+        return False
+    bias = bias or _input(node, 2)
+    if bias and not _is_bias_of_nbits(scope, node, bias):
+        return False
+    scales = [scope.dequantizer(name) for name in node.input[:2]]
+    if bias and activations is not None and quantizer is not None and _constant(scope, bias) is not None and any(
+            scale is None or maker is activations and scale.shape == (1,) for maker in scales
+            for scale in [_constant(scope, maker.input[1])]):
+        return False  # ONNX Runtime quantizes the bias in the graph, and then does not know its shape
     values = attributes(node)
-    if node.op_type == "Gemm" and (values.get("alpha", 1.0) != 1 or values.get("transA") or values.get("transB")
-                                   or _input(node, 2) and values.get("beta", 1.0) != 1):
+    if node.op_type == "Gemm":  # ONNX Runtime makes a Transpose in front of a Gemm part of the Gemm
+        turned = [bool(values.get(name)) ^ (_takes_transposes(scope, node) and _turns(scope, operand) % 2 == 1)
+                  for name, operand in zip(("transA", "transB"), node.input)]
+        if values.get("alpha", 1.0) != 1 or any(turned) or _input(node, 2) and values.get("beta", 1.0) != 1:
+            return False
+    return _are_weights_of_nbits(scope, node, dequantizer)
+
+
+def _turns(scope: Any, name: str) -> int:
+    """How many Transposes there are between a DequantizeLinear, or floats, and a tensor."""
+    from ._onnx import MOVED_THROUGH
+
+    count, maker = 0, scope.producer(name)
+    for _ in range(16):
+        if maker is None or maker.op_type not in MOVED_THROUGH or not maker.input:
+            break
+        count += maker.op_type == "Transpose"
+        maker = scope.producer(maker.input[0])
+    return count
+
+
+def _is_bias_of_nbits(scope: Any, node: Any, bias: str) -> bool:
+    """Whether the bias of a Gemm has one number for each column."""
+    shape, weights = scope.shape_of(bias), scope.shape_of(node.input[1])
+    return shape is not None and len(shape) == 1 and weights is not None and shape[0] == weights[-1]
+
+
+def _are_weights_of_nbits(scope: Any, node: Any, dequantizer: Any) -> bool:
+    """Whether the weights are a constant matrix in one of the forms of a MatMulNBits, that nothing else reads."""
+    from ._onnx import attributes
+
+    name, is_turned = node.input[1], False
+    while name != dequantizer.output[0]:
+        through = scope.producer(name)
+        if through.op_type not in ("Identity", "Transpose") or len(_readers(scope, name)) != 1 or scope.is_output(name):
+            return False
+        is_turned ^= through.op_type == "Transpose"
+        name = through.input[0]
+    if len(_readers(scope, name)) != 1 or scope.is_output(name):
         return False
-    tensor, scale = scope.shape_of_constant(dequantizer.input[0]), scope.shape_of_constant(dequantizer.input[1])
-    if tensor is None or scale is None or len(tensor[1]) != 2 or tensor[0] not in _BITS:
+    constants = [each for each in dequantizer.input if each]
+    if any(scope.shape_of_constant(each) is None and _constant(scope, each) is None or each in scope.scope_of(each).overridable
+           for each in constants):
         return False
-    (depth, columns), shape = tensor[1], scale[1]
+    tensor = scope.shape_of_constant(constants[0])
+    if tensor is None or len(tensor[1]) != 2 or tensor[0] not in _BITS:
+        return False
+    shapes = [scope.shape_of(each) for each in constants[1:]]
+    is_turned &= not _takes_transposes(scope, node)  # of a Gemm, the Transpose and its transB undo each other
+    depth, columns = tensor[1][::-1] if is_turned else tensor[1]
     block, axis = attributes(dequantizer).get("block_size", 0), attributes(dequantizer).get("axis", 1)
+    axis = 1 - axis if is_turned else axis
     if block:
-        return axis == 0 and block >= 16 and block & (block - 1) == 0 and shape == (-(-depth // block), columns)
-    return shape == () or (shape == (columns,) and axis == 1)
+        fits = axis == 0 and block >= 16 and block & (block - 1) == 0 and not is_turned
+        return fits and all(shape == (-(-depth // block), columns) for shape in shapes)
+    return all(shape == () for shape in shapes) or axis == 1 and all(shape == (columns,) for shape in shapes)

@@ -13,7 +13,7 @@ from typing import Any, Iterator, Sequence
 
 import numpy as np
 
-from ._fusion import FAILS, WEIGHT_ONLY, Fusions, is_moved, stays_s8, weights_in_words, wrong_bias
+from ._fusion import FAILS, WEIGHT_ONLY, Fusions, exchanges_operands, is_moved, stays_s8, weights_in_words, wrong_bias
 from ._library import Error, excerpt, invalid
 from ._model import TYPE_RANGES, ActivationProduct, QuantizedLayer, QuantizedModel, bounded, ratio, type_name
 from ._weights import shared
@@ -141,7 +141,22 @@ class Scope:
             shape = self.shape_of(node.input[0], depth + 1)
             axes = attributes(node).get("perm") or range(len(shape or ()))[::-1]
             return None if shape is None or sorted(axes) != list(range(len(shape))) else tuple(shape[axis] for axis in axes)
+        if node.op_type == "Reshape" and len(node.input) > 1:
+            return self._reshaped(node, depth)
         return None
+
+    def _reshaped(self, node: Any, depth: int) -> "tuple[int | str | None, ...] | None":
+        """The shape behind a Reshape, if its second input is a constant."""
+        given, before = self.constant(node.input[1]), self.shape_of(node.input[0], depth + 1)
+        if given is None or given.ndim != 1:
+            return None
+        extents = [(before[i] if before is not None and i < len(before) else None) if n == 0 else None if n < 0 else int(n)
+                   for i, n in enumerate(given)]
+        if (given < 0).sum() == 1 and before is not None and all(isinstance(n, int) for n in before):
+            known = math.prod(n for n, one in zip(extents, given) if one >= 0 and isinstance(n, int))
+            whole = known and math.prod(before) % known == 0 and all(isinstance(n, int) for n, one in zip(extents, given) if one >= 0)
+            extents = [math.prod(before) // known if one < 0 and whole else n for n, one in zip(extents, given)]
+        return tuple(extents)
 
     def integers_of(self, name: str) -> tuple[np.ndarray, str] | None:
         """A stored constant of 4 or 8 bits as int8 or uint8, and its type: "u8", "s8", "u4" or "s4"."""
@@ -478,12 +493,18 @@ class _Reader:
         why = self.fusions.reason(scope, node)
         is_read = self.for_others and scope.type_of(a.input[0]) in (np.int8, np.uint8) and scope.integers(node.input[1]) is not None
         if why and not is_read:
-            self.model.pass_over(f"{node.op_type} (QDQ): {why}" + ("" if WEIGHT_ONLY in why or why == FAILS else ": ONNX Runtime runs it in float"),
+            self.model.pass_over(f"{node.op_type} (QDQ): {why}" + ("" if WEIGHT_ONLY in why or FAILS in why else ": ONNX Runtime runs it in float"),
                                  is_harmless=True)
+            return
+        if not why and exchanges_operands(scope, node):
+            self.model.pass_over(f"{node.op_type} (QDQ): ONNX Runtime exchanges the operands of a Gemm in front of a Transpose")
             return
         weights, stored = scope.integers(node.input[1]), scope.shape_of_constant(b.input[0])
         if weights is None and stored is not None:
             self.model.pass_over(f"{node.op_type} (QDQ): constant weights{weights_in_words(scope, node)} that are not read")
+            return
+        if weights is None and node.op_type == "Conv":  # which pairs clamp depends on its weights' shape
+            self.model.pass_over("Conv (QDQ): weights are no constant")
             return
         if weights is None:
             self._activations(scope, node, a.input[0], b.input[0], reals=node.input[:2])
@@ -573,7 +594,7 @@ class _Reader:
             value = scope.constant(name) if name else None
             low, high, _ = (int(value.min(initial=0)), int(value.max(initial=0)), "") if value is not None else (
                 self._range(scope, name, kind, padded=False))
-            if qdq and kind == "s8" and is_moved(scope, real):
+            if qdq and kind == "s8" and is_moved(scope, node, real):
                 kind, low, high = "u8", low + 128, high + 128  # QDQS8ToU8Transformer, of both operands
             types.append(kind)
             ranges.append((low, high))

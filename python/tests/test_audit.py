@@ -821,3 +821,30 @@ def test_an_odd_last_channel_of_u8_weights_is_alone():
     weights[..., 1] = 255
     weights[..., 0] = 255
     assert certify(layer, "within_tap").failing_pairs == 4
+
+
+def test_a_convolution_with_weights_of_a_run_is_not_proven(tmp_path):
+    scales = ["s", "p"]
+    nodes = [helper.make_node("DequantizeLinear", ["a", "s", "z"], ["x"]), helper.make_node("DequantizeLinear", ["w", *scales], ["wf"]),
+             helper.make_node("Conv", ["x", "wf"], ["c"], name="n"), helper.make_node("QuantizeLinear", ["c", "s", "z"], ["q"]),
+             helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])]
+    path = save(tmp_path, nodes, {"s": np.float32(0.5), "z": np.uint8(3), "p": np.int8(0)}, [("a", TensorProto.UINT8), ("w", TensorProto.INT8)])
+    result = audit(path, ask=False)
+    assert list(result.model.passed_over) == ["Conv (QDQ): weights are no constant"] and not result.products and not result.is_proven
+
+
+@pytest.mark.parametrize("installed,used", [("1.30.0", "1.30.0"), ("1.32.0", "1.32.0"), ("1.20.1", None), ("9.0.0", None), (None, None)])
+def test_rules_are_those_of_the_installed_version(tmp_path, monkeypatch, installed, used):
+    """ONNX Runtime 1.32 makes a MatMulNBits behind 16 bits; older ones compute floats."""
+    def version(name):
+        if installed is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed
+
+    nodes = [helper.make_node("DequantizeLinear", ["a", "s", "z"], ["x"]), helper.make_node("DequantizeLinear", ["w", "s", "p"], ["wf"]),
+             helper.make_node("MatMul", ["x", "wf"], ["y"], name="n")]
+    path = save(tmp_path, nodes, {"s": np.float32(0.5), "z": np.uint16(3), "w": HOT, "p": np.int8(0)}, [("a", TensorProto.UINT16)])
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    result = audit(path, ask=False)
+    assert result.model.fusions.version == (used or rules()["version"])
+    assert ("MatMulNBits" in str(result.model.passed_over)) == (used != "1.30.0")
