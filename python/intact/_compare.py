@@ -228,6 +228,12 @@ class Comparison:
     not_measured: list[str] = field(default_factory=list)  # advice whose layers could not be changed in the network
     is_emulated: bool = False
 
+    @property
+    def uncounted(self) -> list[ComparedLayer]:
+        """The layers that can saturate in ONNX Runtime, and whose sums were not counted: of an LSTM, or not compared."""
+        return [layer for layer, audited in zip(self.layers, self.audit.layers)
+                if not layer.sums and audited.fails(["onnxruntime"])]
+
     def of(self, category: str) -> list[ComparedLayer]:
         """The layers of a category, the worst first."""
         found = [layer for layer in self.layers if layer.noise_of(category) > 0]
@@ -477,6 +483,8 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
                       f"then the float model{left}")
     if not Path(float_path).is_file():
         raise invalid(f"{excerpt(float_path)}: no such file")
+    if all(audited.layer.graph_node is None for audited in result.layers):
+        raise invalid(f"{excerpt(path)}: all {len(result.layers)} quantized layers are in inner graphs, which compare does not read")
     matches, float_proto = match(result, float_path)
     if all(m.float_node is None for m in matches):
         raise invalid(f"{excerpt(float_path)}: contains no weights of {excerpt(path)}; expected the model before "
