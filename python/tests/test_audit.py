@@ -203,8 +203,9 @@ def test_qdq_groups_as_the_engine_runs_them(tmp_path):
     assert not model.layers and list(model.passed_over) == ["Conv (QDQ): its output is not quantized: ONNX Runtime runs it in float"]
     model = read_onnx(qdq(tmp_path, "ConvTranspose"))
     assert not model.layers and "ConvTranspose (QDQ)" in next(iter(model.passed_over))
-    (layer,) = audit(qdq(tmp_path, a_point=np.int8(0))).layers
-    assert layer.layer.a_type == "u8" and layer.layer.a_range == (0, 255) and "become u8" in layer.layer.note
+    for ask in (False, True):  # the caller reads the DequantizeLinear behind the output, and nothing else does
+        (layer,) = audit(qdq(tmp_path, a_point=np.int8(0)), ask=ask).layers
+        assert layer.layer.a_type == "u8" and layer.layer.a_range == (0, 255) and "become u8" in layer.layer.note
 
 
 # Of a QDQ group: what is unusual, and why ONNX Runtime then computes floats; "": integers. Each case is checked by the rules and,
