@@ -38,6 +38,7 @@ class Fusions:
         self.source = (f"the graph that ONNX Runtime {version} makes of the model" if version else
                        f"the rules of ONNX Runtime {rules()['version']}")
         self.version = version or rules()["version"]
+        self._opset = max((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), default=0)
         # Protobuf makes a node's wrapper again, at any address, if nothing holds it: the list holds the wrappers, so ids are lasting.
         self._nodes = list(_nodes(proto.graph)) if version else []
         self._places = {id(node): i for i, node in enumerate(self._nodes)}
@@ -48,7 +49,7 @@ class Fusions:
 
     def reason(self, scope: Any, node: Any) -> str:
         """Why ONNX Runtime computes a QDQ group in floats; "": in integers."""
-        by_rules = reason_for_floats(scope, node)
+        by_rules = reason_for_floats(scope, node, self._opset)
         made = self.made(node)
         if not made or by_rules == FAILS:
             return by_rules
@@ -294,8 +295,8 @@ def wrong_bias(scope: Any, node: Any) -> str:
     return "some biases have a scale or a zero point of their own, which ONNX Runtime ignores: its outputs are not the model's"
 
 
-def reason_for_floats(scope: Any, node: Any) -> str:
-    """By the rules: why ONNX Runtime computes a QDQ group in floats; "": in integers."""
+def reason_for_floats(scope: Any, node: Any, opset: int) -> str:
+    """By the rules: why ONNX Runtime computes a QDQ group in floats; "": in integers. `opset`: the version of ONNX's operators."""
     from ._onnx import attributes
 
     rule = rules()["groups"].get(node.op_type)
@@ -308,6 +309,8 @@ def reason_for_floats(scope: Any, node: Any) -> str:
     is_constant = scope.shape_of_constant(b.input[0]) is not None
     if is_constant and through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.readers(node.input[1])) > 1:
         return "other nodes read its transposed weights too"
+    if is_constant and through.op_type == "Transpose" and opset < 21 and not _input(b, 2):
+        return "its transposed weights have no zero point"  # ONNX Runtime does not move the Transpose in front then
     if any(scope.scope_of(maker.output[0]) is not scope for maker in (a, b)):
         return "its inputs are dequantized outside its graph"
     types = [_type(scope, maker) for maker in (a, b)]

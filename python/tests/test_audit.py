@@ -333,6 +333,23 @@ def test_float_biases_of_convolutions(tmp_path, a_shape, w_shape, is_float, ask)
     assert [layer.name for layer in model.layers] == ([] if is_float else ["n"])
 
 
+@pytest.mark.parametrize("op,opset,has_point,is_float", [
+    ("MatMul", 17, False, True), ("MatMul", 17, True, False), ("MatMul", 21, False, False), ("Gemm", 17, True, False),
+    ("Conv", 17, False, True)])
+@pytest.mark.parametrize("ask", [False, True])
+def test_transposed_weights_without_a_zero_point(tmp_path, op, opset, has_point, is_float, ask):
+    if onnx.defs.onnx_opset_version() < opset:
+        pytest.skip("this onnx is older than the opset")
+    weights = np.ones((4, 3), np.int8) if op != "Conv" else np.ones((1, 1, 2, 3), np.int8)
+    perm = [1, 0] if op != "Conv" else [3, 2, 0, 1]
+    nodes = [helper.make_node("DequantizeLinear", ["a", "s", "z"], ["ad"]),
+             helper.make_node("DequantizeLinear", ["w", "s"] + ["p"] * has_point, ["wd"]), helper.make_node("Transpose", ["wd"], ["wt"], perm=perm),
+             helper.make_node(op, ["ad", "wt"], ["c"], name="n"), helper.make_node("QuantizeLinear", ["c", "s", "z"], ["q"]),
+             helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])]
+    path = save(tmp_path, nodes, {"w": weights, "s": np.float32(1), "z": np.uint8(0), "p": np.int8(0)}, [("a", TensorProto.UINT8)], opset=opset)
+    assert (not read_onnx(path, ask=ask).layers) == is_float
+
+
 def test_an_output_of_unknown_type(tmp_path):
     """The zero point behind the operator comes from a Cast, which the rules do not compute."""
     path = group(tmp_path)
