@@ -492,7 +492,7 @@ SESSION = 2.2  # bytes of a session for each byte of constants: while it is made
 
 
 def constants_size(proto: Any) -> tuple[int, int, int]:
-    """The bytes of a model's constants: of all, of those that the file itself holds, and of the float32 ones."""
+    """The bytes of a model's constants: of all, of the constants that the file itself holds, and of the float32 constants."""
     tensors = proto.graph.initializer
     sizes = [math.prod(tensor.dims) * ITEM_SIZES.get(tensor.data_type, 4) for tensor in tensors]
     return (sum(sizes), sum(size for tensor, size in zip(tensors, sizes) if tensor.data_location != 1),

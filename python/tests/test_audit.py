@@ -538,7 +538,7 @@ def test_subgraphs_are_read(tmp_path):
     assert [layer.layer.name for layer in audit(path).layers] == ["inner", "inner (operator 3)"]
 
 
-def test_nodes_of_inner_graphs_are_told_apart(tmp_path):
+def test_nodes_of_inner_graphs_are_distinguished(tmp_path):
     """ONNX Runtime computes the Conv of one branch in integers, that of the other in floats: its float output is read."""
     pytest.importorskip("onnxruntime")
     branches = []
