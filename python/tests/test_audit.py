@@ -33,7 +33,8 @@ def save(tmp_path, nodes, constants, inputs, outputs=("y",), opset=17):
         nodes, "g", [helper.make_tensor_value_info(name, kind, None) for name, kind in inputs],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)])
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, ir_version=8 if opset < 21 else 10, opset_imports=opsets)  # older versions of ONNX Runtime load it
     path = tmp_path / "model.onnx"
     onnx.save(model, str(path))
     return path
