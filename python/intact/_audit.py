@@ -152,7 +152,8 @@ def certify_product(product: ActivationProduct, pairs: str) -> Certified:
     """The certificate of a product of two activations, from the ranges of both: one pair stands for all."""
     if pairs == "none":
         return Certified(pairs, 1, 0, 0)
-    products = [(a * b, f"{a}*{b}") for a in product.layer.a_range for b in product.b_range]
+    shift = 128 if product.layer.is_shifted else 0
+    products = [((a + shift) * b, f"{a + shift}*{b}") for a in product.layer.a_range for b in product.b_range]
     beyond, (value, words) = max((max(2 * one[0] - 32767, -32768 - 2 * one[0]), one) for one in products)
     if beyond <= 0:
         return Certified(pairs, 1, 0, 0)

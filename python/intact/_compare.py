@@ -21,11 +21,13 @@ from ._control import control_variant
 from ._engines import Engine, engines, pairs_of
 from ._library import excerpt, invalid
 from ._match import Matched, Output, along_columns, columns_last, match
-from ._run import (OnData, Run, Sums, compare_outputs, decibels, distances, dynamically_quantized, emulated, held_to_avx2,
-                   exact_variant, inputs_of, load_data, power, session_of, take_data_in, windows)
+from ._run import (SESSION, OnData, Run, Sums, compare_outputs, constants_size, decibels, distances, dynamically_quantized, emulated,
+                   exact_variant, held_to_avx2, inputs_of, load_data, memory_needed, power, session_of, take_data_in, windows)
 from ._weights import write_model
 
 NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control by more than this
+_SESSIONS = 7  # of the quantized model and of its layers, which live at once
+_BYTES_OF_WEIGHT = 45  # float copies of each weight: dequantized, quantized otherwise, and in a network with changed layers
 KINDS = ("data-insensitive", "data-sensitive", "implementation")
 
 
@@ -227,6 +229,12 @@ class Comparison:
     advice: list[Advice] = field(default_factory=list)
     not_measured: list[str] = field(default_factory=list)  # advice whose layers could not be changed in the network
     is_emulated: bool = False
+
+    @property
+    def uncounted(self) -> list[ComparedLayer]:
+        """The layers that can saturate in ONNX Runtime, and whose sums were not counted: of an LSTM, or not compared."""
+        return [layer for layer, audited in zip(self.layers, self.audit.layers)
+                if not layer.sums and audited.fails(["onnxruntime"])]
 
     def of(self, category: str) -> list[ComparedLayer]:
         """The layers of a category, the worst first."""
@@ -460,10 +468,11 @@ def _results(session: Any, inputs: dict, source: str) -> dict[str, np.ndarray]:
 
 
 def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *, each: bool = False, emulate: bool = False,
-            progress: Any = None) -> Comparison:
+            progress: Any = None, say_memory: Any = None) -> Comparison:
     """Compares the quantized ONNX model in a file with the float model that it was made from. `data`: a file .npz, a folder of
     such files, or a list of dictionaries of arrays; each is a sample. `each`: items of the inputs' first dimension are samples.
     `emulate`: the stock engine runs on an emulated CPU without VNNI. `progress(done, of)` is called after each sample.
+    `say_memory(bytes)` is called before a model runs, with a bound of the memory that the weights need.
 
     Raises `Error` for files that cannot be read or do not fit each other."""
     from ._advice import measure
@@ -477,6 +486,8 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
                       f"then the float model{left}")
     if not Path(float_path).is_file():
         raise invalid(f"{excerpt(float_path)}: no such file")
+    if all(audited.layer.graph_node is None for audited in result.layers):
+        raise invalid(f"{excerpt(path)}: all {len(result.layers)} quantized layers are in inner graphs, which compare does not read")
     matches, float_proto = match(result, float_path)
     if all(m.float_node is None for m in matches):
         raise invalid(f"{excerpt(float_path)}: contains no weights of {excerpt(path)}; expected the model before "
@@ -491,12 +502,21 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
         _compare_weights(layer)
         if not m.cut:
             layer.reason = "its input has no constant scale (finite, positive) and zero point for the whole tensor"
+    if say_memory:
+        say_memory(memory_of_compare(result, float_proto))
     run = _Runs(found, float_proto)
     runs = _samples(data, [value.name for value in run.plain.get_inputs()], each)
     found.samples = len(runs)
     run.run(runs, progress)
     measure(found, run)
     return found
+
+
+def memory_of_compare(result: Audit, float_proto: Any) -> int:
+    """A bound of the bytes that compare() needs for weights. Activations are not counted."""
+    size, inside, _ = constants_size(float_proto)
+    weights = sum(audited.layer.weights.size for audited in result.layers)
+    return memory_needed(result, sessions=_SESSIONS) + 4 * inside + int(SESSION * size) + _BYTES_OF_WEIGHT * weights
 
 
 class _Runs:

@@ -196,10 +196,13 @@ def verdict(comparison: Comparison) -> str:
         parts.append(f"output {excerpt(worst.name)} {where} is {_dB(worst.stock_to_float)} from the float model's, with exact sums "
                      f"{_dB(worst.exact_to_float)}")
     clamping = sum(layer.clamped > 0 for layer in comparison.layers)
-    parts.append(f"on CPUs without VNNI {clamping or 'none'} of {len(comparison.layers)} layers compute wrong sums on this data")
+    hidden, of = len(comparison.uncounted), len(comparison.layers)
+    others = f"{clamping or 'none'} of {of - hidden} layers compute wrong sums on this data"
+    parts.append("on CPUs without VNNI " + (others if not hidden else (
+        f"it is not known how many sums of {hidden} of {of} layers are wrong" + (f"; of the others {others}" if of > hidden else ""))))
     unknown = sum(bool(layer.reason) for layer in comparison.layers)
     if unknown:
-        parts.insert(0, f"{unknown} of {len(comparison.layers)} layers were not compared")
+        parts.insert(0, f"{unknown} of {of} layers were not compared")
     helpful = sorted((advice for advice in comparison.advice if advice.helps), key=lambda advice: -advice.gain)
     parts.append(f"most helps: {helpful[0].what}, +{helpful[0].gain:.1f} dB" if helpful else
                  "no change that was tried helps more than chance" if comparison.advice else "no change was tried")

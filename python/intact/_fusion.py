@@ -63,6 +63,7 @@ class Fusions:
         self.version = version or rules_version()
         self.source = (f"the graph that ONNX Runtime {version} makes of the model" if version else
                        f"the rules of ONNX Runtime {self.version}")
+        self._opset = max((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), default=0)
         # Protobuf makes a node's wrapper again, at any address, if nothing holds it: the list holds the wrappers, so ids are lasting.
         self._nodes = list(_nodes(proto.graph)) if version else []
         self._places = {id(node): i for i, node in enumerate(self._nodes)}
@@ -73,7 +74,7 @@ class Fusions:
 
     def reason(self, scope: Any, node: Any) -> str:
         """Why ONNX Runtime computes a QDQ group in floats; "": in integers."""
-        by_rules = reason_for_floats(scope, node, self.version)
+        by_rules = reason_for_floats(scope, node, self.version, self._opset)
         made = self.made(node)
         if not made:
             return by_rules
@@ -426,9 +427,10 @@ def _scales_that_fit_no_operator(scope: Any, a: Any, b: Any, node: Any) -> str:
     return "" if is_of_columns else "its weights have scales of another axis than its outputs"
 
 
-def reason_for_floats(scope: Any, node: Any, version: str) -> str:
-    """By the rules of a version: why ONNX Runtime computes a QDQ group in floats, or fails to run it; "": in integers."""
-    why, is_quantized = _reason_for_floats(scope, node)
+def reason_for_floats(scope: Any, node: Any, version: str, opset: int) -> str:
+    """By the rules of a version: why ONNX Runtime computes a QDQ group in floats, or fails to run it; "": in integers. `opset`: the
+    version of ONNX's operators."""
+    why, is_quantized = _reason_for_floats(scope, node, opset)
     if why:
         return _nbits(version) if becomes_matmul_nbits(scope, node, version) else why
     why = _scales_that_fit_no_operator(scope, *(scope.dequantizer(name) for name in node.input[:2]), node)
@@ -438,7 +440,7 @@ def reason_for_floats(scope: Any, node: Any, version: str) -> str:
     return why if is_float or not why else f"{why}, {FAILS}"
 
 
-def _reason_for_floats(scope: Any, node: Any) -> tuple[str, bool]:
+def _reason_for_floats(scope: Any, node: Any, opset: int) -> tuple[str, bool]:
     """Why ONNX Runtime computes a QDQ group in floats, whatever its scales are; and whether the output is quantized."""
     rule = rules()["groups"].get(node.op_type)
     if rule is None:
@@ -452,6 +454,8 @@ def _reason_for_floats(scope: Any, node: Any) -> tuple[str, bool]:
     is_constant = scope.shape_of_constant(b.input[0]) is not None
     if is_constant and through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.readers(node.input[1])) > 1:
         return "other nodes read its transposed weights too", False
+    if is_constant and through.op_type == "Transpose" and opset < 21 and not _input(b, 2):
+        return "its transposed weights have no zero point", False  # ONNX Runtime does not move the Transpose in front then
     if any(scope.scope_of(maker.output[0]) is not scope for maker in (a, b)):
         return "its inputs are dequantized outside its graph", False
     names = node.input[1::-1] if exchanges_operands(scope, node) else node.input[:2]  # of A and B as ONNX Runtime has them

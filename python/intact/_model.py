@@ -88,6 +88,14 @@ class QuantizedModel:
         reason = excerpt(reason, 200)
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
+    def add_product(self, name: str, op_type: str, a_type: str, b_type: str, a_bounds: tuple, b_bounds: tuple) -> None:
+        """Adds a MatMul of two activations of a TFLite or an OpenVINO model. Bounds begin with the smallest and the largest
+        value."""
+        weights = np.zeros((2, 1), np.uint8 if b_type == "u8" else np.int8)
+        layer = QuantizedLayer(self.unique(name), "MatMul", op_type, False, a_type, b_type, weights, a_bounds[:2], "",
+                               is_shifted=a_type == "s8")
+        self.products.append(ActivationProduct(layer, b_bounds[:2]))
+
     def left_out(self) -> list[str]:
         """The operators left out: a line for each reason."""
         return [f"passed over: {count} x {reason}" for reason, count in sorted(self.passed_over.items())]

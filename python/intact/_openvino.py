@@ -391,7 +391,7 @@ class _Reader:
         if weights is None:
             if kind in _PRODUCTS and graph.activations(layer.input(1)) is not None:
                 if activations is not None:
-                    self.model.pass_over(f"{kind}: both operands change from run to run")
+                    self._two_activations(graph, layer, activations, graph.activations(layer.input(1)))
                 elif graph.quantized(layer.input(0)) is not None:
                     self.model.pass_over(f"{kind}: its first operand is the constant one")
             return
@@ -415,6 +415,41 @@ class _Reader:
             self._convolution(graph, layer, weights, activations)
         else:
             self._matrix(graph, layer, weights, activations)
+
+    def _two_activations(self, graph: _Graph, layer: _Layer, *operands: "_Activations | str | None") -> None:
+        """Adds a product of two activations. OpenVINO multiplies integers if the second operand is s8 (measured with 2026.4.1 held
+        to AVX2)."""
+        a, b = operands
+        reason = next((operand for operand in operands if isinstance(operand, str)), None)
+        if not isinstance(a, _Activations) or not isinstance(b, _Activations):
+            self.model.pass_over(f"{layer.kind}: {reason}")
+            return
+        if any(one.levels not in _LEVELS or not one.is_per_tensor or one.is_followed for one in (a, b)):
+            self.model.pass_over(f"{layer.kind}: both operands change from run to run")
+            return
+        if not b.is_symmetric:
+            self.model.pass_over(f"{layer.kind}: its second operand is u8 and changes from run to run: {_FLOAT}", is_harmless=True)
+            return
+        a_type = "s8" if a.is_symmetric else "u8"
+        self.model.add_product(layer.name or f"{layer.kind} {self.model.operators}", layer.kind, a_type, "s8",
+                               self._bounds(graph, a, a_type, False), self._bounds(graph, b, "s8", False))
+
+    @staticmethod
+    def _bounds(graph: _Graph, activations: _Activations, kind: str, is_padded: bool) -> tuple[int, int, str]:
+        """Bounds of quantized activations of type `kind`, and the operators that bound them."""
+        limits = TYPE_RANGES[kind]
+        if not activations.is_per_tensor or activations.levels not in (255, 256) or activations.is_followed or activations.is_mixed:
+            return (*limits, "")
+        low, high = (float(bound.reshape(-1)[0]) for bound in activations.input_range)
+        step = (high - low) / (activations.levels - 1)
+        if not step > 0 or not math.isfinite(step):
+            return (*limits, "")
+        real_low, real_high, why = graph.real_range(activations.layer.input(0))
+        if is_padded:
+            real_low, real_high = min(real_low, 0.0), max(real_high, 0.0)
+        # The integers count steps from the lower end. With 255 levels, they may be one step higher.
+        real = real_low - low, real_high - low + (step if activations.levels == 255 else 0)
+        return bounded(real, why, step, limits[0], limits, False)
 
     def _convolution(self, graph: _Graph, layer: _Layer, weights: _Quantized, activations: _Activations) -> None:
         values = weights.values
@@ -449,20 +484,10 @@ class _Reader:
             a_type = "s8"
         if activations.is_followed:
             note = "some activations pass another operator after FakeQuantize; audited as int8"
-        bounds: tuple[int, int, str] = (*TYPE_RANGES[a_type], "")
+        bounds = self._bounds(graph, activations, a_type, is_convolution)
         steps = None
         if activations.is_per_tensor:
-            (low, high), (out_low, out_high) = ([float(b.reshape(-1)[0]) for b in pair]
-                                                for pair in (activations.input_range, activations.output_range))
-            step = (high - low) / (activations.levels - 1)
-            is_bounded = activations.levels in (255, 256) and not activations.is_followed and not activations.is_mixed
-            if is_bounded and step > 0 and math.isfinite(step):
-                real_low, real_high, why = graph.real_range(activations.layer.input(0))
-                if is_convolution:  # includes the padding
-                    real_low, real_high = min(real_low, 0.0), max(real_high, 0.0)
-                # The integers count steps from the lower end. With 255 levels, they may be one step higher.
-                real = real_low - low, real_high - low + (step if activations.levels == 255 else 0)
-                bounds = bounded(real, why, step, TYPE_RANGES[a_type][0], TYPE_RANGES[a_type], False)
+            out_low, out_high = (float(bound.reshape(-1)[0]) for bound in activations.output_range)
             output = graph.output_scale(layer)
             if scales is not None and output is not None:
                 steps = ratio(np.float64((out_high - out_low) / (activations.levels - 1) * activations.scale), scales, output)

@@ -69,11 +69,11 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"intact: {excerpt(message, 400)}\n")
 
 
-def _say_memory(result: Any) -> None:
-    """Says how much memory a run on data needs, if it is much."""
-    needed, available = memory_needed(result), memory_available()
+def _say_memory(needed: int, what: str) -> None:
+    """Says how many bytes of memory `what` needs, if it is much."""
+    available = memory_available()
     if needed >= _MUCH or needed > available > 0:
-        print(f"intact: --data: the weights need up to {needed / 1e9:.1f} GB of memory, activations come on top; "
+        print(f"intact: {what}: the weights need up to {needed / 1e9:.1f} GB of memory, activations come on top; "
               f"{available / 1e9:.1f} GB are available{': this may not suffice' if needed > available else ''}", file=sys.stderr)
 
 
@@ -105,7 +105,7 @@ def _audit(arguments: list[str]) -> int:
         if options.data and result.model.proto is None:
             raise invalid(f"--data: needs an ONNX model; {excerpt(options.model)} is none")
         if options.data:
-            _say_memory(result)
+            _say_memory(memory_needed(result), "--data")
             result.on_data = run_on_data(result, load_data(options.data), progress=_progress("audit", "runs"),
                                          float_model=options.float_model, emulate=options.emulate)
         if options.json:
@@ -133,7 +133,7 @@ def _amount(text: str) -> float:
 def _repair(arguments: list[str]) -> int:
     from . import _repair_report
     from ._repair import Repair, repair_file
-    from ._repair_check import check
+    from ._repair_check import check, memory_of_check
 
     parser = _Parser(prog="intact repair",
                      description="Reorders the channels of a quantized model, so that its sums are right on CPUs without VNNI.")
@@ -185,6 +185,7 @@ def _repair(arguments: list[str]) -> int:
             """Checks a repair and prints its report, before the model is written. Returns whether the model may be written."""
             if options.check or done.sums or any(layer.shortened for layer in done.layers):
                 try:
+                    _say_memory(memory_of_check(done), "--check")
                     done.check = check(done, runs, emulate=options.emulate, progress=_progress("check", "runs"))
                 except Error as error:
                     if options.check:
@@ -227,7 +228,7 @@ def _compare(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     try:
         found = compare(options.model, options.float_model, options.data, each=options.each, emulate=options.emulate,
-                        progress=_progress("compare", "samples"))
+                        progress=_progress("compare", "samples"), say_memory=lambda needed: _say_memory(needed, "compare"))
         for path, make in ((options.json, _compare_report.to_json), (options.html, _compare_report.to_html)):
             if path:
                 write(path, make(found))

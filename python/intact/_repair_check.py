@@ -19,12 +19,15 @@ import numpy as np
 from ._audit import cpu_clamps
 from ._control import control_variant
 from ._library import excerpt, invalid
+from ._onnx import load_onnx
 from ._repair import Repair
 from ._report import NEAR, finite
-from ._run import distances, power, decibels, emulated, exact_variant, float_session, inputs_of, session_of
+from ._run import (SESSION, constants_size, distances, power, decibels, emulated, exact_variant, float_session, inputs_of, memory_needed,
+                   session_of)
 from ._weights import write_model
 
 _RUNS = 3
+_STORED, _REPAIRED = 1, 2  # places among the models that check() runs
 _DRAWS = 3  # controls; the worst of them decides
 _TURNS = 100  # runs at most whose times are compared
 _SECONDS = 1.0  # after which no further run is timed
@@ -138,22 +141,18 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
     names = [output.name for output in exact.graph.output]
     where = "in the emulator" if emulate else "on this CPU" + ("" if cpu_clamps() else ", which has VNNI")
     found = Check(len(runs or []), where, not done.sums, done.ordered is not None, done.widened is not None)
-    models: list[Any] = [exact, done.before.model.path, done.after.model.path]
+    models: list[Any] = [exact, str(done.before.model.path), str(done.after.model.path)]
     if done.ordered is not None:
         models += [done.ordered, exact_variant(done.after, done)]
     first_control = len(models)
     models += [control_variant(exact, done, draw) for draw in range(_DRAWS)] if done.sums else [control_variant(exact, done)]
-    sessions = [session_of(str(model) if isinstance(model, str) else model) for model in models]
+    stored = session_of(done.before.model.path)
     if runs is None:
-        runs = random_runs(sessions[1])
+        runs = random_runs(stored)
         found.runs = len(runs)
-    before = float_session(done.widened.float_model, names, "--undo-reduce-range") if done.widened else None
-    inputs_before = [inputs_of(before, run, "the float model") for run in runs] if before else []
-    runs = [inputs_of(sessions[1], run) for run in runs]
-    try:
-        floats = [dict(zip([output.name for output in before.get_outputs()], before.run(None, run))) for run in inputs_before]
-    except Exception as error:
-        raise invalid(f"--check: the float model does not run: {excerpt(error, 300)}") from None
+    floats = _results_of_floats(done, names, runs)
+    runs = [inputs_of(stored, run) for run in runs]
+    timed = [stored]  # and the repaired model; the other sessions live one after the other
     results: list[list] = []
     with tempfile.TemporaryDirectory() as folder:
         for k, model in enumerate(models):
@@ -164,14 +163,18 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
                     write_model(model, Path(path))
                 results.append(emulated(path, names, runs))
                 continue
+            session = stored if k == _STORED else session_of(model)
+            if k == _REPAIRED:
+                timed.append(session)
             try:
-                results.append([sessions[k].run(names, run) for run in runs])
+                results.append([session.run(names, run) for run in runs])
             except Exception as error:
                 raise invalid(f"--check: ONNX Runtime cannot run the inputs: {excerpt(error, 300)}") from None
+            del session
             if progress:
                 progress(k + 1, len(models))
     if not emulate:
-        found.time = _time(sessions[1], sessions[2], names, runs)
+        found.time = _time(*timed, names, runs)
     for i, name in enumerate(names):
         output = CheckedOutput(name)
         signal = 0.0
@@ -200,6 +203,27 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
                 _apart([one[name] for one in floats], [result[i] for result in results[k]]) for k in (1, 2))
         found.outputs.append(output)
     return found
+
+
+def memory_of_check(done: Repair) -> int:
+    """A bound of the bytes that check() needs for weights. Activations are not counted."""
+    needed = memory_needed(done.before, done.after, sessions=3, controls=_DRAWS if done.sums else 1)
+    if done.widened:
+        size, inside, _ = constants_size(load_onnx(done.widened.float_model))
+        needed += 4 * inside + int(SESSION * size)
+    return needed
+
+
+def _results_of_floats(done: Repair, names: list[str], runs: list) -> list[dict[str, np.ndarray]]:
+    """The float model's outputs of each run, by name; [] if the repair had no float model."""
+    if not done.widened:
+        return []
+    session = float_session(done.widened.float_model, names, "--undo-reduce-range")
+    inputs = [inputs_of(session, run, "the float model") for run in runs]
+    try:
+        return [dict(zip([output.name for output in session.get_outputs()], session.run(None, run))) for run in inputs]
+    except Exception as error:
+        raise invalid(f"--check: the float model does not run: {excerpt(error, 300)}") from None
 
 
 def _time(stored: Any, repaired: Any, names: list[str], runs: list) -> float:

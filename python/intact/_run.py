@@ -30,6 +30,7 @@ from ._weights import SHARED_SIZE, add_shared, set_array, write_model
 _MOST_KEPT = 1 << 28  # bytes of weights up to which the plans of all layers are kept
 _BASE = 300 << 20  # bytes of Python and ONNX Runtime
 
+
 @dataclass
 class LayerOnData:
     """One layer on data: how many integer sums it computed, and how many change if pairs clamp."""
@@ -534,17 +535,30 @@ class _Counter:
                 found.noise += float(np.square(difference).sum())
 
 
-def memory_needed(audit: Audit) -> int:
-    """A bound of the bytes that run_on_data() needs for weights: the u8 weights and the changed floats that variants share, the
-    constants that the file itself holds, one session, which has loaded and packed weights while it is made, and the plans of the
-    largest layer or of all layers. Activations are not counted."""
-    tensors = audit.model.proto.graph.initializer
+SESSION = 2.2  # bytes of a session for each byte of constants: while it is made, it has loaded and packed them
+
+
+def constants_size(proto: Any) -> tuple[int, int, int]:
+    """The bytes of a model's constants: of all, of the constants that the file itself holds, and of the float32 constants."""
+    tensors = proto.graph.initializer
     sizes = [math.prod(tensor.dims) * ITEM_SIZES.get(tensor.data_type, 4) for tensor in tensors]
-    inside = sum(size for tensor, size in zip(tensors, sizes) if tensor.data_location != 1)
-    floats = sum(size for tensor, size in zip(tensors, sizes) if tensor.data_type == 1)
-    weights = [audited.layer.weights.nbytes for audited in audit.layers]
-    plans = 3 * (sum(weights) if sum(weights) < _MOST_KEPT else max(weights, default=0))
-    return int(_BASE + 4 * inside + floats + sum(weights) + 2.2 * sum(sizes) + plans)
+    return (sum(sizes), sum(size for tensor, size in zip(tensors, sizes) if tensor.data_location != 1),
+            sum(size for tensor, size in zip(tensors, sizes) if tensor.data_type == 1))
+
+
+def memory_needed(*audits: Audit, sessions: int = 1, controls: int = 1) -> int:
+    """A bound of the bytes that a run on data needs for weights: the u8 weights and the changed floats that variants share, the
+    constants that the file itself holds, the sessions, and the plans of the largest layer or of all layers. Activations are not
+    counted. `sessions`: how many sessions of the first model live at once; `controls`: how many variants change its floats."""
+    needed = float(_BASE)
+    for audit in audits:
+        size, inside, floats = constants_size(audit.model.proto)
+        weights = [audited.layer.weights.nbytes for audited in audit.layers]
+        needed += 4 * inside + sum(weights)
+        if audit is audits[0]:
+            plans = 3 * (sum(weights) if sum(weights) < _MOST_KEPT else max(weights, default=0))
+            needed += controls * floats + sessions * SESSION * size + plans
+    return int(needed)
 
 
 def memory_available() -> int:

@@ -335,8 +335,8 @@ class _Reader:
         return any(tensor is not None and (tensor.a_type or tensor.type in _SMALL) for tensor in tensors)
 
     def _operands(self, graph: _Graph, operator: _Table, op: str) -> "tuple[int, _Tensor, _Tensor, np.ndarray] | None":
-        """The activations' number, the activations, the weights, and the weights' values. If the operator is no int8 product:
-        notes the reason and returns None."""
+        """The activations' number, the activations, the weights, and the weights' values. If the operator is no int8 product with
+        constant weights: adds a product of two activations, or notes the reason, and returns None."""
         number = graph.input(operator, 0)
         a, b = graph.tensor(number), graph.tensor(graph.input(operator, 1))
         if a is None or b is None:
@@ -354,11 +354,14 @@ class _Reader:
                 self.model.pass_over(f"{op}: int8 activations and other weights")
         elif b.is_sparse:
             self.model.pass_over(f"{op}: sparse weights")
+        elif a.dtype is np.int16:
+            self.model.pass_over(f"{op}: activations of 16 bits: no engine adds their products in int16", is_harmless=True)
+        elif b.values is None and a.a_type and not a.is_constant:
+            self.model.add_product(self._output(graph, operator, op).name or f"{op} {self.model.operators}", op, a.a_type, b.a_type,
+                                   graph.bounds(number), graph.bounds(graph.input(operator, 1)))
         elif b.values is None:
             self.model.pass_over(f"{op}: " + ("its first operand is the constant one" if a.is_constant else
                                               "both operands change from run to run"))
-        elif a.dtype is np.int16:
-            self.model.pass_over(f"{op}: activations of 16 bits: no engine adds their products in int16", is_harmless=True)
         elif a.dtype is np.float32 and b.a_type == "u8":
             self.model.pass_over(f"{op}: float activations and u8 weights")
         elif not a.a_type and a.dtype is not np.float32:
@@ -366,6 +369,14 @@ class _Reader:
         else:
             return number, a, b, b.values
         return None
+
+    @staticmethod
+    def _output(graph: _Graph, operator: _Table, op: str) -> _Tensor:
+        made = operator.array(2, np.int32)
+        output = graph.tensor(int(made[0])) if made.size else None
+        if output is None:
+            raise IndexError(f"{op} has no output")
+        return output
 
     def _convolution(self, graph: _Graph, operator: _Table, op: str) -> None:
         is_depthwise = op == "DEPTHWISE_CONV_2D"
@@ -414,10 +425,7 @@ class _Reader:
         if not weights.size:
             self.model.pass_over(f"{op}: weights of shape {weights.shape}", is_harmless=True)
             return
-        made = operator.array(2, np.int32)
-        output = graph.tensor(int(made[0])) if made.size else None
-        if output is None:
-            raise IndexError(f"{op} has no output")
+        output = self._output(graph, operator, op)
         note, steps = "", None
         a_type = a.a_type
         if not a_type:  # float

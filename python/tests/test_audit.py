@@ -33,7 +33,8 @@ def save(tmp_path, nodes, constants, inputs, outputs=("y",), opset=17):
         nodes, "g", [helper.make_tensor_value_info(name, kind, None) for name, kind in inputs],
         [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in outputs],
         [numpy_helper.from_array(np.asarray(value), name) for name, value in constants.items()])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)])
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, ir_version=8 if opset < 21 else 10, opset_imports=opsets)  # older versions of ONNX Runtime load it
     path = tmp_path / "model.onnx"
     onnx.save(model, str(path))
     return path
@@ -203,8 +204,9 @@ def test_qdq_groups_as_the_engine_runs_them(tmp_path):
     assert not model.layers and list(model.passed_over) == ["Conv (QDQ): its output is not quantized: ONNX Runtime runs it in float"]
     model = read_onnx(qdq(tmp_path, "ConvTranspose"))
     assert not model.layers and "ConvTranspose (QDQ)" in next(iter(model.passed_over))
-    (layer,) = audit(qdq(tmp_path, a_point=np.int8(0))).layers
-    assert layer.layer.a_type == "u8" and layer.layer.a_range == (0, 255) and "become u8" in layer.layer.note
+    for ask in (False, True):  # the caller reads the DequantizeLinear behind the output, and nothing else does
+        (layer,) = audit(qdq(tmp_path, a_point=np.int8(0)), ask=ask).layers
+        assert layer.layer.a_type == "u8" and layer.layer.a_range == (0, 255) and "become u8" in layer.layer.note
 
 
 # Of a QDQ group: what is unusual, and why ONNX Runtime then computes floats; "": integers. Each case is checked by the rules and,
@@ -330,6 +332,23 @@ def test_float_biases_of_convolutions(tmp_path, a_shape, w_shape, is_float, ask)
     onnx.save(model, str(path))
     model = read_onnx(path, ask=ask)
     assert [layer.name for layer in model.layers] == ([] if is_float else ["n"])
+
+
+@pytest.mark.parametrize("op,opset,has_point,is_float", [
+    ("MatMul", 17, False, True), ("MatMul", 17, True, False), ("MatMul", 21, False, False), ("Gemm", 17, True, False),
+    ("Conv", 17, False, True)])
+@pytest.mark.parametrize("ask", [False, True])
+def test_transposed_weights_without_a_zero_point(tmp_path, op, opset, has_point, is_float, ask):
+    if onnx.defs.onnx_opset_version() < opset:
+        pytest.skip("this onnx is older than the opset")
+    weights = np.ones((4, 3), np.int8) if op != "Conv" else np.ones((1, 1, 2, 3), np.int8)
+    perm = [1, 0] if op != "Conv" else [3, 2, 0, 1]
+    nodes = [helper.make_node("DequantizeLinear", ["a", "s", "z"], ["ad"]),
+             helper.make_node("DequantizeLinear", ["w", "s"] + ["p"] * has_point, ["wd"]), helper.make_node("Transpose", ["wd"], ["wt"], perm=perm),
+             helper.make_node(op, ["ad", "wt"], ["c"], name="n"), helper.make_node("QuantizeLinear", ["c", "s", "z"], ["q"]),
+             helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"])]
+    path = save(tmp_path, nodes, {"w": weights, "s": np.float32(1), "z": np.uint8(0), "p": np.int8(0)}, [("a", TensorProto.UINT8)], opset=opset)
+    assert (not read_onnx(path, ask=ask).layers) == is_float
 
 
 def test_an_output_of_unknown_type(tmp_path):
@@ -520,7 +539,7 @@ def test_subgraphs_are_read(tmp_path):
     assert [layer.layer.name for layer in audit(path).layers] == ["inner", "inner (operator 3)"]
 
 
-def test_nodes_of_inner_graphs_are_told_apart(tmp_path):
+def test_nodes_of_inner_graphs_are_distinguished(tmp_path):
     """ONNX Runtime computes the Conv of one branch in integers, that of the other in floats: its float output is read."""
     pytest.importorskip("onnxruntime")
     branches = []
@@ -535,6 +554,7 @@ def test_nodes_of_inner_graphs_are_told_apart(tmp_path):
                 {"w": np.full((1, 2, 1, 1), 127, np.int8), "s": np.float32(1), "z": np.uint8(0), "p": np.int8(0)},
                 [("a", TensorProto.UINT8), ("condition", TensorProto.BOOL)])
     model = onnx.load(str(path))
+    model.ir_version = 8  # older versions of ONNX Runtime load it too
     fusions = Fusions(model, tmp_path)
     gc.collect()
     made = {node.name: fusions.made(node) for node in every_node(model.graph) if node.op_type == "Conv"}

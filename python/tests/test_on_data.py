@@ -18,6 +18,7 @@ from intact._onnx import QuantizedLayer  # noqa: E402
 from intact._report import to_html, to_text, verdict  # noqa: E402
 from intact._run import LayerOnData, OnData, OutputOnData, Sums, dynamically_quantized, exact_variant, load_data, run_on_data  # noqa: E402
 from test_audit import HOT, program, save  # noqa: E402
+from test_kinds import resize  # noqa: E402
 
 
 def clamped(a, w):
@@ -227,14 +228,17 @@ def test_shared_weights_change_nothing(tmp_path, monkeypatch, is_external):
     assert not _weights._arrays  # they live as long as the audit
 
 
-def test_a_large_model_says_what_memory_it_needs(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("command,what", [("audit", "--data"), ("compare", "compare"), ("repair", "--check")])
+def test_a_large_model_says_what_memory_it_needs(tmp_path, monkeypatch, capsys, command, what):
     pytest.importorskip("onnxruntime")
-    quantized, _, data = models(tmp_path)
-    arguments = [str(quantized), "--data", str(data)]
-    _program._audit(arguments)
+    quantized, before, data = map(str, resize().write(tmp_path))
+    arguments = {"audit": [quantized], "compare": [quantized, before], "repair": [quantized, "-o", str(tmp_path / "r.onnx"), "--check"]}
+    run = _program._COMMANDS[command]
+    run([*arguments[command], "--data", data])
     assert "memory" not in capsys.readouterr().err
     for most, words in ((10 ** 12, "are available\n"), (1, "are available: this may not suffice\n")):
         monkeypatch.setattr(_program, "memory_available", lambda most=most: most)
         monkeypatch.setattr(_program, "_MUCH", 1)
-        _program._audit(arguments)
-        assert capsys.readouterr().err == f"intact: --data: the weights need up to 0.3 GB of memory, activations come on top; {most / 1e9:.1f} GB " + words
+        run([*arguments[command], "--data", data])
+        assert capsys.readouterr().err == (
+            f"intact: {what}: the weights need up to 0.3 GB of memory, activations come on top; {most / 1e9:.1f} GB " + words)

@@ -282,8 +282,6 @@ def test_tflite_types(tmp_path):
     ("FULLY_CONNECTED: weights of 4 bits", False, lambda t: one(t, FULLY_CONNECTED, [1, 4], HOT.T.copy(), w_kind=INT4)),
     ("FULLY_CONNECTED: shuffled weights", False, lambda t: one(t, FULLY_CONNECTED, [1, 4], HOT.T.copy(), options={1: 1})),
     ("FULLY_CONNECTED: sparse weights", False, lambda t: one(t, FULLY_CONNECTED, [1, 4], HOT.T.copy(), w_fields={6: {}})),
-    ("FULLY_CONNECTED: both operands change from run to run", False,
-     lambda t: one(t, FULLY_CONNECTED, [1, 4], HOT.T.copy(), w_fields={2: ("Uint32", 0)})),
     ("FULLY_CONNECTED: float activations and u8 weights", False,
      lambda t: one(t, FULLY_CONNECTED, [1, 4], np.ones((3, 4), np.uint8), FLOAT32)),
     ("TRANSPOSE_CONV: not read", False, lambda t: one(t, 67, [1, 4, 4, 2], np.ones((1, 1, 1, 2), np.int8))),
@@ -293,6 +291,20 @@ def test_tflite_types(tmp_path):
 def test_tflite_passed_over(tmp_path, reason, harmless, make):
     model = read_model(make(tmp_path))
     assert model.passed_over == {reason: 1} and not model.layers and model.not_audited == (not harmless)
+
+
+@pytest.mark.parametrize("kind,types,witness", [
+    (INT8, ("s8", "s8"), "255*-128 + 255*-128 = -65280"), (UINT8, ("u8", "s8"), "255*-128 + 255*-128 = -65280")])
+def test_tflite_products_of_two_activations(tmp_path, kind, types, witness):
+    """LiteRT's products are exact. Engines that shift s8 activations to u8 clamp."""
+    path = one(tmp_path, FULLY_CONNECTED, [1, 4], HOT.T.copy(), kind, w_fields={2: ("Uint32", 0)})
+    result = audit(path, engines_asked=["litert", "onednn"])
+    (product,) = result.products
+    assert not result.model.passed_over and (product.layer.a_type, product.layer.b_type) == types
+    assert product.engines["litert"].is_proven and product.engines["onednn"].witness == witness
+    run = program("audit", path)
+    assert run.returncode == 0 and "1 products of two activations are proven safe" in run.stdout
+    assert program("audit", path, "--engine", "onednn").returncode == 1
 
 
 def test_tflite_float_is_ignored(tmp_path):
@@ -642,8 +654,23 @@ def test_ir_two_tensors(tmp_path):
     a, b = (net.fake_quantize(net.add("Parameter"), 0.0, 2.55) for _ in range(2))
     net.add("MatMul", a, b)
     net.add("MatMul", net.weights(HOT), b)
-    assert read_model(net.save(tmp_path)).passed_over == {"MatMul: both operands change from run to run": 1,
-                                                          "MatMul: its first operand is the constant one": 1}
+    model = read_model(net.save(tmp_path))
+    assert not model.products and model.not_audited == 1 and model.passed_over == {
+        f"MatMul: its second operand is u8 and changes from run to run: {FLOAT}": 1, "MatMul: its first operand is the constant one": 1}
+
+
+@pytest.mark.parametrize("low,top,witness", [
+    (0.0, 1.28, "255*101 + 255*101 = 51510"), (-1.28, 1.28, "255*101 + 255*101 = 51510"), (0.0, 8.0, "")])
+def test_ir_products_of_two_activations(tmp_path, low, top, witness):
+    """With a range of 8, the integers of a Tanh are -17 to 17."""
+    net = Net()
+    a = net.fake_quantize(net.add("Parameter"), low, 2.55 if low == 0 else 1.27)
+    b = net.fake_quantize(net.add("Tanh", net.add("Parameter")), -top, top * 127 / 128)
+    net.add("MatMul", a, b)
+    result = audit(net.save(tmp_path))
+    (product,) = result.products
+    assert (product.layer.a_type, product.layer.b_type) == ("u8" if low == 0 else "s8", "s8")
+    assert product.engines["openvino"].witness == witness and result.is_proven == (not witness) and not result.model.passed_over
 
 
 def test_ir_bodies_are_read(tmp_path):
