@@ -3,7 +3,9 @@ CPU from AVX2 on."""
 
 from __future__ import annotations
 
+import ctypes
 import json
+import mmap
 import os
 import re
 import subprocess
@@ -278,6 +280,39 @@ def test_bytes_of_a_process_that_is_held_to_avx2(tmp_path):
     assert computed_held == computed
     assert {name for name in stock if stock[name] != stock_held[name]} == {"SOFTMAX", "CONVOLUTIONS", "OTHER_CONVOLUTIONS"}
     assert {name for name in stock if stock[name] != computed[name]} == {"OTHER_CONVOLUTIONS"}
+
+
+class Guarded:
+    """An array that ends at a page that cannot be read or written."""
+
+    def __init__(self, values: np.ndarray):
+        pages = -(-values.nbytes // mmap.PAGESIZE)
+        self._memory = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address + pages * mmap.PAGESIZE), mmap.PAGESIZE, 0) == 0
+        self.array = np.frombuffer(self._memory, values.dtype, values.size, pages * mmap.PAGESIZE - values.nbytes).reshape(values.shape)
+        self.array[...] = values
+
+
+@pytest.mark.parametrize("isa", ISAS)
+def test_nothing_beyond_the_tensors_is_read_or_written(isa):
+    def run_guarded(session: onnxruntime.InferenceSession, given: np.ndarray, shape: tuple) -> np.ndarray:
+        x, y = Guarded(given), Guarded(np.zeros(shape, np.float32))
+        binding = session.io_binding()
+        binding.bind_input("x", "cpu", 0, np.float32, given.shape, x.array.ctypes.data)
+        binding.bind_output("y", "cpu", 0, np.float32, shape, y.array.ctypes.data)
+        session.run_with_iobinding(binding)
+        return y.array.copy()
+
+    for op in ("Softmax", "LogSoftmax"):
+        session = session_of(softmax(op), max_isa=isa)
+        for length in [*range(1, 70), 127, 128, 129, 300]:
+            given = np.random.default_rng(length).normal(0, 3, (3, length)).astype(np.float32)
+            assert_same(run_guarded(session, given, given.shape), session.run(None, {"x": given})[0], f"{op}, {length}")
+    for name, model in CONVOLUTIONS.items():
+        session, given = session_of(model, max_isa=isa, reproducible=True), inputs_of(model)
+        expected = session.run(None, given)[0]
+        assert_same(run_guarded(session, given["x"], expected.shape), expected, name)
 
 
 def test_a_float_softmax_beside_quantized_tensors():
