@@ -176,16 +176,6 @@ std::pair<int64_t, int64_t> TapsInside(const intact_conv_desc& desc, size_t i, i
   return {std::min(begin, end), end};
 }
 
-// Throws Refusal if ONNX Runtime computes the convolution in one order on every CPU.
-void CheckOrderDepends(const intact_conv_desc& desc) {
-  const int64_t channels = desc.input_channels / desc.groups, outputs = desc.output_channels / desc.groups;
-  if (desc.groups == 1 ? channels >= kPanel && channels % 4 != 0 : channels % 8 != 0 || outputs % 8 != 0)
-    throw Refusal("W: has " + std::to_string(channels) + " channels and " + std::to_string(outputs) +
-                  " outputs in each group, where ONNX Runtime adds in one order on every CPU; expected "
-                  "multiples of " +
-                  (desc.groups == 1 ? "4" : "8"));
-}
-
 }  // namespace
 
 FloatConv::FloatConv(const Node& node, const Context& context)
@@ -196,9 +186,12 @@ FloatConv::FloatConv(const Node& node, const Context& context)
   const Constant w = node.Weights(1, INTACT_F32);
   const intact_conv_desc& desc = geometry_.desc;
   if (desc.spatial_dims != 2)
-    throw Refusal("W: has " + std::to_string(w.shape.size()) +
-                  " dimensions, where ONNX Runtime adds in one order on every CPU; expected 4");
-  CheckOrderDepends(desc);
+    throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 4");
+  if (HasOneOrder(w.shape, desc.groups))
+    throw Refusal("W: has " + std::to_string(w.shape[1]) + " channels and " +
+                  std::to_string(w.shape[0] / desc.groups) +
+                  " outputs in each group, where ONNX Runtime adds in one order on every CPU; expected "
+                  "multiples of 8");
   channels_ = w.shape[1];
   outputs_ = w.shape[0] / desc.groups;
   const bool is_pointwise = desc.kernel[0] * desc.kernel[1] == 1 &&
@@ -212,6 +205,10 @@ FloatConv::FloatConv(const Node& node, const Context& context)
     bias_[static_cast<size_t>(output / outputs_ * panels_ * kPanel + output % outputs_)] = bias[o];
   }
   Pack(w);
+}
+
+bool FloatConv::HasOneOrder(const Shape& weights, int64_t groups) {
+  return weights.size() == 4 && groups > 1 && (weights[1] % 8 != 0 || weights[0] / groups % 8 != 0);
 }
 
 std::string FloatConv::Kernel() const { return kernels_.name; }

@@ -36,6 +36,10 @@ class FloatConv : public Layer {
   void Compute(Run& run) const override;
   std::string Kernel() const override;
 
+  /// Whether ONNX Runtime computes convolutions with weights of this shape in one order, on every CPU and for every number of threads:
+  /// in two dimensions, with groups whose channels or outputs are no multiple of 8. Measured with 260 geometries.
+  static bool HasOneOrder(const Shape& weights, int64_t groups);
+
   struct Kernels;
 
  private:

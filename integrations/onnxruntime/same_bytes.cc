@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include "float_conv.h"
 #include "float_matmul.h"
 #include "float_reduce.h"
 #include "graph.h"
@@ -18,8 +19,6 @@ struct Row {
 };
 
 #include "same_bytes_table.inc"
-
-constexpr std::string_view kThreads = "the number of threads";  // as the table has it
 
 // What the table was measured for.
 enum class Elements { kIntegers, kFloats, kOthers };
@@ -55,8 +54,14 @@ bool IsBehindDequantizeLinear(Ort::ConstNode node) {
   });
 }
 
-// Whether a node of an operator whose bytes depend on the number of threads is one whose bytes do not.
+// Whether a node of an operator whose bytes depend on something is one whose bytes do not.
 bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
+  if (type == "Conv") {
+    const Node convolution(node, {FloatConv::kInputs.begin(), FloatConv::kInputs.end()});
+    const auto weights = convolution.FindConstant(1);
+    return weights && !convolution.IsFromRun(2) &&
+           FloatConv::HasOneOrder(weights->shape, convolution.Integer("group", 1));
+  }
   if (type == "ReduceSum" || type == "ReduceMean")
     return !AxesOf(Node(node, {FloatReduce::kInputs.begin(), FloatReduce::kInputs.end()})).depends_on_threads;
   if (type != "MatMul" && type != "Gemm") return false;
@@ -79,7 +84,7 @@ std::string WhyBytesMayDiffer(Ort::ConstNode node, const std::string& version) {
   if (std::ranges::find(kExact, name) != std::end(kExact)) return "";
   const auto row = std::ranges::find(kRows, name, &Row::type);
   if (row == std::end(kRows)) return "its bytes were not measured";
-  if (!row->depends_on.empty() && !(row->depends_on == kThreads && IsOfOneOrder(node, type)))
+  if (!row->depends_on.empty() && !IsOfOneOrder(node, type))
     return "its bytes depend on " + std::string(row->depends_on);
   if (ElementsOf(node) == Elements::kOthers) return "its bytes were measured with float32 only";
   if ((type == "MatMul" || type == "Gemm" || type == "FusedMatMul") && IsBehindDequantizeLinear(node))

@@ -152,7 +152,6 @@ CONVOLUTIONS = {
 OTHER_CONVOLUTIONS = {"groups of 8": convolution(16, 32, group=2), "groups of 24": convolution(48, 48, group=2)}
 # ONNX Runtime adds in one order on every CPU.
 CONVOLUTIONS_THAT_STAY = {
-    "18 inputs": (convolution(18, 16), "W: has 18 channels and 16 outputs in each group, where .* multiples of 4"),
     "depthwise": (convolution(32, 32, group=32), "W: has 1 channels and 1 outputs in each group, where .* multiples of 8"),
     "groups of 12": (convolution(24, 24, group=2), "W: has 12 channels and 12 outputs in each group, where .* multiples of 8"),
     "one dimension": (convolution(32, 32, (5,)), "W: has 3 dimensions, where .*; expected 4"),
