@@ -148,15 +148,14 @@ CONVOLUTIONS = {
     "groups, 1x1": convolution(64, 64, (1, 1), group=2), "SAME_UPPER": convolution(32, 48, (4, 4), auto_pad="SAME_UPPER"),
     "SAME_LOWER": convolution(32, 48, (2, 4), auto_pad="SAME_LOWER"), "padding only": convolution(16, 16, (3, 3), pads=[9, 9, 9, 9]),
 }
-# The provider takes these too, but ONNX Runtime computes them with NCHWc kernels only if the CPU has no AVX-512.
-OTHER_CONVOLUTIONS = {"groups of 8": convolution(16, 32, group=2), "groups of 24": convolution(48, 48, group=2)}
+# The provider takes these too. ONNX Runtime computes groups with NCHWc kernels only if the CPU has no AVX-512, and 18 inputs with none.
+OTHER_CONVOLUTIONS = {"18 inputs": convolution(18, 16), "groups of 8": convolution(16, 32, group=2), "groups of 24": convolution(48, 48, group=2)}
 # ONNX Runtime adds in one order on every CPU.
 CONVOLUTIONS_THAT_STAY = {
     "depthwise": (convolution(32, 32, group=32), "W: has 1 channels and 1 outputs in each group, where .* multiples of 8"),
     "groups of 12": (convolution(24, 24, group=2), "W: has 12 channels and 12 outputs in each group, where .* multiples of 8"),
-    "one dimension": (convolution(32, 32, (5,)), "W: has 3 dimensions, where .*; expected 4"),
-    "three dimensions": (convolution(8, 8, (3, 3, 3)), "W: has 5 dimensions, where .*; expected 4"),
 }
+CONVOLUTIONS_OF_OTHER_DIMENSIONS = {3: convolution(32, 32, (5,)), 5: convolution(8, 8, (3, 3, 3))}
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS | OTHER_CONVOLUTIONS)
@@ -234,6 +233,9 @@ def test_float_convolutions_stay_with_onnx_runtime_unless_it_is_asked():
     for model, expected in CONVOLUTIONS_THAT_STAY.values():
         (node,) = intact.onnxruntime.report(session_of(model, reproducible=True))
         assert re.fullmatch(expected, node["reason"]), node["reason"]
+    for dimensions, model in CONVOLUTIONS_OF_OTHER_DIMENSIONS.items():
+        with pytest.raises(Exception, match=f"reproducible: 1 node .*W: has {dimensions} dimensions; expected 4"):
+            session_of(model, reproducible=True)
     with pytest.raises(intact.Error, match="^reproducible: is "):
         session_of(CONVOLUTIONS["16 inputs"], reproducible="yes")
 
