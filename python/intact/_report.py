@@ -201,6 +201,8 @@ def output_words(audit: Audit, output: Any) -> str:
 def _remarks(audit: Audit) -> list[str]:
     """Lines on outputs, notes of layers, and layers with 7 bits."""
     lines = [output_words(audit, output) for output in audit.on_data.outputs] if audit.on_data else []
+    if audit.on_data and audit.on_data.outputs and audit.on_data.not_held:
+        lines.append(f"note: the order of another CPU was not tried: {audit.on_data.not_held}")
     lines += _products_lines(audit)
     lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})]
     lines += audit.model.decided_by()

@@ -66,11 +66,11 @@ class OutputOnData:
     argmax: int
     stock_argmax_changed: int
     control_argmax_changed: int
+    exact_to_float: float | None = None
+    stock_to_float: float | None = None
     held: float | None = None
     held_changed: int = 0
     held_argmax_changed: int = 0
-    exact_to_float: float | None = None
-    stock_to_float: float | None = None
 
     @property
     def noise(self) -> float:
@@ -94,9 +94,9 @@ class OnData:
     items: int
     engine: str = "onnxruntime"
     stock_clamps: bool = False
-    not_held: str = ""
     layers: dict[str, LayerOnData | None] = field(default_factory=dict)
     outputs: list[OutputOnData] = field(default_factory=list)
+    not_held: str = ""
 
 
 def decibels(signal: float, noise: float) -> float:
