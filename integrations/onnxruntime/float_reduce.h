@@ -23,8 +23,8 @@ struct InnerAxes {
 ///
 ///     y[i][j] = ((0 + x[i][0][j]) + x[i][1][j]) + x[i][2][j] + …      for ReduceMean divided by their number
 ///
-/// added from left to right. ONNX Runtime's CPU provider adds four elements first if the batch has at least as many items as the
-/// session has threads, so its bytes depend on both; with fewer items it has these bytes. For other axes its bytes do not depend on
+/// added from left to right. ONNX Runtime's CPU provider adds four elements first if the number of items of the batch is not below
+/// the session's number of threads, so its bytes depend on both; with fewer items it has these bytes. For other axes its bytes do not depend on
 /// the threads.
 ///
 /// Refuses all nodes without the option `reproducible`, and nodes with other axes.

@@ -66,7 +66,7 @@ check_command() {
   expect_mentioned "zsh's completion" "$(<"$prefix/share/zsh/site-functions/_$1")" "${all[@]}"
   expect_mentioned "fish's completion" "$(<"$prefix/share/fish/vendor_completions.d/$1.fish")" "${all[@]#--}"
   for word in "${subcommands[@]}"; do
-    [[ $word == audit || $word == compare || $word == repair ]] || check_command "$@" "$word"  # these are Python's, with their own --help
+    [[ $word =~ ^(audit|compare|digest|operators|repair)$ ]] || check_command "$@" "$word"  # these are Python's, with their own --help
   done
 }
 

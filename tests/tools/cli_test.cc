@@ -755,7 +755,7 @@ TEST_F(Cli, AuditRunsPython) {
   const std::string python = folder_ + "/python";
   std::ofstream(python) << "#!/bin/sh\nshift 2\necho \"$@\"\nexit 1\n";
   std::filesystem::permissions(python, std::filesystem::perms::owner_all);
-  for (const std::string command : {"audit", "compare", "repair"}) {
+  for (const std::string command : {"audit", "compare", "digest", "operators", "repair"}) {
     const Outcome outcome =
         Run(command + " --engine all 'my model.onnx' --help", "INTACT_PYTHON='" + python + "'");
     EXPECT_EQ(outcome.status, 1);

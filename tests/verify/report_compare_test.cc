@@ -122,7 +122,7 @@ TEST_F(ReadDigestsTest, ReadsAReport) {
 }
 
 TEST_F(ReadDigestsTest, ReadsASweep) {
-  const std::string head = R"({"schema": "intact-sweep", "schema_version": 4, "machine": {"cpu": "X"}, )";
+  const std::string head = R"({"schema": "intact-sweep", "schema_version": 5, "machine": {"cpu": "X"}, )";
   const Result<ReportDigests> digests =
       Read(head + R"("target": {"name": "mine 1"}, "digests": {"gemm u8s8s32 m=1 n=1 k=1": "00ff"}})");
   ASSERT_TRUE(digests) << digests.error().message;
