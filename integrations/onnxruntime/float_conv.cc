@@ -150,11 +150,14 @@ struct FloatConv::Kernels {
 
 namespace {
 
+// A template cannot take a template of functions, and a macro's argument in parentheses cannot have template arguments.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define INTACT_TILES(function, panels)                                                          \
   std::array<TileFunction, 6> {                                                                 \
     function<(panels), 1>, function<(panels), 2>, function<(panels), 3>, function<(panels), 4>, \
         function<(panels), 5>, function<(panels), 6>                                            \
   }
+// NOLINTEND(bugprone-macro-parentheses)
 const FloatConv::Kernels kPortable = {"conv_f32_portable", 1, {INTACT_TILES(ComputeTilePortable, 1)}};
 const FloatConv::Kernels kAvx2 = {"conv_f32_avx2", 1, {INTACT_TILES(ComputeTileAvx2, 1)}};
 const FloatConv::Kernels kAvx512 = {"conv_f32_avx512",

@@ -77,7 +77,7 @@ bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
 }  // namespace
 
 std::string WhyBytesMayDiffer(Ort::ConstNode node, const std::string& version) {
-  if (std::ranges::find(kVersions, std::string_view(version)) == std::end(kVersions))
+  if (std::ranges::find(kVersions, version) == std::end(kVersions))
     return "its bytes were not measured in ONNX Runtime " + version;
   const std::string domain = DomainOf(node), type = node.GetOperatorType();
   const std::string name = domain.empty() ? type : domain + "." + type;
