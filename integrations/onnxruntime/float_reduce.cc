@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 namespace intact::onnxruntime {
@@ -26,7 +27,7 @@ std::vector<int64_t> ConstantAxes(const Node& node, int64_t dimensions) {
 ReducedAxes AxesOf(const Node& node) {
   const auto dimensions = static_cast<int64_t>(node.ShapeOf(0).size());
   const std::vector<int64_t> axes = ConstantAxes(node, dimensions);
-  if (axes.empty() || dimensions == 0) return {};
+  if (axes.empty() || axes.front() < 0 || axes.back() >= dimensions) return {};
   for (size_t i = 1; i < axes.size(); ++i)
     if (axes[i] != axes[i - 1] + 1) return {};
   const InnerAxes found{axes.front(), axes.back() + 1};
@@ -35,7 +36,9 @@ ReducedAxes AxesOf(const Node& node) {
 }
 
 FloatReduce::FloatReduce(const Node& node, const Context& context, bool is_mean)
-    : is_mean_(is_mean), keeps_dimensions_(node.Integer("keepdims", 1) != 0) {
+    : is_mean_(is_mean),
+      keeps_dimensions_(node.Integer("keepdims", 1) != 0),
+      dimensions_(node.ShapeOf(0).size()) {
   node.Type(0, {INTACT_F32});
   if (!context.settings.is_reproducible)
     throw Refusal("operator: is of floats; expected integers without the option reproducible");
@@ -50,6 +53,9 @@ FloatReduce::FloatReduce(const Node& node, const Context& context, bool is_mean)
 void FloatReduce::Compute(Run& run) const {
   const auto input = run.Input(0);
   const Shape shape = input.GetTensorTypeAndShapeInfo().GetShape();
+  if (shape.size() != dimensions_)
+    throw std::invalid_argument("data: has " + std::to_string(shape.size()) + " dimensions; expected " +
+                                std::to_string(dimensions_));
   const std::span extents(shape);
   const auto begin = static_cast<size_t>(axes_.begin), end = static_cast<size_t>(axes_.end);
   const int64_t items = CountOf(extents.first(begin)), inner = CountOf(extents.subspan(end));

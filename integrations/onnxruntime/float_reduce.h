@@ -3,6 +3,7 @@
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_FLOAT_REDUCE_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -39,6 +40,7 @@ class FloatReduce : public Layer {
 
  private:
   const bool is_mean_, keeps_dimensions_;
+  const size_t dimensions_;  // of the input
   InnerAxes axes_;
 };
 

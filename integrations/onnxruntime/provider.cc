@@ -482,6 +482,12 @@ class Factory : public OrtEpFactory {
         Settings settings = ReadSettings(given);
         const Factory& factory = *static_cast<Factory*>(self);
         settings.is_nhwc = factory.is_nhwc_;
+        if (settings.is_reproducible &&
+            options.GetConfigEntryOrDefault("session.disable_prepacking", "0") == "1")
+          throw std::invalid_argument(
+              "session.disable_prepacking: is '1' with reproducible; expected '0', for ONNX Runtime's "
+              "products of constants else "
+              "depend on the number of threads");
         *created = std::make_unique<Provider>(settings, factory.version_, given["report"]).release();
       });
     };

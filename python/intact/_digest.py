@@ -136,7 +136,9 @@ def digest(path: str, data: str, *, layers: bool = False, threads: int = 0, repr
         except Exception as error:  # as above
             raise invalid(f"{excerpt(run.source)}: cannot be run: {excerpt(str(error), 300)}") from None
         for name, value in zip(outputs, values):
-            array = np.ascontiguousarray(value)
+            array = np.asarray(value)
+            if array.dtype.kind not in "biuf":
+                raise invalid(f"digest: output {excerpt(name)!r} is no tensor of numbers; expected numbers")
             found.lines.append(Line(Path(run.source).name, name, str(array.dtype), array.shape,
                                     hashlib.sha256(array.tobytes()).hexdigest()))
     progress(len(runs), len(runs))

@@ -146,7 +146,7 @@ def _gemm(**more: Any) -> Draw:
 
 
 def _einsum(rng: np.random.Generator) -> _Problem:
-    b, h, i, j, d = int(rng.integers(1, 3)), int(rng.integers(1, 4)), _size(rng, 40), _size(rng, 40), _size(rng, 64)
+    b, h, i, j, d = int(rng.integers(1, 3)), int(rng.integers(1, 4)), _size(rng, 40), _size(rng, 200), _size(rng, 600)
     return _Problem([floats(rng, (b, h, i, d)), floats(rng, (b, h, j, d))], {"equation": "bhid,bhjd->bhij"})
 
 
@@ -154,6 +154,8 @@ def _convolution(is_transposed: bool = False, **more: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
         groups = int(rng.choice([1, 1, 1, 2, 4]))
         per_group, filters = _size(rng, 32), _size(rng, 32)
+        if is_transposed and rng.random() < 0.3:
+            per_group, filters = int(rng.integers(128, 600)), int(rng.integers(1, 4))
         if rng.random() < 0.2:
             groups, per_group, filters = _size(rng, 33), 1, 1  # depthwise
         dims = int(rng.choice([1, 2, 2, 2]))
@@ -172,10 +174,12 @@ def _convolution(is_transposed: bool = False, **more: Any) -> Draw:
 
 def _pool(is_global: bool = False, **more: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        kernel = [int(rng.integers(1, 4)), int(rng.integers(1, 4))]
+        kernel = [int(rng.integers(1, 9)), int(rng.integers(1, 9))]
         image = [int(rng.integers(k, 24)) for k in kernel]
-        values = {} if is_global else {"kernel_shape": kernel, "strides": [int(rng.integers(1, 3))] * 2}
-        return _Problem([floats(rng, (int(rng.integers(1, 4)), _size(rng, 40), *image))], values | more, rows=(0,))
+        values = {} if is_global else {"kernel_shape": kernel, "strides": [int(rng.integers(1, 3))] * 2,
+                                       "pads": [int(rng.integers(0, k)) for k in kernel] * 2}
+        channels = int(rng.choice([8, 16, 24, 32, 40])) if rng.random() < 0.4 else _size(rng, 40)  # some are cut into blocks
+        return _Problem([floats(rng, (int(rng.integers(1, 4)), channels, *image))], values | more, rows=(0,))
 
     return draw
 
@@ -263,11 +267,12 @@ def _rotary(rng: np.random.Generator) -> _Problem:
 
 def _recurrent(gates: int) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        steps, b, inner, hidden = int(rng.integers(1, 6)), int(rng.integers(1, 5)), _size(rng, 40), _size(rng, 64)
+        steps, b, inner, hidden = int(rng.integers(1, 6)), int(rng.integers(1, 9)), _size(rng, 600), _size(rng, 300)
         directions = int(rng.integers(1, 3))
         weights = [_weights(rng, (directions, gates * hidden, n)) for n in (inner, hidden)]
         return _Problem([floats(rng, (steps, b, inner)), *weights, floats(rng, (directions, 2 * gates * hidden))],
-                        {"hidden_size": hidden, "direction": "bidirectional" if directions == 2 else "forward"}, (1, 2, 3))
+                        {"hidden_size": hidden, "direction": "bidirectional" if directions == 2 else "forward"},
+                        (1, 2, 3) if rng.random() < 0.5 else ())
 
     return draw
 
@@ -499,7 +504,7 @@ DRAWS: dict[str, Draw] = {
 
 # Operators that move values and compute on shapes or integers: no rounding, so their bytes depend on nothing.
 EXACT = frozenset((
-    "Dropout And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Compress Concat ConcatFromSequence Constant ConstantOfShape DepthToSpace "
+    "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Compress Concat ConcatFromSequence Constant ConstantOfShape DepthToSpace "
     "Expand EyeLike Flatten Gather GatherElements GatherND Identity NonZero Not OneHot Or Pad Range Reshape ReverseSequence ScatterElements "
     "ScatterND Shape Size Slice SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze Xor").split())
 
@@ -513,7 +518,7 @@ def _model_of(operator: str, problem: _Problem) -> tuple[bytes, dict[str, np.nda
     arrays = {name: np.asarray(value) for name, value in zip(names, problem.inputs) if name}
     constants = {f"x{i}" for i in problem.constants}
     node = helper.make_node(op, names, [f"y{i}" for i in range(problem.outputs)], name="node", domain=domain, **problem.attributes)
-    inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None] * array.ndim)
+    inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None, *array.shape[1:]][:array.ndim])
               for name, array in arrays.items() if name not in constants]
     outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.output]
     for output in outputs:

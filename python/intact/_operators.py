@@ -26,6 +26,9 @@ THREADS = (1, 2, 4)
 # Operators whose bytes depend on the CPU because sums of integers clamp.
 _OF_INTEGERS = {"MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv", "QGemm", "QAttention", "DynamicQuantizeMatMul",
                 "MatMulIntegerToFloat", "DynamicQuantizeLSTM"}
+# Operators of which the optimizer makes kernels for blocks of channels; other operators stay what they are.
+_BLOCKED = {"Conv", "com.microsoft.FusedConv", "AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool", "Resize",
+            "BatchNormalization"}
 LEVELS = ("avx512", "avx2")  # of examples/targets/held_to.c, beside the CPU as it is
 
 
@@ -104,8 +107,8 @@ def _session(case: Case, threads: int) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, threads
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # all levels run at once
-    level = onnxruntime.GraphOptimizationLevel  # a Conv becomes what the optimizer makes of it; other operators stay what they are
-    options.graph_optimization_level = level.ORT_ENABLE_ALL if case.operator.endswith("Conv") else level.ORT_DISABLE_ALL
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if case.operator in _BLOCKED else level.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(case.model, options, providers=["CPUExecutionProvider"])
 
 

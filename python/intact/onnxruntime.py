@@ -80,7 +80,8 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
     - `reproducible`: a session is created only if every node has the same bytes on every x86-64 CPU from AVX2 on and for every
       number of threads: nodes that intact computes, and nodes of ONNX Runtime for which this was measured (`intact operators`).
       Else creating the session fails, and the error names the nodes. intact then also computes float convolutions, products and
-      sums that it leaves to ONNX Runtime otherwise. `mode` is "exact". docs/onnxruntime.md (Float operators).
+      sums that it leaves to ONNX Runtime otherwise. `mode` is "exact". docs/onnxruntime.md (Reproducible sessions) says what is not
+      covered: nodes of constants only, other providers, the bits of NaNs.
 
     ONNX Runtime then warns in each session that "some nodes were not assigned to the preferred execution providers": these are
     the nodes that report() lists with a reason. `options.log_severity_level = 3` hides ONNX Runtime's warnings. Raises `Error`.

@@ -17,6 +17,9 @@ _CONTAINERS = ("If", "Loop", "Scan")  # their inner graphs have nodes of their o
 
 def main(paths: list[str]) -> None:
     tables = [json.loads(Path(path).read_text(encoding="utf-8")) for path in paths]
+    for path, table in zip(paths, tables):
+        if table["not_tried"]:
+            sys.exit(f"{path}: was measured without {', '.join(table['not_tried'])}; expected a CPU with AVX-512 that can be held")
     depends: dict[str, set[str]] = {}
     for table in tables:
         for operator in table["operators"]:
