@@ -26,7 +26,7 @@ THREADS = (1, 2, 4)
 # Operators whose bytes depend on the CPU because sums of integers clamp.
 _OF_INTEGERS = {"MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv", "QGemm", "QAttention", "DynamicQuantizeMatMul",
                 "MatMulIntegerToFloat", "DynamicQuantizeLSTM"}
-# Operators of which the optimizer makes kernels for blocks of channels; other operators stay what they are.
+# Operators that the optimizer gives kernels for blocks of channels; other operators stay what they are.
 _BLOCKED = {"Conv", "com.microsoft.FusedConv", "AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool", "Resize",
             "BatchNormalization"}
 LEVELS = ("avx512", "avx2")  # of examples/targets/held_to.c, beside the CPU as it is
