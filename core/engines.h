@@ -62,8 +62,8 @@ struct EngineLayer {
   bool PairingsAgree() const { return !IsConv() || depth == group_inputs || group_inputs % 2 == 0; }
 };
 
-/// Returns the pairs of products that `engine` adds in int16 for `layer` on a CPU whose best ISA is `isa`. Returns
-/// nullopt if the table does not know the operator with these types, or CPUs without AVX2.
+/// The pairs of products that `engine` adds in int16, if it computes `layer` on a CPU whose best ISA is `isa`. nullopt: the
+/// table does not know the operator with these types, or the CPU has no AVX2.
 std::optional<intact_engine_pairs> PairsOf(const Engine& engine, const EngineLayer& layer, Isa isa);
 
 }  // namespace intact::core

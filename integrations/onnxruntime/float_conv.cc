@@ -7,6 +7,8 @@
 #include <tuple>
 #include <utility>
 
+#include "avx512.h"
+
 namespace intact::onnxruntime {
 namespace {
 
@@ -97,7 +99,7 @@ template <size_t, size_t kPixels>
 }
 
 template <size_t kPanels, size_t kPixels>
-[[gnu::target("avx512f,avx512vl,avx512bw,avx512dq")]] void ComputeTileAvx512(const Tile& tile) {
+[[INTACT_AVX512]] void ComputeTileAvx512(const Tile& tile) {
   __m512 parts[kPixels][kPanels];
   INTACT_UNROLL
   for (size_t p = 0; p < kPixels; ++p) INTACT_UNROLL

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "avx512.h"
 #include "items.h"
 
 namespace intact::onnxruntime {
@@ -87,12 +88,7 @@ constexpr std::array<TileFunctionAvx2, kRowsAvx2> kTilesAvx2 = {TileAvx2<1>, Til
   }
 }
 
-#ifndef __clang__
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored \
-    "-Wmaybe-uninitialized"  // GCC 12 warns of undefined vectors in its own intrinsics
-#endif
-#define INTACT_AVX512 gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
+INTACT_BEGIN_AVX512
 
 // A tile of kRows × 32 outputs, or fewer columns by the masks.
 template <int kRows>
@@ -140,10 +136,7 @@ constexpr auto kTilesAvx512 = TilesAvx512(std::make_index_sequence<kRowsAvx512>(
   }
 }
 
-#undef INTACT_AVX512
-#ifndef __clang__
-#pragma GCC diagnostic pop
-#endif
+INTACT_END_AVX512
 
 }  // namespace
 
@@ -154,14 +147,21 @@ FloatMatMul::FloatMatMul(const Node& node, const Context& context)
   node.Type(0, {INTACT_F32});
   if (!context.settings.is_reproducible)
     throw Refusal("operator: is of floats; expected integers without the option reproducible");
-  const Shape a = node.ShapeOf(0);
-  const auto b = node.FindConstant(1);
-  if (!DependsOnThreads(b && b->shape.size() == 2, a.empty() ? -1 : a.back()))
+  if (!DependsOnThreads(node))
     throw Refusal("operator: has the same bytes in ONNX Runtime for every number of threads");
   for (const size_t input : {size_t{0}, size_t{1}})
     if (const size_t dimensions = node.ShapeOf(input).size(); dimensions < 2)
       throw Refusal(std::string(node.Name(input)) + ": has " + std::to_string(dimensions) +
                     " dimensions; expected at least 2, known before the run");
+}
+
+bool FloatMatMul::DependsOnThreads(const Node& product) {
+  const auto b = product.FindConstant(1);
+  if (b && b->shape.size() == 2) return false;  // ONNX Runtime packs it once, for any number of threads
+  const Shape a = product.ShapeOf(0);
+  if (a.size() < 2) return true;
+  const int64_t depth = product.Integer("transA", 0) != 0 ? a.front() : a.back();  // only a Gemm has transA
+  return depth < 0 || depth > kBlock;
 }
 
 std::string FloatMatMul::Kernel() const {

@@ -34,10 +34,8 @@ class FloatMatMul : public Layer {
   void Compute(Run& run) const override;
   std::string Kernel() const override;
 
-  /// Whether ONNX Runtime's MatMul has the same bytes for every number of threads.
-  static bool DependsOnThreads(bool is_constant_matrix, int64_t depth) {
-    return !is_constant_matrix && !(depth >= 0 && depth <= 128);
-  }
+  /// Whether the bytes of a MatMul or Gemm depend on the number of threads in ONNX Runtime.
+  static bool DependsOnThreads(const Node& product);
 
  private:
   // A product of `rows` rows. Matrices are row-major, one row behind the other. `block`: D.

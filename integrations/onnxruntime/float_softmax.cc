@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "avx512.h"
+
 namespace intact::onnxruntime {
 namespace {
 
@@ -282,12 +284,7 @@ void ComputeRowsAvx2(const float* x, float* y, int64_t count, int64_t elements, 
   (is_log ? ComputeBlocksAvx2<true> : ComputeBlocksAvx2<false>)(x, y, count, elements);
 }
 
-#ifndef __clang__
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored \
-    "-Wmaybe-uninitialized"  // GCC 12 warns of undefined vectors in its own intrinsics
-#endif
-#define INTACT_AVX512 gnu::target("avx512f,avx512bw,avx512dq,avx512vl,avx2,fma")
+INTACT_BEGIN_AVX512
 
 [[INTACT_AVX512, gnu::always_inline]] inline __m512 ExpAvx512(__m512 x) {
   x = _mm512_max_ps(_mm512_set1_ps(kLowest), x);
@@ -406,10 +403,7 @@ void ComputeRowsAvx512(const float* x, float* y, int64_t count, int64_t elements
   ComputeByLengthAvx512(x, y, count, elements, is_log, std::make_index_sequence<kMostVectors>());
 }
 
-#undef INTACT_AVX512
-#ifndef __clang__
-#pragma GCC diagnostic pop
-#endif
+INTACT_END_AVX512
 
 }  // namespace
 

@@ -62,8 +62,8 @@ struct Fate {
   std::string detail;
   std::string note = {};    // see Group
   std::string output = {};  // of the group that has the node: a name
-  std::string depends =
-      {};  // why its bytes may depend on the CPU or on the number of threads; "": they do not
+  // Why its bytes may depend on the CPU or on the number of threads; "": they do not.
+  std::string depends = {};
 };
 
 std::string JsonOf(Ort::ConstNode node, const Fate& fate) {
@@ -118,16 +118,9 @@ std::string DependentNodes(const std::vector<Ort::ConstNode>& nodes, const std::
          named + (count > kMostNamed ? "; ..." : "");
 }
 
-// Takes a product that is not computed in integers. Returns whether it did.
-template <class Take>
-bool TakeFloats(Ort::ConstNode node, const Take& take) {
-  if (node.GetOperatorType() != "MatMul") return false;
-  try {
-    take(NodeAlone(node));
-    return true;
-  } catch (const std::exception&) {
-    return false;
-  }
+// Whether a reproducible session computes a node also where it is not computed in integers.
+bool IsTakenAsFloats(Ort::ConstNode node, const Settings& settings) {
+  return settings.is_reproducible && node.GetOperatorType() == "MatMul";
 }
 
 int32_t AvailableThreads() {
@@ -207,9 +200,8 @@ struct Compiled : OrtNodeComputeInfo {
 
 class Provider : public OrtEp {
  public:
-  /// `version`: ONNX Runtime's.
-  Provider(Settings settings, std::string version, std::string report_id)
-      : OrtEp{}, settings_(settings), version_(std::move(version)), report_id_(std::move(report_id)) {
+  Provider(Settings settings, std::string report_id)
+      : OrtEp{}, settings_(settings), report_id_(std::move(report_id)) {
     ort_version_supported = ORT_API_VERSION;
     OrtEp::GetName = [](const OrtEp*) noexcept { return kName; };
     OrtEp::GetCapability = [](OrtEp* self, const OrtGraph* graph, OrtEpGraphSupportInfo* info) noexcept {
@@ -256,7 +248,7 @@ class Provider : public OrtEp {
                              std::vector<std::unique_ptr<Layer>>* kept) const;
 
   const Settings settings_;
-  const std::string version_, report_id_;
+  const std::string report_id_;
   const Ort::MemoryInfo memory_ = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
   struct GraphReport {
     std::string all, taken;  // JSON of all nodes, and of the nodes that were taken
@@ -323,9 +315,10 @@ bool Provider::RefusesNodes(const std::vector<Ort::ConstNode>& nodes, std::map<s
   for (const auto& node : nodes) {
     if (IsFused(node)) continue;
     Fate& fate = fates->at(node.GetId());
-    fate.depends = !fate.is_taken                   ? WhyBytesMayDiffer(node, version_)
-                   : settings_.mode != INTACT_EXACT ? "its sums clamp on CPUs without VNNI"
-                                                    : "";
+    fate.depends = !fate.is_taken ? WhyBytesMayDiffer(node)
+                   : settings_.mode != INTACT_EXACT
+                       ? "the mode is saturating, so sums clamp on CPUs without VNNI"
+                       : "";
     if (!first && !fate.depends.empty()) first = node;
   }
   if (!settings_.is_reproducible || !first) return false;
@@ -334,6 +327,7 @@ bool Provider::RefusesNodes(const std::vector<Ort::ConstNode>& nodes, std::map<s
   const OrtNode* const node = *first;
   const OrtNodeFusionOptions options{ORT_API_VERSION, true};
   Ort::ThrowOnError(Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, &node, 1, &options));
+  needs_nchw_ = true;  // ONNX Runtime would move the node to NHWC, and ask again instead of compiling it
   return true;
 }
 
@@ -389,8 +383,14 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
       if (!in_functions.contains(node.GetId())) take(GroupOf(node));
     } catch (const std::exception& error) {
-      if (!settings_.is_reproducible || !TakeFloats(node, take))
-        fates.try_emplace(node.GetId(), Fate{false, error.what()});  // unless a group has the node
+      Fate fate{false, error.what()};
+      if (IsTakenAsFloats(node, settings_)) try {
+          take(NodeAlone(node));
+          continue;
+        } catch (const std::exception& of_floats) {
+          fate.detail = of_floats.what();
+        }
+      fates.try_emplace(node.GetId(), std::move(fate));  // unless a group has the node
     }
   if (RefusesNodes(nodes, &fates, info)) return;
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
@@ -448,9 +448,7 @@ Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Place
 class Factory : public OrtEpFactory {
  public:
   /// `is_nhwc`: Settings::is_nhwc.
-  /// `version`: ONNX Runtime's.
-  Factory(bool is_nhwc, std::string version)
-      : OrtEpFactory{}, is_nhwc_(is_nhwc), version_(std::move(version)) {
+  explicit Factory(bool is_nhwc) : OrtEpFactory{}, is_nhwc_(is_nhwc) {
     ort_version_supported = ORT_API_VERSION;
     OrtEpFactory::GetName = [](const OrtEpFactory*) noexcept { return kName; };
     OrtEpFactory::GetVendor = [](const OrtEpFactory*) noexcept { return "intact"; };
@@ -480,15 +478,13 @@ class Factory : public OrtEpFactory {
         for (const char* const option : {"like", "max_isa", "mode", "report", "reproducible", "threads"})
           given[option] = options.GetConfigEntryOrDefault((prefix + option).c_str(), "");
         Settings settings = ReadSettings(given);
-        const Factory& factory = *static_cast<Factory*>(self);
-        settings.is_nhwc = factory.is_nhwc_;
+        settings.is_nhwc = static_cast<Factory*>(self)->is_nhwc_;
         if (settings.is_reproducible &&
             options.GetConfigEntryOrDefault("session.disable_prepacking", "0") == "1")
           throw std::invalid_argument(
-              "session.disable_prepacking: is '1' with reproducible; expected '0', for ONNX Runtime's "
-              "products of constants else "
-              "depend on the number of threads");
-        *created = std::make_unique<Provider>(settings, factory.version_, given["report"]).release();
+              "session.disable_prepacking: is '1' with reproducible; expected '0': products of constants "
+              "else depend on the number of threads");
+        *created = std::make_unique<Provider>(settings, given["report"]).release();
       });
     };
     OrtEpFactory::ReleaseEp = [](OrtEpFactory*, OrtEp* provider) noexcept {
@@ -510,7 +506,6 @@ class Factory : public OrtEpFactory {
 
  private:
   const bool is_nhwc_;
-  const std::string version_;
 };
 
 }  // namespace
@@ -532,11 +527,10 @@ INTACT_API OrtStatus* CreateEpFactories(const char*, const OrtApiBase* base, con
   return intact::onnxruntime::Guard([&] {
     *count = 0;
     if (most < 1) throw std::runtime_error("there is no room for a factory; expected room for 1");
+    intact::onnxruntime::RuntimeVersion() = base->GetVersionString();
     // ONNX Runtime before 1.28 leaves some nodes that it has moved to NHWC without a kernel.
-    int minor = 0;
-    const bool is_nhwc = std::sscanf(base->GetVersionString(), "1.%d", &minor) != 1 || minor >= 28;
-    intact::onnxruntime::RuntimeMinor() = minor;
-    factories[(*count)++] = new intact::onnxruntime::Factory(is_nhwc, base->GetVersionString());
+    const int minor = intact::onnxruntime::RuntimeMinor();
+    factories[(*count)++] = new intact::onnxruntime::Factory(minor == 0 || minor >= 28);
   });
 }
 

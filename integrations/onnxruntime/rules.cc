@@ -40,9 +40,14 @@ std::vector<float> ScalesOf(Ort::ConstNode dequantizer, const char* name) {
 
 const int kChecksScalesOfQLinearMatMul = kQLinearMatMulChecksScalesSince;
 
-int& RuntimeMinor() {
-  static int minor = 0;
-  return minor;
+std::string& RuntimeVersion() {
+  static std::string version;
+  return version;
+}
+
+int RuntimeMinor() {
+  int minor = 0;
+  return std::sscanf(RuntimeVersion().c_str(), "1.%d", &minor) == 1 ? minor : 0;
 }
 
 const Rule* FindRule(Ort::ConstNode node) {

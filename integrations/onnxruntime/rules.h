@@ -9,8 +9,10 @@
 
 namespace intact::onnxruntime {
 
-/// The minor version of the ONNX Runtime that loaded the provider: 32 of 1.32.0. Set once, when it is loaded.
-int& RuntimeMinor();
+/// The version of the ONNX Runtime that loaded the provider, 1.32.0 for instance. Set once, when it is loaded.
+std::string& RuntimeVersion();
+/// Its minor version: 32 of 1.32.0. 0 if the version has another form.
+int RuntimeMinor();
 
 /// Since this minor version ONNX Runtime makes no QLinearMatMul of scales that the operator does not have
 /// (checks_scales_since in onnxruntime_rules.json).

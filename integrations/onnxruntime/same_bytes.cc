@@ -9,6 +9,7 @@
 #include "float_reduce.h"
 #include "graph.h"
 #include "node.h"
+#include "rules.h"
 
 namespace intact::onnxruntime {
 namespace {
@@ -81,18 +82,14 @@ bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
   if (type == "ReduceSum" || type == "ReduceMean")
     return !AxesOf(Node(node, {FloatReduce::kInputs.begin(), FloatReduce::kInputs.end()})).depends_on_threads;
   if (type != "MatMul" && type != "Gemm") return false;
-  const Node product(node, {FloatMatMul::kInputs.begin(), FloatMatMul::kInputs.end()});
-  const auto b = product.FindConstant(1);
-  const Shape a = product.ShapeOf(0);
-  const bool is_transposed = type == "Gemm" && product.Integer("transA", 0) != 0;
-  return !FloatMatMul::DependsOnThreads(b && b->shape.size() == 2, a.size() < 2    ? -1
-                                                                   : is_transposed ? a.front()
-                                                                                   : a.back());
+  return !FloatMatMul::DependsOnThreads(
+      Node(node, {FloatMatMul::kInputs.begin(), FloatMatMul::kInputs.end()}));
 }
 
 }  // namespace
 
-std::string WhyBytesMayDiffer(Ort::ConstNode node, const std::string& version) {
+std::string WhyBytesMayDiffer(Ort::ConstNode node) {
+  const std::string& version = RuntimeVersion();
   if (std::ranges::find(kVersions, version) == std::end(kVersions))
     return "its bytes were not measured in ONNX Runtime " + version;
   const std::string domain = DomainOf(node), type = node.GetOperatorType();
@@ -101,10 +98,8 @@ std::string WhyBytesMayDiffer(Ort::ConstNode node, const std::string& version) {
   const auto row = std::ranges::find(kRows, name, &Row::type);
   if (row == std::end(kRows)) return "its bytes were not measured";
   const Elements elements = ElementsOf(node);
-  if (elements == Elements::kIntegers && row->depends_on == "the number of threads") return "";
-  if (elements == Elements::kFloats && IsPool(type) && !HasEqualBlocks(node))
-    return "its channels are no known multiple of 16, so ONNX Runtime may compute other blocks of them on "
-           "another CPU";
+  const bool is_of_clamped_sums = row->depends_on.starts_with("the CPU") && !IsPool(type);
+  if (elements == Elements::kIntegers && !is_of_clamped_sums) return "";
   if (!row->depends_on.empty() && !IsOfOneOrder(node, type))
     return "its bytes depend on " + std::string(row->depends_on);
   if (elements == Elements::kOthers) return "its bytes were measured with float32 only";

@@ -26,7 +26,7 @@ from ._run import (SESSION, OnData, Run, Sums, compare_outputs, constants_size, 
 from ._weights import write_model
 
 NEAR = 3.0  # decibels: a difference from exact counts only if it exceeds the control by more than this
-_SESSIONS = 7  # of the quantized model and of its layers, which live at once
+_SESSIONS = 8  # of the quantized model and of its layers, which live at once, and of the process that is held to AVX2
 _BYTES_OF_WEIGHT = 45  # float copies of each weight: dequantized, quantized otherwise, and in a network with changed layers
 KINDS = ("data-insensitive", "data-sensitive", "implementation")
 

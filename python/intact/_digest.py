@@ -33,7 +33,7 @@ class Line:
 
 @dataclass
 class Digest:
-    """`model`: the SHA-256 of the model's file. `lines`: of each run the layers, if they were asked for, then the outputs."""
+    """`model`: the SHA-256 of the model's file and of its external data. `lines`: of each run the layers, if they were asked for, then the outputs."""
 
     model: str
     lines: list[Line] = field(default_factory=list)
@@ -96,6 +96,30 @@ def _session(model: "str | bytes", threads: int, reproducible: bool) -> Any:
         raise invalid(f"digest: {said[said.find('reproducible: '):] if 'reproducible: ' in said else excerpt(said, 300)}") from None
 
 
+def _hash_of(path: Path) -> str:
+    """The SHA-256 of a model's file, and of the files of its external data."""
+    try:
+        import onnx
+        from google.protobuf.message import DecodeError
+    except ImportError:
+        raise invalid("digest: needs the package onnx: pip install onnx") from None
+    found = hashlib.sha256()
+    try:
+        content = path.read_bytes()
+        found.update(content)
+        tensors = onnx.load_model_from_string(content).graph.initializer
+        names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+        for name in sorted(names):
+            with open(path.parent / name, "rb") as file:
+                while piece := file.read(1 << 24):
+                    found.update(piece)
+    except OSError as error:
+        raise invalid(f"{excerpt(error.filename)}: {error.strerror}") from None
+    except DecodeError:
+        raise invalid(f"{excerpt(path)}: is no ONNX model") from None
+    return found.hexdigest()
+
+
 def _with_layers(path: str, threads: int, reproducible: bool) -> tuple[bytes, list[str]]:
     """The model with the outputs of each layer that intact computes as further outputs, and their names. The layers stay what
     they are, because their outputs are tensors of the session anyway."""
@@ -117,10 +141,7 @@ def digest(path: str, data: str, *, layers: bool = False, threads: int = 0, repr
     """Runs a model reproducibly on each of the inputs in `data` (as for `audit --data`). `layers`: digests the outputs of each
     layer that intact computes too. `threads`: 0 for ONNX Runtime's choice. Raises `Error` if the model has a node whose bytes may
     depend on the CPU."""
-    try:
-        found = Digest(hashlib.sha256(Path(path).read_bytes()).hexdigest())
-    except OSError as error:
-        raise invalid(f"{excerpt(path)}: {error.strerror}") from None
+    found = Digest(_hash_of(Path(path)))
     model, names = _with_layers(path, threads, reproducible) if layers else (path, [])
     session = _session(model, threads, reproducible)
     outputs = [*names, *(value.name for value in session.get_outputs() if value.name not in names)]

@@ -82,7 +82,8 @@ class Fusions:
             return by_rules if FAILS in by_rules else ""
         if "MatMulNBits" in made:
             return _nbits(self.version)
-        return by_rules if by_rules and FAILS not in by_rules and WEIGHT_ONLY not in by_rules else f"ONNX Runtime {self.version} leaves it in float"
+        is_of_floats = by_rules and FAILS not in by_rules and WEIGHT_ONLY not in by_rules
+        return by_rules if is_of_floats else f"ONNX Runtime {self.version} leaves it in float"
 
     def is_weight_only(self, scope: Any, node: Any) -> bool:
         """Whether ONNX Runtime makes a MatMulNBits of a product of floats and quantized weights."""

@@ -6,6 +6,7 @@ for the versions that were tried."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pickle
@@ -167,13 +168,18 @@ class _Process:
         self.said = tempfile.TemporaryFile()
         self.process = subprocess.Popen([python, "-m", "intact._operators"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.said, env=environment)
-        self.version: str = self._read()
+        try:
+            self.version: str = self._read()
+        except Error:
+            self.close()
+            raise
 
     def _read(self) -> Any:
         assert self.process.stdout is not None
         try:
             return pickle.load(self.process.stdout)
-        except (EOFError, pickle.UnpicklingError):
+        except Exception:  # what another library printed is no answer; an ended process gives none
+            self.process.kill()
             self.process.wait()
             self.said.seek(0)
             lines = self.said.read().decode(errors="replace").strip().splitlines()
@@ -181,8 +187,9 @@ class _Process:
 
     def ask(self, *question: Any) -> None:
         assert self.process.stdin is not None
-        pickle.dump(question, self.process.stdin)
-        self.process.stdin.flush()
+        with contextlib.suppress(BrokenPipeError):  # answer() says why the process ended
+            pickle.dump(question, self.process.stdin)
+            self.process.stdin.flush()
 
     def answer(self) -> dict[str, Any]:
         return self._read()
@@ -190,7 +197,8 @@ class _Process:
     def close(self) -> None:
         for stream in (self.process.stdin, self.process.stdout, self.said):
             assert stream is not None
-            stream.close()
+            with contextlib.suppress(BrokenPipeError):
+                stream.close()
         self.process.wait()
 
 

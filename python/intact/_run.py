@@ -627,12 +627,11 @@ def compare_outputs(name: str, outputs: list, held: "list[np.ndarray] | None" = 
     if len(outputs[0]) > 3:
         found.exact_to_float, found.stock_to_float = decibels(before, exact_error), decibels(before, stock_error)
     if held and all(one.shape == exact.shape for one, (exact, *_) in zip(held, outputs)):
-        found.held = decibels(signal, sum(float(np.square(distances(np.asarray(exact, np.float64), np.asarray(one, np.float64))).sum())
-                                          for one, (exact, *_) in zip(held, outputs)))
-        for one, (exact, *_) in zip(held, outputs):
-            found.held_changed += int(np.count_nonzero(distances(np.asarray(exact, np.float64), np.asarray(one, np.float64))))
-            if exact.ndim and exact.shape[-1] > 1:
-                found.held_argmax_changed += int(np.count_nonzero(one.argmax(-1) != exact.argmax(-1)))
+        by = [distances(np.asarray(exact, np.float64), np.asarray(one, np.float64)) for one, (exact, *_) in zip(held, outputs)]
+        found.held = decibels(signal, sum(float(np.square(each).sum()) for each in by))
+        found.held_changed = sum(int(np.count_nonzero(each)) for each in by)
+        found.held_argmax_changed = sum(int(np.count_nonzero(one.argmax(-1) != exact.argmax(-1)))
+                                        for one, (exact, *_) in zip(held, outputs) if exact.ndim and exact.shape[-1] > 1)
     return found
 
 

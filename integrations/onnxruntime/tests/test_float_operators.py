@@ -21,6 +21,7 @@ onnx = pytest.importorskip("onnx", reason="needs onnx")
 import intact
 import intact.onnxruntime
 import layers
+from intact import _held_to
 from test_provider import assert_same, assert_taken, cpu_session_of, session_of
 
 ISAS = [None, "avx2", "portable"]  # "portable": the definition, one element after the other
@@ -260,15 +261,13 @@ print(json.dumps(digests))
 
 
 @stock_has_avx512
-def test_bytes_of_a_process_that_is_held_to_avx2(tmp_path):
+def test_bytes_of_a_process_that_is_held_to_avx2():
     """There the CPU provider's bytes differ: the comparison finds an operator that is left with ONNX Runtime."""
-    if "cpuid_fault" not in Path("/proc/cpuinfo").read_text():
-        pytest.skip("this CPU has no CPUID faulting")
-    library, source = tmp_path / "held_to.so", Path(__file__).parents[3] / "examples/targets/held_to.c"
-    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-Wl,-z,initfirst", "-o", library, source], check=True)
+    if not _held_to.can_be_held("avx2"):
+        pytest.skip("this CPU cannot be held to AVX2")
     path = os.pathsep.join([str(Path(intact.__file__).parents[1]), str(Path(__file__).parent)])
     own = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"} | {"PYTHONPATH": path}
-    held = own | {"HELD_TO": "avx2", "LD_PRELOAD": str(library)}
+    held = own | _held_to.environment("avx2")
 
     def digests_of(who: str, environment: dict[str, str]) -> dict[str, str]:
         done = subprocess.run([sys.executable, "-B", "-c", DIGESTS_IN_CHILD, who], env=environment, capture_output=True, text=True,

@@ -89,6 +89,38 @@ def test_a_session_with_dependent_nodes_is_refused():
 
 
 @needs_table
+@pytest.mark.parametrize("op, attributes", [("GlobalAveragePool", {}), ("AveragePool", {"kernel_shape": [3, 3]}),
+                                            ("MaxPool", {"kernel_shape": [3, 3]})])
+def test_pools_in_blocks_of_channels(op, attributes):
+    """ONNX Runtime's blocks have 16 channels with AVX-512 and 8 with AVX2: 24 channels are cut into blocks with AVX2 only."""
+    def pool(channels):
+        return model([helper.make_node(op, ["x"], ["y"], name="pool", **attributes)], {"x": [1, channels, 13, 13]}, ["y"])
+
+    for channels in (12, 32):
+        assert node(session(pool(channels), reproducible=True), "pool")["same_bytes"]
+    for channels in (8, 24, None):
+        with pytest.raises(Exception, match="'pool'"):
+            session(pool(channels), reproducible=True)
+
+
+@needs_table
+def test_sums_of_integers_have_one_order():
+    axes = numpy_helper.from_array(np.array([1]), "axes")
+    graph = helper.make_graph([helper.make_node("ReduceSum", ["x", "axes"], ["y"], name="reduce")], "graph",
+                              [helper.make_tensor_value_info("x", TensorProto.INT64, [5, 37, 21])],
+                              [helper.make_tensor_value_info("y", TensorProto.INT64, None)], [axes])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=10).SerializeToString()
+    assert node(session(proto, reproducible=True), "reduce")["same_bytes"]
+
+
+@needs_table
+def test_a_product_of_a_vector_is_refused_with_its_reason():
+    proto = model([helper.make_node("MatMul", ["a", "b"], ["y"], name="product")], {"a": [300], "b": [300, 7]}, ["y"])
+    with pytest.raises(Exception, match="A: has 1 dimensions; expected at least 2"):
+        session(proto, reproducible=True)
+
+
+@needs_table
 def test_inner_graphs_are_refused_too():
     inner = helper.make_graph([helper.make_node("LRN", ["x"], ["z"], name="inner", size=3)], "then", [],
                               [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)])
@@ -266,6 +298,26 @@ def test_bad_digests_get_one_line(files, tmp_path, text, message):
         receipt.write_text(text)
     run = intact_command("digest", *files[:1], "--data", files[1], "--against", receipt)
     assert run.returncode == 2 and run.stderr.startswith("intact: " + message.format(receipt)) and run.stderr.count("\n") == 1
+
+
+@needs_table
+def test_a_digest_holds_external_data(tmp_path):
+    path, data = tmp_path / "model.onnx", tmp_path / "x.npz"
+    np.savez(data, x=np.ones((2, 64), np.float32))
+    heads = []
+    for value in (1.0, 2.0):
+        proto = onnx.load_from_string(model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": [None, 64]}, ["y"],
+                                            {"w": np.full(64, value, np.float32)}))
+        (tmp_path / "weights").unlink(missing_ok=True)
+        onnx.save(proto, path, save_as_external_data=True, location="weights", size_threshold=0)
+        heads.append(intact_command("digest", path, "--data", data).stdout.splitlines()[0])
+    assert heads[0] != heads[1]
+    (tmp_path / "weights").unlink()
+    run = intact_command("digest", path, "--data", data)
+    assert run.returncode == 2 and "weights: No such file or directory" in run.stderr
+    path.write_bytes(b"no model")
+    run = intact_command("digest", path, "--data", data)
+    assert run.returncode == 2 and "is no ONNX model" in run.stderr
 
 
 @needs_table
