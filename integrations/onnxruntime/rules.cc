@@ -92,11 +92,17 @@ BiasFit FitBias(const Rule& rule, Ort::ConstNode a, Ort::ConstNode b, Ort::Const
     const float scale = given[i % given.size()], expected = a_scales[0] * b_scales[i % b_scales.size()];
     const float difference = std::fabs(scale - expected);
     if (difference <= kRounding * std::fabs(expected)) continue;
-    const std::string what = "bias: has the scale " + InDigits(scale);
-    const std::string product = InDigits(expected) + ", a_scale·b_scale";
+    const std::string scales[] = {InDigits(scale), InDigits(expected)};
+    const auto words = [&scales](const char* then) {
+      return std::string("bias: has the scale ")
+          .append(scales[0])
+          .append(then)
+          .append(scales[1])
+          .append(", a_scale·b_scale");
+    };
     if (rule.checks_bias && !(difference <= kBiasScaleAbsolute + kBiasScaleRelative * std::fabs(expected)))
-      throw Refusal(what + ", where ONNX Runtime computes floats; expected " + product);
-    fit = {true, what + ", where ONNX Runtime assumes " + product};
+      throw Refusal(words(", where ONNX Runtime computes floats; expected "));
+    fit = {true, words(", where ONNX Runtime assumes ")};
   }
   return fit;
 }
