@@ -19,6 +19,8 @@ intact_type TypeOf(ONNXTensorElementDataType type) {
       return INTACT_S32;
     case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT:
       return INTACT_F32;
+    case ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT16:
+      return INTACT_F16;
     default:
       return INTACT_TYPE_NONE;
   }
@@ -34,6 +36,8 @@ const char* NameOf(intact_type type) {
       return "int32";
     case INTACT_F32:
       return "float";
+    case INTACT_F16:
+      return "float16";
     default:
       return "another type";
   }
@@ -62,6 +66,13 @@ int32_t Constant::Integer(int64_t i) const {
   return type == INTACT_U8   ? As<uint8_t>()[place]
          : type == INTACT_S8 ? As<int8_t>()[place]
                              : As<int32_t>()[place];
+}
+
+std::vector<float> Constant::Floats() const {
+  if (type == INTACT_F32) return {As<float>().begin(), As<float>().end()};
+  std::vector<float> floats;
+  for (const uint16_t bits : As<uint16_t>()) floats.push_back(Ort::Float16_t::FromBits(bits).ToFloat());
+  return floats;
 }
 
 ONNXTensorElementDataType ElementTypeOf(Ort::ConstValueInfo value) {

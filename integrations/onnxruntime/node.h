@@ -50,6 +50,8 @@ struct Constant {
   }
   /// Element i of a tensor of integers.
   int32_t Integer(int64_t i) const;
+  /// The elements of a tensor of float32 or float16.
+  std::vector<float> Floats() const;
 };
 
 /// An operator as it is asked for: inputs by their place in the operator's definition. An error is a Refusal

@@ -16,6 +16,7 @@
 #include "linear.h"
 #include "lstm.h"
 #include "matmul.h"
+#include "matmul_nbits.h"
 #include "node.h"
 #include "pool.h"
 #include "softmax.h"
@@ -88,6 +89,10 @@ std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& 
   return std::make_unique<DynamicQuantizeLstm>(node, context);
 }
 
+std::unique_ptr<Layer> MakeMatMulNBits(const Node& node, const Context& context) {
+  return std::make_unique<MatMulNBits>(node, context);
+}
+
 struct Operator {
   const char* domain;
   const char* type;
@@ -116,6 +121,7 @@ const std::array kOperators = {
     Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd, true},
     Operator{"com.microsoft", "QLinearMul", kQLinearElementwise, MakeQLinearMul, true},
     Operator{"com.microsoft", "QLinearSoftmax", QLinearSoftmax::kInputs, MakeQLinearSoftmax},
+    Operator{"com.microsoft", "MatMulNBits", MatMulNBits::kInputs, MakeMatMulNBits},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
     Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},

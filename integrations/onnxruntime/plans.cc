@@ -129,6 +129,25 @@ ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<co
   return Shared<intact_conv>(KeyOf(desc, linear, weights.data(), weights.size()), make);
 }
 
+GroupedPlan MakeGroupedPlan(const intact_grouped_desc& desc, const void* b) {
+  const auto make = [&] {
+    intact_grouped* plan = nullptr;
+    RefuseUnlessOk(intact_grouped_create(&desc, b, &plan));
+    return GroupedPlan(plan, intact_grouped_destroy);
+  };
+  intact_grouped_desc numbers = desc;
+  numbers.b_scales = numbers.b_zero_points = numbers.bias_f32 = nullptr;
+  const auto columns = static_cast<size_t>(desc.n);
+  const size_t scales = columns * static_cast<size_t>((desc.k + desc.group - 1) / desc.group);
+  ContentKey key;
+  key.Add(&numbers, sizeof numbers);
+  key.Add(b, columns * static_cast<size_t>(desc.b_stride_n));
+  key.Add(desc.b_scales, scales * (desc.scale_type == INTACT_F32 ? 4 : 2));
+  key.Add(desc.b_zero_points, desc.b_zero_points == nullptr ? 0 : scales);
+  key.Add(desc.bias_f32, desc.bias_f32 == nullptr ? 0 : columns * sizeof(float));
+  return Shared<intact_grouped>(key, make);
+}
+
 std::string KernelOf(const intact_gemm& plan) {
   intact_gemm_info info = INTACT_GEMM_INFO_INIT;
   Check(intact_gemm_query(&plan, &info));
@@ -138,6 +157,12 @@ std::string KernelOf(const intact_gemm& plan) {
 std::string KernelOf(const intact_conv& plan) {
   intact_conv_info info = INTACT_CONV_INFO_INIT;
   Check(intact_conv_query(&plan, &info));
+  return info.kernel;
+}
+
+std::string KernelOf(const intact_grouped& plan) {
+  intact_grouped_info info = INTACT_GROUPED_INFO_INIT;
+  Check(intact_grouped_query(&plan, &info));
   return info.kernel;
 }
 

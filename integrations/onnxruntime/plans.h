@@ -3,6 +3,7 @@
 #ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_PLANS_H_
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_PLANS_H_
 
+#include <intact/grouped.h>
 #include <intact/intact.h>
 
 #include <cstddef>
@@ -18,6 +19,7 @@ namespace intact::onnxruntime {
 
 using GemmPlan = std::shared_ptr<const intact_gemm>;
 using ConvPlan = std::shared_ptr<const intact_conv>;
+using GroupedPlan = std::shared_ptr<const intact_grouped>;
 
 /// A plan for `b`, k × n bytes in the order that `desc` describes; null if each run passes B. Throws
 /// Refusal.
@@ -28,9 +30,13 @@ GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* 
 ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const std::byte> weights,
                       const std::function<std::vector<std::byte>()>& reordered);
 
+/// A plan for `b`, whose columns are adjacent bytes: `desc` has no strides except b_stride_n. Throws Refusal.
+GroupedPlan MakeGroupedPlan(const intact_grouped_desc& desc, const void* b);
+
 /// The name of a plan's main kernel.
 std::string KernelOf(const intact_gemm& plan);
 std::string KernelOf(const intact_conv& plan);
+std::string KernelOf(const intact_grouped& plan);
 
 }  // namespace intact::onnxruntime
 #endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_PLANS_H_

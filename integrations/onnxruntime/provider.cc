@@ -150,6 +150,9 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
     } else if (option == "reproducible") {
       if (value != "0" && value != "1") RefuseOption(option, value, "0 or 1");
       settings.is_reproducible = value == "1";
+    } else if (option == "quantize_activations") {
+      if (value != "0" && value != "1") RefuseOption(option, value, "0 or 1");
+      settings.quantizes_activations = value == "1";
     } else if (option == "like") {
       if (value != kLikeAvx2) RefuseOption(option, value, kLikeAvx2);
       settings.is_like_avx2 = true;
@@ -475,7 +478,8 @@ class Factory : public OrtEpFactory {
         std::string prefix = std::string("ep.") + kName + ".";
         std::ranges::transform(prefix, prefix.begin(), [](unsigned char c) { return std::tolower(c); });
         std::map<std::string, std::string> given;
-        for (const char* const option : {"like", "max_isa", "mode", "report", "reproducible", "threads"})
+        for (const char* const option :
+             {"like", "max_isa", "mode", "quantize_activations", "report", "reproducible", "threads"})
           given[option] = options.GetConfigEntryOrDefault((prefix + option).c_str(), "");
         Settings settings = ReadSettings(given);
         settings.is_nhwc = static_cast<Factory*>(self)->is_nhwc_;

@@ -122,6 +122,9 @@ void Run::Compute(const intact_gemm& plan, const intact_gemm_args& args, double 
 void Run::Compute(const intact_conv& plan, const intact_conv_args& args, double multiply_adds) {
   ComputeParts(plan, args, multiply_adds, {}, intact_conv_prepare, intact_conv_run_part);
 }
+void Run::Compute(const intact_grouped& plan, const intact_grouped_args& args, double multiply_adds) {
+  ComputeParts(plan, args, multiply_adds, {}, intact_grouped_prepare, intact_grouped_run_part);
+}
 
 void Run::Transpose(const void* source, void* target, size_t element_bytes, int64_t matrices, int64_t rows,
                     int64_t columns) const {

@@ -2,6 +2,7 @@
 #ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_RUN_H_
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_RUN_H_
 
+#include <intact/grouped.h>
 #include <intact/intact.h>
 
 #include <algorithm>
@@ -29,6 +30,7 @@ struct Settings {
   bool is_nhwc = true;  ///< whether the provider asks for NHWC
   bool is_reproducible =
       false;  ///< no node may have bytes that depend on the CPU or on the number of threads
+  bool quantizes_activations = false;  ///< of each MatMulNBits, whatever its accuracy level is
 };
 
 /// Elements of a tensor that one part of a loop over elements computes.
@@ -89,6 +91,7 @@ class Run {
   void Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds,
                Chunks chunks = {});
   void Compute(const intact_conv& plan, const intact_conv_args& args, double multiply_adds);
+  void Compute(const intact_grouped& plan, const intact_grouped_args& args, double multiply_adds);
 
   /// Writes the transpose of `matrices` row-major matrices of rows × columns elements, of one or four bytes.
   void Transpose(const void* source, void* target, size_t element_bytes, int64_t matrices, int64_t rows,

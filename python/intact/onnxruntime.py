@@ -67,7 +67,7 @@ def register(library: str | os.PathLike | None = None) -> None:
 
 
 def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: int | None = None,
-        like: str | None = None, reproducible: bool = False) -> None:
+        like: str | None = None, reproducible: bool = False, quantize_activations: bool = False) -> None:
     """Makes sessions with these onnxruntime.SessionOptions use intact.
 
     - `mode`: "exact", or "saturating", what kernels without VNNI compute (intact_mode).
@@ -82,6 +82,8 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
       Else creating the session fails, and the error names the nodes. intact then also computes float convolutions, products and
       sums that it leaves to ONNX Runtime otherwise. `mode` is "exact". docs/onnxruntime.md (Reproducible sessions) says what is not
       covered: nodes of constants only, other providers, the bits of NaNs.
+    - `quantize_activations`: intact also computes `MatMulNBits` nodes that do not ask for quantized activations (`accuracy_level`
+      other than 4). Their outputs move by what the quantization to 8 bits moves.
 
     ONNX Runtime then warns in each session that "some nodes were not assigned to the preferred execution providers": these are
     the nodes that report() lists with a reason. `options.log_severity_level = 3` hides ONNX Runtime's warnings. Raises `Error`.
@@ -90,13 +92,15 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
     choice("mode", mode, _MODES)
     isa_of(max_isa)
     choice("like", like, _LIKES)
-    if not isinstance(reproducible, bool):
-        raise invalid(f"reproducible: is {reproducible!r}; expected True or False")
+    switches = {"reproducible": reproducible, "quantize_activations": quantize_activations}
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise invalid(f"{name}: is {value!r}; expected True or False")
     threads = options.intra_op_num_threads or None if threads is None else integer("threads", threads)
     if threads is not None and threads < 1:
         raise invalid(f"threads: is {threads}; expected a positive number, or None: the session's number")
-    given = {"mode": mode, "max_isa": max_isa, "threads": threads, "like": like, "report": next(_ids),
-             "reproducible": 1 if reproducible else None}
+    given = {"mode": mode, "max_isa": max_isa, "threads": threads, "like": like, "report": next(_ids)}
+    given.update({name: 1 for name, value in switches.items() if value})
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
     options.add_provider_for_devices(devices[:1], {key: str(value) for key, value in given.items() if value is not None})
 

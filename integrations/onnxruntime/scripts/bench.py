@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Times models with the execution provider beside ONNX Runtime's CPU provider.
 
-    bench.py [--threads N] [--rounds N] [--isa ISA] [--create]
+    bench.py [--threads N] [--rounds N] [--isa ISA] [--create | --blocks]
 
 The models are random networks, quantized by onnxruntime.quantization. Both sessions take turns; each time is the median. With
---create, times how long it takes to create sessions of a network with 49 convolutions: ResNet-50 without those of shortcuts."""
+--create, times how long it takes to create sessions of a network with 49 convolutions: ResNet-50 without those of shortcuts. With
+--blocks, times MatMulNBits."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import math
 import statistics
@@ -23,6 +25,7 @@ import onnxruntime
 import intact.onnxruntime
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from layers import nbits_model
 from networks import network, quantized
 
 
@@ -98,16 +101,30 @@ def time_creation(threads: int, rounds: int, isa: str | None) -> None:
         print(f"{'49 convolutions, ' + how:28} {first:10.0f} {second:15.0f} {theirs:16.0f}")
 
 
+def time_blocks(threads: int, rounds: int, isa: str | None) -> None:
+    print(f"{'bits, block, rows':24} {'intact ms':>10} {'ONNX Runtime ms':>16} {'ratio':>6}")
+    for bits, block in itertools.product((4, 8), (32, 128)):
+        stored = nbits_model(bits, block, k=2048, n=2048)
+        sessions = [session(stored, threads, isa, ours) for ours in (True, False)]
+        for rows in (1, 4, 16, 128):
+            given = {"a": np.random.default_rng(2).normal(size=(1, rows, 2048)).astype(np.float32)}
+            ours, theirs = times(sessions, given, threads, rounds)
+            print(f"{f'{bits}, {block}, {rows}':24} {ours:10.3f} {theirs:16.3f} {theirs / ours:6.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=positive, default=1)
     parser.add_argument("--rounds", type=positive, default=30)
     parser.add_argument("--isa", help="caps intact's instruction set; ONNX Runtime takes what the CPU has")
     parser.add_argument("--create", action="store_true", help="times the creation of sessions")
+    parser.add_argument("--blocks", action="store_true", help="times products with weights in blocks, 2048×2048")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)  # advice on quantizing
     if arguments.create:
         return time_creation(arguments.threads, arguments.rounds, arguments.isa)
+    if arguments.blocks:
+        return time_blocks(arguments.threads, arguments.rounds, arguments.isa)
     print(f"{'model':24} {'intact ms':>10} {'ONNX Runtime ms':>16} {'ratio':>6} {'taken':>6}  same bytes")
     for name, model, shape in (("CNN", cnn(), [1, 3, 112, 112]), ("MLP", mlp(), [128, 768]), ("MLP, 1 row", mlp(), [1, 768])):
         for how in ("QOperator", "QDQ", "dynamic"):

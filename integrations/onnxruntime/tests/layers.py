@@ -15,7 +15,7 @@ from stock import joined
 MICROSOFT = "com.microsoft"
 _ONNX_TYPES = {np.dtype(np.uint8): TensorProto.UINT8, np.dtype(np.int8): TensorProto.INT8,
                np.dtype(np.int32): TensorProto.INT32, np.dtype(np.int64): TensorProto.INT64,
-               np.dtype(np.float32): TensorProto.FLOAT}
+               np.dtype(np.float32): TensorProto.FLOAT, np.dtype(np.float16): TensorProto.FLOAT16}
 
 
 @dataclasses.dataclass
@@ -691,3 +691,26 @@ def dynamic_quantize_lstm(seed: int, hidden: int = 0) -> Layer:
 OPERATORS = [matmul_integer, qlinear_matmul, qgemm, dynamic_quantize_matmul, matmul_integer_to_float, conv_integer, qlinear_conv,
              qlinear_conv_channels_last, products_of_run, qlinear_add, qlinear_mul, quotient, max_pool, softmax,
              dynamic_quantize_lstm]
+
+
+def nbits_model(bits: int = 4, group: int = 32, k: int = 96, n: int = 24, dtype: type = np.float32, has_points: bool = True,
+             has_bias: bool = False, seed: int = 0, inputs: dict[int, str] | None = None, **attributes: int) -> bytes:
+    """A MatMulNBits with random weights. `inputs`: names at places of the operator's inputs, of constants of int32."""
+    rng, groups = np.random.default_rng(seed), -(-k // group)
+    scales = rng.uniform(0.01, 0.1, (n, groups)).astype(dtype)
+    constants = {"b": rng.integers(0, 256, (n, groups, group * bits // 8), dtype=np.uint8), "s": scales}
+    names = ["a", "b", "s", "", "", ""]
+    if has_points:
+        constants["z"] = rng.integers(0, 256, (n, -(-groups * bits // 8)), dtype=np.uint8)
+        names[3] = "z"
+    if has_bias:
+        constants["bias"] = rng.normal(0, 1, n).astype(dtype)
+        names[5] = "bias"
+    for place, name in (inputs or {}).items():
+        constants[name] = np.arange(k, dtype=np.int32) // group
+        names[place] = name
+    while not names[-1]:
+        names.pop()
+    attributes = {"K": k, "N": n, "bits": bits, "block_size": group, "accuracy_level": 4, **attributes}
+    node = helper.make_node("MatMulNBits", names, ["c"], domain=MICROSOFT, **attributes)
+    return model_of([node], {"a": (dtype, ["i", "m", k])}, {"c": (dtype, ["i", "m", n])}, constants, 17)

@@ -1,0 +1,123 @@
+"""MatMulNBits as the provider computes it: the definition of include/intact/grouped.h, within rounding errors of ONNX Runtime's numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+onnxruntime = pytest.importorskip("onnxruntime", minversion="1.23", reason="needs onnxruntime 1.23")
+onnx = pytest.importorskip("onnx", reason="needs onnx")
+
+import intact
+import intact.onnxruntime
+from layers import nbits_model as model_of
+from test_provider import assert_taken, cpu_session_of, session_of
+
+ISAS = [None, "avx2", "portable"]
+
+
+def rows(count: int, k: int, dtype: type = np.float32) -> np.ndarray:
+    return np.random.default_rng(1).normal(0, 2, (1, count, k)).astype(dtype)
+
+
+def unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
+    """The numbers in bytes, the first one in the low bits; in a byte for each."""
+    parts = [packed >> shift & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, -1).reshape(*packed.shape[:-1], -1)
+
+
+def by_definition(model: bytes, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Exact sums of blocks of quantized activations, times the scales, in float64; and the sum of the magnitudes of these terms."""
+    graph = onnx.load_from_string(model).graph
+    constants = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
+    bits, group = ({each.name: each.i for each in graph.node[0].attribute}[name] for name in ("bits", "block_size"))
+    b = unpacked(constants["b"], bits).astype(np.int64)
+    scales = constants["s"].astype(np.float64)
+    groups = scales.shape[1]
+    points = unpacked(constants["z"], bits)[:, :groups] if "z" in constants else np.full(scales.shape, 1 << (bits - 1))
+    x = np.pad(a[0].astype(np.float32), ((0, 0), (0, groups * group - a.shape[2]))).reshape(-1, groups, group)
+    a_scales = np.abs(x).max(2, keepdims=True) / np.float32(127)
+    q = np.rint(x / np.where(a_scales == 0, np.float32(1), a_scales)).astype(np.int64)
+    sums = np.einsum("mgk,ngk->mng", q, b - points[:, :, None].astype(np.int64))
+    terms = sums * a_scales[:, None, :, 0].astype(np.float64) * scales
+    bias = constants.get("bias", np.zeros(len(scales))).astype(np.float64)
+    return terms.sum(2) + bias, np.abs(terms).sum(2) + np.abs(bias)
+
+
+@pytest.mark.parametrize("bits", [2, 4, 8])
+@pytest.mark.parametrize("group,k", [(16, 16), (16, 40), (32, 96), (64, 100), (128, 300), (256, 257)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_is_near_the_definition_and_has_the_same_bytes_on_each_isa(bits, group, k, dtype):
+    for has_points, has_bias in [(False, False), (True, False), (True, True)]:
+        model = model_of(bits, group, k, 24, dtype, has_points, has_bias)
+        sessions = {isa: session_of(model, max_isa=isa) for isa in ISAS}
+        assert_taken(sessions[None])
+        stock = cpu_session_of(model)
+        for count in (1, 2, 5, 40):
+            a = rows(count, k, dtype)
+            c = {isa: session.run(None, {"a": a})[0] for isa, session in sessions.items()}
+            assert c[None].dtype == dtype and c[None].shape == (1, count, 24)
+            for isa in ISAS[1:]:
+                assert np.array_equal(c[None].view(np.uint8), c[isa].view(np.uint8)), (isa, count)
+            expected, magnitude = by_definition(model, a)
+            error = np.abs(c[None][0].astype(float) - expected)
+            rounding = np.abs(expected) * 2.0 ** -10 if dtype == np.float16 else 0
+            assert (error <= magnitude * 2.0 ** -21 + rounding).all(), (has_points, has_bias, count)
+            if bits > 2 and dtype == np.float32:  # else ONNX Runtime does not quantize activations
+                of_stock = np.abs(stock.run(None, {"a": a})[0][0] - expected)
+                assert (of_stock <= magnitude.max() * 2.0 ** -20).all(), (has_points, has_bias, count)  # it subtracts zero points last
+
+
+def test_a_wrong_zero_point_is_not_near():
+    model = onnx.load_from_string(model_of())
+    points = next(each for each in model.graph.initializer if each.name == "z")
+    changed = onnx.numpy_helper.to_array(points).copy()
+    changed[3, 0] ^= 1
+    points.CopyFrom(onnx.numpy_helper.from_array(changed, "z"))
+    a = rows(5, 96)
+    expected, magnitude = by_definition(model_of(), a)
+    planted = session_of(model.SerializeToString()).run(None, {"a": a})[0]
+    wrong = (np.abs(planted[0] - expected) > magnitude * 2.0 ** -21).any(axis=0)
+    assert np.flatnonzero(wrong).tolist() == [3]
+
+
+def test_rows_do_not_depend_on_other_rows_or_threads():
+    model, a = model_of(k=400, n=100), rows(65, 400)
+    expected = session_of(model, threads=1).run(None, {"a": a})[0]
+    for threads in (1, 2, 4):
+        session = session_of(model, threads=threads)
+        assert np.array_equal(session.run(None, {"a": a})[0], expected)
+        for begin, count in [(0, 1), (64, 1), (3, 2), (10, 8), (1, 64)]:
+            part = session.run(None, {"a": a[:, begin:begin + count]})[0]
+            assert np.array_equal(part, expected[:, begin:begin + count])
+
+
+def test_a_session_is_reproducible():
+    session = session_of(model_of(), reproducible=True)
+    (line,) = intact.onnxruntime.report(session)
+    assert line["taken"] and line["same_bytes"]
+
+
+@pytest.mark.parametrize("arguments,option,reason", [
+    ({"accuracy_level": 0}, {}, "accuracy_level: is 0; expected 4"),
+    ({"accuracy_level": 1}, {}, "accuracy_level: is 1; expected 4"),
+    ({}, {"like": "onnxruntime:avx2"}, "like: "),
+    ({"inputs": {4: "g"}}, {}, "g_idx: is given"),
+])
+def test_nodes_that_stay(arguments, option, reason):
+    model = model_of(**arguments)
+    session, a = session_of(model, **option), rows(3, 96)
+    (line,) = intact.onnxruntime.report(session)
+    assert not line["taken"] and line["reason"].startswith(reason), line
+    assert np.array_equal(session.run(None, {"a": a})[0], cpu_session_of(model).run(None, {"a": a})[0])
+
+
+def test_other_accuracy_levels_by_option():
+    a = rows(3, 96)
+    session = session_of(model_of(accuracy_level=0), quantize_activations=True)
+    assert_taken(session)
+    assert np.array_equal(session.run(None, {"a": a})[0], session_of(model_of()).run(None, {"a": a})[0])
+
+
+def test_no_rows():
+    assert session_of(model_of()).run(None, {"a": np.empty((1, 0, 96), np.float32)})[0].shape == (1, 0, 24)
