@@ -8,6 +8,7 @@
 
 #include "blocks.h"
 #include "graph.h"
+#include "matmul_nbits.h"
 #include "node.h"
 #include "rules.h"
 
@@ -114,12 +115,6 @@ Group DequantizedGroup(Ort::ConstNode node, const FloatOperator& of_floats, cons
     for (size_t i = 0; i < 3; ++i) group.inputs.push_back(InputOf(dequantizer, i));
     group.nodes.push_back(dequantizer);
   };
-  if (rule.float_output && !Is(ProducerOf(InputOf(node, 0)), "DequantizeLinear") &&
-      Is(ProducerOf(InputOf(node, 1)), "DequantizeLinear"))
-    throw Refusal(
-        "A: comes from no DequantizeLinear, and B does: ONNX Runtime 1.26 and newer makes a MatMulNBits of "
-        "most such nodes, "
-        "which quantizes A too; expected both");
   const auto a = DequantizerOf(node, 0, "A"), b = DequantizerOf(node, 1, "B");
   add_inputs(a);
   add_inputs(b);
@@ -418,6 +413,68 @@ bool IsOfIntegers(Ort::ConstNode node, const std::vector<Ort::ConstNode>& hidden
   return rule.one_type ? is_s8[0] == is_s8[1] : !is_s8[0] || (rule.s8_input && is_s8[1]);
 }
 
+namespace {
+
+// A product of floats and dequantized weights, if ONNX Runtime makes a MatMulNBits of it.
+Group WeightOnlyGroup(Ort::ConstNode node) {
+  const auto refuse_unless = [](bool fits, const char* what) {
+    if (!fits)
+      throw Refusal(
+          std::string("A: comes from no DequantizeLinear, and B does: ONNX Runtime 1.26 and newer makes a "
+                      "MatMulNBits of most such nodes, which quantizes A too; intact takes those with ") +
+          what);
+  };
+  const auto dequantizer = ProducerOf(InputOf(node, 1));
+  const Node of_weights(dequantizer, {"x", "x_scale", "x_zero_point"}), product(node, {"A", "B", "C"});
+  const int64_t block = of_weights.Integer("block_size", 0);
+  constexpr std::array kTypes = {ONNX_TENSOR_ELEMENT_DATA_TYPE_INT4, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT4,
+                                 ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8, ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8};
+  refuse_unless(RuntimeMinor() == 0 || RuntimeMinor() >= kMakesMatMulNBits, "ONNX Runtime 1.26 or newer");
+  refuse_unless(std::ranges::find(kTypes, of_weights.ElementType(0)) != kTypes.end(),
+                "weights of 4 or 8 bits");
+  refuse_unless(of_weights.FindConstant(0) && of_weights.FindConstant(1) && !of_weights.IsFromRun(2),
+                "constant weights, scales and zero points");
+  const Shape scales = of_weights.ShapeOf(1), weights = of_weights.ShapeOf(0);
+  refuse_unless(weights.size() == 2, "weights of two dimensions");
+  if (block == 0) {
+    refuse_unless(scales.empty() || (of_weights.Integer("axis", 1) == 1 && scales == Shape{weights[1]}),
+                  "a scale for all weights, or one for each column");
+  } else {
+    refuse_unless(of_weights.Integer("axis", 1) == 0 && block >= 16 && (block & (block - 1)) == 0,
+                  "blocks of 16, 32, … depths");
+  }
+  refuse_unless(SoleConsumer(OutputOf(dequantizer)) != nullptr, "one reader of the weights");
+  CheckFloatOutput(OutputOf(node));
+  const auto is_quantized = [](Ort::ConstValueInfo value) {
+    return std::ranges::any_of(value.GetConsumers(),
+                               [](const auto& each) { return Is(each.node, "QuantizeLinear"); });
+  };
+  const auto next = SoleConsumer(OutputOf(node));
+  refuse_unless((!Is(next, "Relu") && !Is(next, "Clip")) || !is_quantized(OutputOf(next)),
+                "no QuantizeLinear behind a Relu or Clip");
+  if (Is(node, "Gemm")) {
+    refuse_unless(product.Integer("transA", 0) == 0 && product.Integer("transB", 0) == 0 &&
+                      product.Float("alpha", 1) == 1 && (!product.Has(2) || product.Float("beta", 1) == 1),
+                  "no transposition, alpha 1 and beta 1");
+    refuse_unless(!product.Has(2) || (product.FindConstant(2) && product.ShapeOf(2) == Shape{weights[1]}),
+                  "a constant bias of one number for each column");
+  }
+  return {.domain = kGroupDomain,
+          .type = kProductOfBlocks,
+          .inputs = {InputOf(node, 0), InputOf(dequantizer, 0), InputOf(dequantizer, 1),
+                     InputOf(dequantizer, 2), InputOf(node, 2)},
+          .output = OutputOf(node),
+          .nodes = {dequantizer, node}};
+}
+
+// Whether A of a product is float, and B dequantized.
+bool IsWeightOnly(Ort::ConstNode node) {
+  return (Is(node, "MatMul") || Is(node, "Gemm")) && !Is(ProducerOf(InputOf(node, 0)), "DequantizeLinear") &&
+         Is(ProducerOf(InputOf(node, 1)), "DequantizeLinear");
+}
+
+}  // namespace
+
 Group GroupOf(Ort::ConstNode node) {
   if (std::ranges::none_of(node.GetOutputs(), IsRead)) throw Refusal("output: nothing reads it");
   const auto weights = InputOf(node, 1);
@@ -426,7 +483,7 @@ Group GroupOf(Ort::ConstNode node) {
   if (const FloatOperator* found = FindFloatOperator(node);
       found != nullptr && !is_float_conv &&
       ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
-    return DequantizedGroup(node, *found, *FindRule(node));
+    return IsWeightOnly(node) ? WeightOnlyGroup(node) : DequantizedGroup(node, *found, *FindRule(node));
   if (Is(node, "ConvTranspose"))
     throw Refusal("operator: ONNX Runtime computes ConvTranspose in floats; expected another one");
   if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)

@@ -90,6 +90,8 @@ class Node {
   bool IsOfType(size_t input, intact_type type) const;
   /// The element type of the output: one of `allowed`.
   intact_type OutputType(std::initializer_list<intact_type> allowed) const;
+  /// The element type of an input in ONNX Runtime's terms.
+  ONNXTensorElementDataType ElementType(size_t input) const { return ElementTypeOf(inputs_.at(input)); }
   /// The extents of an input, −1 where unknown; empty if not even their number is known.
   Shape ShapeOf(size_t input) const;
 

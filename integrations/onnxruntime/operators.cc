@@ -42,6 +42,8 @@ constexpr std::array kConvIntegerToFloat = {"x",   "w", "x_scale", "w_scale", "x
 constexpr std::array kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
 constexpr std::array kQLinearElementwise = {"A",       "A_scale",      "A_zero_point", "B",
                                             "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
+constexpr std::array kMatMulNBits = {"A", "B", "scales", "zero_points", "g_idx", "bias"};
+constexpr std::array kProductOfBlocksInputs = {"A", "x", "x_scale", "x_zero_point", "bias"};
 constexpr std::array kMaxPool = {"X"};
 constexpr std::array kQLinearConv = {"x",       "x_scale",      "x_zero_point", "w",
                                      "w_scale", "w_zero_point", "y_scale",      "y_zero_point",
@@ -89,10 +91,6 @@ std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& 
   return std::make_unique<DynamicQuantizeLstm>(node, context);
 }
 
-std::unique_ptr<Layer> MakeMatMulNBits(const Node& node, const Context& context) {
-  return std::make_unique<MatMulNBits>(node, context);
-}
-
 struct Operator {
   const char* domain;
   const char* type;
@@ -115,13 +113,14 @@ const std::array kOperators = {
     Operator{"", "LogSoftmax", FloatSoftmax::kInputs, MakeFloatSoftmax<true>},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},
     Operator{kGroupDomain, "ConvIntegerToFloat", kConvIntegerToFloat, MakeConvIntegerToFloat},
+    Operator{kGroupDomain, kProductOfBlocks, kProductOfBlocksInputs, MakeProductOfBlocks},
     Operator{kGroupDomain, kDequantizeBlocks, DequantizedBlocks::kInputs, MakeDequantizedBlocks, true},
     Operator{"com.microsoft", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"com.microsoft", "DynamicQuantizeLSTM", DynamicQuantizeLstm::kInputs, MakeDynamicQuantizeLstm},
     Operator{"com.microsoft", "QLinearAdd", kQLinearElementwise, MakeQLinearAdd, true},
     Operator{"com.microsoft", "QLinearMul", kQLinearElementwise, MakeQLinearMul, true},
     Operator{"com.microsoft", "QLinearSoftmax", QLinearSoftmax::kInputs, MakeQLinearSoftmax},
-    Operator{"com.microsoft", "MatMulNBits", MatMulNBits::kInputs, MakeMatMulNBits},
+    Operator{"com.microsoft", "MatMulNBits", kMatMulNBits, MakeMatMulNBits},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
     Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <map>
@@ -483,6 +484,12 @@ class Factory : public OrtEpFactory {
           given[option] = options.GetConfigEntryOrDefault((prefix + option).c_str(), "");
         Settings settings = ReadSettings(given);
         settings.is_nhwc = static_cast<Factory*>(self)->is_nhwc_;
+        const auto number = [&](const char* entry, int64_t otherwise) {
+          return std::strtoll(options.GetConfigEntryOrDefault(entry, std::to_string(otherwise)).c_str(),
+                              nullptr, 10);
+        };
+        settings.nbits_level = number("session.qdq_matmulnbits_accuracy_level", settings.nbits_level);
+        settings.nbits_block = number("session.qdq_matmulnbits_block_size", settings.nbits_block);
         if (settings.is_reproducible &&
             options.GetConfigEntryOrDefault("session.disable_prepacking", "0") == "1")
           throw std::invalid_argument(

@@ -39,6 +39,7 @@ std::vector<float> ScalesOf(Ort::ConstNode dequantizer, const char* name) {
 }  // namespace
 
 const int kChecksScalesOfQLinearMatMul = kQLinearMatMulChecksScalesSince;
+const int kMakesMatMulNBits = kMatMulNBitsSince;
 
 std::string& RuntimeVersion() {
   static std::string version;

@@ -18,6 +18,9 @@ int RuntimeMinor();
 /// (checks_scales_since in onnxruntime_rules.json).
 extern const int kChecksScalesOfQLinearMatMul;
 
+/// Since this minor version ONNX Runtime makes a MatMulNBits of floats and dequantized weights (matmul_nbits_since).
+extern const int kMakesMatMulNBits;
+
 /// A row of python/intact/onnxruntime_rules.json: when ONNX Runtime computes a group around an operator in integers.
 struct Rule {
   const char* type;        ///< the operator

@@ -31,6 +31,8 @@ struct Settings {
   bool is_reproducible =
       false;  ///< no node may have bytes that depend on the CPU or on the number of threads
   bool quantizes_activations = false;  ///< of each MatMulNBits, whatever its accuracy level is
+  /// Of a MatMulNBits that ONNX Runtime makes of a DequantizeLinear and a product: its accuracy level, and its depths of a block.
+  int64_t nbits_level = 4, nbits_block = 32;
 };
 
 /// Elements of a tensor that one part of a loop over elements computes.

@@ -10,6 +10,7 @@ onnx = pytest.importorskip("onnx", reason="needs onnx")
 
 import intact
 import intact.onnxruntime
+import layers
 from layers import nbits_model as model_of
 from test_provider import assert_taken, cpu_session_of, session_of
 
@@ -121,3 +122,81 @@ def test_other_accuracy_levels_by_option():
 
 def test_no_rows():
     assert session_of(model_of()).run(None, {"a": np.empty((1, 0, 96), np.float32)})[0].shape == (1, 0, 24)
+
+
+_TYPES = {"int4": (onnx.TensorProto.INT4, 4, 8), "uint4": (onnx.TensorProto.UINT4, 4, 0), "int8": (onnx.TensorProto.INT8, 8, 128),
+          "uint8": (onnx.TensorProto.UINT8, 8, 0)}  # type, bits, what makes it unsigned
+
+
+def dequantized_model(kind: str, block: int, op: str = "MatMul", **changes) -> tuple[bytes, bytes]:
+    """A DequantizeLinear of weights before a product, and the MatMulNBits that it stands for. `block`: 0: a scale for each column;
+    −1: one scale. `changes`: of the attributes of the product; `behind`: an operator behind it."""
+    (stored, bits, shift), k, n, rng = _TYPES[kind], 100, 24, np.random.default_rng(3)
+    depths = block if block > 0 else 32
+    groups = -(-k // depths)
+    shape = (groups, n) if block > 0 else (n,) if block == 0 else ()
+    b, points = rng.integers(0, 1 << bits, (k, n)), rng.integers(0, 1 << bits, shape)
+    scales, bias = rng.uniform(0.01, 0.1, shape).astype(np.float32), rng.normal(0, 1, n).astype(np.float32)
+    behind = changes.pop("behind", None)
+    of_weights = {"block_size": block, "axis": 0} if block > 0 else {"axis": 1}
+    nodes = [onnx.helper.make_node("DequantizeLinear", ["b", "s", "z"], ["d"], **of_weights),
+             onnx.helper.make_node(op, ["a", "d", "bias"][:3 if op == "Gemm" else 2], ["c"], **changes)]
+    if behind:
+        nodes += [onnx.helper.make_node(behind, ["c"], ["e"]), onnx.helper.make_node("Neg", ["e"], ["f"])]
+    constants = [onnx.helper.make_tensor(name, stored, values.shape, (values - shift).ravel().tolist())
+                 for name, values in (("b", b), ("z", points))]
+    constants += [onnx.numpy_helper.from_array(values, name) for name, values in (("s", scales), ("bias", bias))]
+    value = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(nodes, "g", [value("a", 1, ["m", k])], [value("f" if behind else "c", 1, None)], constants)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+
+    def packed(numbers: np.ndarray) -> np.ndarray:
+        if bits == 8:
+            return numbers.astype(np.uint8)
+        pairs = np.pad(numbers, ((0, 0), (0, numbers.shape[1] % 2))).reshape(len(numbers), -1, 2)
+        return (pairs[..., 0] | pairs[..., 1] << 4).astype(np.uint8)
+
+    columns = np.pad(b.T, ((0, 0), (0, groups * depths - k)))
+    of_blocks = {"b": packed(columns).reshape(n, groups, -1), "s": np.broadcast_to(scales, (groups, n)).T.copy(),
+                 "z": packed(np.broadcast_to(points, (groups, n)).T)}
+    if op == "Gemm":
+        of_blocks["bias"] = bias
+    names = ["a", "b", "s", "z", *(["", "bias"] if op == "Gemm" else [])]
+    node = onnx.helper.make_node("MatMulNBits", names, ["c"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=depths,
+                                 accuracy_level=4)
+    return model, layers.model_of([node], {"a": (np.float32, ["m", k])}, {"c": (np.float32, ["m", n])}, of_blocks, 17)
+
+
+makes_nbits = pytest.mark.skipif(onnxruntime.__version__ < "1.26", reason="ONNX Runtime makes MatMulNBits since 1.26")
+
+
+@makes_nbits
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+@pytest.mark.parametrize("block", [16, 32, 128, 0, -1])
+@pytest.mark.parametrize("kind", _TYPES)
+def test_dequantized_weights_are_a_product_of_blocks(kind, block, op):
+    model, of_blocks = dequantized_model(kind, block, op)
+    session, a = session_of(model), rows(7, 100)[0]
+    assert_taken(session)
+    c = session.run(None, {"a": a})[0]
+    assert np.array_equal(c, session_of(of_blocks).run(None, {"a": a})[0])
+    assert np.array_equal(c, session_of(model, max_isa="portable").run(None, {"a": a})[0])
+    expected = cpu_session_of(model).run(None, {"a": a})[0]
+    assert np.abs(c - expected).max() < 1e-6 * np.abs(expected).max()
+
+
+@makes_nbits
+@pytest.mark.parametrize("changes,reason", [({"alpha": 0.5}, "alpha 1"), ({"beta": 0.5}, "beta 1"),
+                                            ({"behind": "Relu"}, "output: one node reads it behind a Relu")])
+def test_dequantized_weights_that_stay_float(changes, reason, tmp_path):
+    """ONNX Runtime computes floats, so intact does not quantize the activations."""
+    model, _ = dequantized_model("int4", 32, "Gemm", **changes)
+    a = rows(7, 100)[0]
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    assert "MatMulNBits" not in {node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node}
+    session = session_of(model)
+    node = next(node for node in intact.onnxruntime.report(session) if node["op"] in ("MatMul", "Gemm"))
+    assert not node["taken"] and reason in node["reason"], node
+    assert np.array_equal(session.run(None, {"a": a})[0], cpu_session_of(model).run(None, {"a": a})[0])

@@ -67,6 +67,7 @@ SHRUNK = [
     {"op": "MatMul", "a": "s8", "a_through": "transpose", "behind": "float", "opset": 13},
     {"op": "Gemm", "a": "s8", "a_through": "reshape", "opset": 13}, {"op": "Gemm", "w": "u8", "y_through": "transpose"},
     {"op": "MatMul", "a_from": "float, not quantized", "behind": "relu"}, {"op": "Gemm", "a_from": "float, not quantized", "behind": "relu, float"},
+    {"op": "MatMul", "a_from": "float, not quantized", "behind": "relu, two readers", "w_shared": True},
     {"op": "MatMul", "a_from": "float, not quantized", "y": "u16"},
     {"op": "MatMul", "a_from": "float, not quantized", "behind": "float", "w_through": "identity"},
     {"op": "MatMul", "a_from": "float, not quantized", "added": "float", "batch": "3-d A", "behind": "an output too"},
