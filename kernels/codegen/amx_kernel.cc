@@ -25,12 +25,12 @@ using jit::Tile;
 using jit::Vec;
 
 constexpr core::Isa kIsa = core::Isa::kAmxInt8;
-constexpr int kOperandTiles = 2;  // tiles of A, and of B; a third operand replaces the first, and so on
 
 // Numbers of tiles.
 constexpr int SumTile(int row_tiles, int row, int panel) {
   return row * (kMaxBlockTiles / row_tiles) + panel;
 }
+// A third operand replaces the first, and so on.
 constexpr int ATile(int row) { return kMaxBlockTiles + row % kOperandTiles; }
 constexpr int BTile(int panel) { return kMaxBlockTiles + kOperandTiles + panel % kOperandTiles; }
 
@@ -411,13 +411,14 @@ Result<AmxStoreFunction> GetAmxStore(const AmxStoreSpec& spec) {
   return jit::GetFunction<AmxStoreFunction>(spec, GenerateStore);
 }
 
-TileConfig TileConfigFor(int64_t rows) {
-  assert(rows >= 1 && rows <= kTileRows);
+TileConfig TileConfigFor(int64_t rows, int64_t depth) {
+  assert(rows >= 1 && rows <= kTileRows && depth >= 4 && depth <= kTileDepth && depth % 4 == 0);
   constexpr size_t kTiles = kMaxBlockTiles + 2 * kOperandTiles;
   TileConfig config;
   std::fill_n(config.row_bytes.begin(), kTiles, uint16_t{kTileDepth});
   std::fill_n(config.rows.begin(), kTiles, static_cast<uint8_t>(rows));
-  std::fill_n(config.rows.begin() + BTile(0), kOperandTiles, uint8_t{kTileRows});
+  std::fill_n(config.row_bytes.begin() + ATile(0), kOperandTiles, static_cast<uint16_t>(depth));
+  std::fill_n(config.rows.begin() + BTile(0), kOperandTiles, static_cast<uint8_t>(depth / kQuad));
   return config;
 }
 
@@ -437,8 +438,8 @@ ScopedTiles::~ScopedTiles() {
   if (is_configured_) functions_.release();
 }
 
-void ScopedTiles::Configure(int64_t rows) noexcept {
-  const TileConfig config = TileConfigFor(rows);
+void ScopedTiles::Configure(int64_t rows, int64_t depth) noexcept {
+  const TileConfig config = TileConfigFor(rows, depth);
   functions_.configure(&config);
   is_configured_ = true;
 }

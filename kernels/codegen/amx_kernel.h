@@ -48,6 +48,9 @@ inline constexpr int kTileDepth = 64;
 /// The most tiles of sums in a block (row tiles × panels).
 inline constexpr int kMaxBlockTiles = 4;
 inline constexpr int64_t kTileBytes = 1024;
+/// Of the eight tile registers the first four hold sums, the next two A, the last two B.
+inline constexpr int kSumTiles = kMaxBlockTiles;
+inline constexpr int kOperandTiles = 2;
 
 /// Depths of A that are adjacent in every row. A step reads 64 bytes of each row.
 struct AmxSegment {
@@ -131,8 +134,9 @@ struct TileConfig {
 };
 static_assert(sizeof(TileConfig) == 64);
 
-/// The configuration for row tiles of `rows` rows, 1 to 16. It serves blocks of any shape.
-TileConfig TileConfigFor(int64_t rows);
+/// The configuration for row tiles of `rows` rows, 1 to 16, and `depth` depths, a multiple of 4 up to 64. It serves blocks of any
+/// shape. Sums have 16 columns.
+TileConfig TileConfigFor(int64_t rows, int64_t depth = kTileDepth);
 
 /// Generated functions that execute LDTILECFG and TILERELEASE. Copies of this object share the code.
 struct TileFunctions {
@@ -153,8 +157,8 @@ class ScopedTiles {
   ScopedTiles(const ScopedTiles&) = delete;
   ScopedTiles& operator=(const ScopedTiles&) = delete;
 
-  /// Loads TileConfigFor(rows), and so clears the tiles.
-  void Configure(int64_t rows) noexcept;
+  /// Loads TileConfigFor(rows, depth), and so clears the tiles.
+  void Configure(int64_t rows, int64_t depth = kTileDepth) noexcept;
 
  private:
   const TileFunctions& functions_;

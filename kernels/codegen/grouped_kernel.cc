@@ -13,6 +13,7 @@
 #include "jit/code_cache.h"
 #include "jit/emitters/dot.h"
 #include "jit/emitters/emitter.h"
+#include "kernels/codegen/grouped_generator.h"
 
 namespace intact::kernels {
 namespace {
@@ -28,103 +29,14 @@ constexpr int kLine = 64;
 // How far ahead kernels of few rows fetch their weights.
 constexpr int kAhead = 2048;
 
-const char* NameOf(GroupedStep step) {
-  switch (step) {
-    case GroupedStep::kBytes:
-      return "w8";
-    case GroupedStep::kNibbles:
-      return "w4";
-    case GroupedStep::kSplitBytes:
-      return "w8split";
-    case GroupedStep::kHalves:
-      return "w8halves";
-  }
-  return "w?";
-}
-
-// "w4f16_zb8_za16": weights, scales, and the bits of zero points and sums.
-std::string NameOf(const GroupedLayout& layout) {
-  std::string name = NameOf(layout.step);
-  name += core::NameOf(layout.scale_type);
-  if (layout.zero_point_bytes != 0) {
-    name += (layout.signed_zero_points ? "_zbs" : "_zb") + std::to_string(8 * layout.zero_point_bytes);
-  }
-  if (layout.sum_bytes != 0) name += "_za" + std::to_string(8 * layout.sum_bytes);
-  return name;
-}
-
 bool HasVnni(core::Isa isa) { return core::TraitsOf(isa).dot_products != core::DotProducts::kNone; }
-
-// The operations that kernels and expansions share.
-class Generator {
- public:
-  Generator(core::Isa isa, const GroupedLayout& layout, const std::string& name)
-      : isa_(isa),
-        layout_(layout),
-        session_(name),
-        registers_(jit::MakeRegisterFile(isa)),
-        emitter_(jit::MakeEmitter(isa, session_.code(), registers_)) {}
-
- protected:
-  x86::Assembler& code() { return session_.code(); }
-  int vector_bytes() const { return registers_.vector_bytes(); }
-  int columns() const { return kVectors * vector_bytes() / 4; }
-  bool is_evex() const { return core::TraitsOf(isa_).vectors.encoding == core::Encoding::kEvex; }
-  Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
-  Mem Constant(size_t member) const { return x86::ptr(constants_, static_cast<int>(member)); }
-
-  void And(const Vec& to, const asmjit::Operand_& mask) {
-    code().emit(is_evex() ? x86::Inst::kIdVpandd : x86::Inst::kIdVpand, to, to, mask);
-  }
-  // Keeps the low or the high nibbles of bytes; bits of other bytes that the shift moves in are masked.
-  void LowNibbles(const Vec& bytes, const asmjit::Operand_& mask) { And(bytes, mask); }
-  void HighNibbles(const Vec& to, const Vec& bytes, const asmjit::Operand_& mask) {
-    code().vpsrlw(to, bytes, 4);
-    And(to, mask);
-  }
-
-  // Column values of the header at `header`, vector j, as 32-bit lanes.
-  void LoadScales(const Vec& to, const Gp& header, int j) {
-    const Mem from = x86::ptr(header, j * vector_bytes() / 4 * core::BytesOf(layout_.scale_type));
-    if (layout_.scale_type == INTACT_F32) return emitter_->Load(to, from);
-    if (layout_.scale_type == INTACT_F16) {
-      code().vcvtph2ps(to, from);
-    } else {
-      code().vpmovzxwd(to, from);
-      code().vpslld(to, to, 16);
-    }
-  }
-  void LoadZeroPoints(const Vec& to, const Gp& header, int j) {
-    const int offset = static_cast<int>(layout_.ZeroPointOffset(columns()));
-    const Mem from = x86::ptr(header, offset + j * vector_bytes() / 4 * layout_.zero_point_bytes);
-    if (layout_.zero_point_bytes == 4) return emitter_->Load(to, from);
-    if (layout_.signed_zero_points) {
-      code().vpmovsxbd(to, from);
-    } else {
-      code().vpmovzxbd(to, from);
-    }
-  }
-  void LoadSums(const Vec& to, const Gp& header, int j) {
-    const int offset = static_cast<int>(layout_.SumOffset(columns()));
-    const Mem from = x86::ptr(header, offset + j * vector_bytes() / 4 * layout_.sum_bytes);
-    if (layout_.sum_bytes == 4) return emitter_->Load(to, from);
-    code().vpmovsxwd(to, from);
-  }
-
-  core::Isa isa_;
-  GroupedLayout layout_;
-  jit::Assembler session_;
-  jit::RegisterFile registers_;
-  std::unique_ptr<jit::Emitter> emitter_;
-  Gp constants_;
-};
 
 // ----- Products
 
-class KernelGenerator : Generator {
+class KernelGenerator : GroupedGenerator {
  public:
   explicit KernelGenerator(const GroupedKernelSpec& spec)
-      : Generator(spec.isa, spec.layout, spec.Name()), spec_(spec), has_vnni_(HasVnni(spec.isa)) {}
+      : GroupedGenerator(spec.isa, spec.layout, spec.Name()), spec_(spec), has_vnni_(HasVnni(spec.isa)) {}
 
   Result<jit::Code> Generate() {
     TakeRegisters();
@@ -369,10 +281,12 @@ class KernelGenerator : Generator {
 
 // ----- Expansion
 
-class ExpansionGenerator : Generator {
+class ExpansionGenerator : GroupedGenerator {
  public:
   explicit ExpansionGenerator(const GroupedExpansionSpec& spec)
-      : Generator(spec.isa, spec.layout, spec.Name()), expanded_(spec.layout.Expanded()) {}
+      : GroupedGenerator(spec.isa, spec.layout, spec.Name()),
+        expanded_(spec.Expanded()),
+        is_centered_(spec.is_centered) {}
 
   Result<jit::Code> Generate() {
     constants_ = registers_.NewGeneral("constants");
@@ -385,28 +299,15 @@ class ExpansionGenerator : Generator {
     code().mov(from, Argument(offsetof(GroupedExpansionArgs, from)));
     code().mov(to, Argument(offsetof(GroupedExpansionArgs, to)));
     code().mov(groups, Argument(offsetof(GroupedExpansionArgs, groups)));
-    const Vec low = registers_.NewVector("low nibbles");
-    const Vec high = registers_.NewVector("high nibbles");
+    low_ = registers_.NewVector("low nibbles");
+    high_ = registers_.NewVector("high nibbles");
     const Vec mask = registers_.NewVector("mask");
     emitter_->Load(mask, Constant(offsetof(GroupedConstants, nibble)));
+    if (is_centered_) TakeZeroPoints();
     const asmjit::Label group = code().newLabel();
     const asmjit::Label step = code().newLabel();
     code().bind(group);
-    for (int j = 0; j < kVectors; ++j) {
-      const auto store = [&](int64_t offset) {
-        emitter_->Store(x86::ptr(to, static_cast<int>(offset) + j * vector_bytes()), low);
-      };
-      LoadScales(low, from, j);
-      store(0);
-      if (layout_.zero_point_bytes != 0) {
-        LoadZeroPoints(low, from, j);
-        store(expanded_.ZeroPointOffset(columns()));
-      }
-      if (layout_.sum_bytes != 0) {
-        LoadSums(low, from, j);
-        store(expanded_.SumOffset(columns()));
-      }
-    }
+    for (int j = 0; j < kVectors; ++j) ExpandHeader(from, to, j);
     code().add(from, static_cast<int>(layout_.HeaderBytes(columns())));
     code().add(to, static_cast<int>(expanded_.HeaderBytes(columns())));
     code().mov(steps, Argument(offsetof(GroupedExpansionArgs, steps)));
@@ -416,11 +317,14 @@ class ExpansionGenerator : Generator {
         const auto address = [&](const Gp& base, int number) {
           return x86::ptr(base, (number * kVectors + j) * vector_bytes());
         };
-        emitter_->Load(low, address(from, vector));
-        HighNibbles(high, low, mask);
-        LowNibbles(low, mask);
-        emitter_->Store(address(to, 2 * vector), low);
-        emitter_->Store(address(to, 2 * vector + 1), high);
+        emitter_->Load(low_, address(from, vector));
+        HighNibbles(high_, low_, mask);
+        LowNibbles(low_, mask);
+        if (is_centered_) {
+          for (const Vec& nibbles : {low_, high_}) code().vpsubb(nibbles, nibbles, ZeroPoints(j));
+        }
+        emitter_->Store(address(to, 2 * vector), low_);
+        emitter_->Store(address(to, 2 * vector + 1), high_);
       }
     }
     code().add(from, static_cast<int>(layout_.StepBytes(columns())));
@@ -434,7 +338,54 @@ class ExpansionGenerator : Generator {
   }
 
  private:
+  const Vec& ZeroPoints(int j) const { return zero_points_[static_cast<size_t>(j)]; }
+
+  // Zero points that all groups have are loaded once.
+  void TakeZeroPoints() {
+    for (int j = 0; j < kVectors; ++j) zero_points_.push_back(registers_.NewVector("zero points"));
+    in_each_byte_ = registers_.NewVector("in each byte");
+    emitter_->Load(in_each_byte_, Constant(offsetof(GroupedConstants, in_each_byte)));
+    if (layout_.zero_point_bytes != 0) return;
+    for (int j = 0; j < kVectors; ++j) {
+      code().vpbroadcastd(ZeroPoints(j), Argument(offsetof(GroupedExpansionArgs, zero_point)));
+      code().vpmulld(ZeroPoints(j), ZeroPoints(j), in_each_byte_);
+    }
+  }
+
+  // The values of vector j of columns.
+  void ExpandHeader(const Gp& from, const Gp& to, int j) {
+    const auto store = [&](int64_t offset) {
+      emitter_->Store(x86::ptr(to, static_cast<int>(offset) + j * vector_bytes()), low_);
+    };
+    LoadScales(low_, from, j);
+    store(0);
+    if (layout_.zero_point_bytes != 0) {
+      LoadZeroPoints(low_, from, j);
+      if (is_centered_) {
+        code().vpmulld(ZeroPoints(j), low_, in_each_byte_);
+      } else {
+        store(expanded_.ZeroPointOffset(columns()));
+      }
+    }
+    if (layout_.sum_bytes == 0) return;
+    LoadSums(low_, from, j);
+    if (is_centered_) {  // less the zero point, the low byte, times the depths of the group
+      code().vpslld(high_, ZeroPoints(j), 24);
+      code().vpsrad(high_, high_, 24);
+      code().vpmulld(
+          high_, high_,
+          Argument(offsetof(GroupedExpansionArgs, steps)).cloneBroadcasted(Mem::Broadcast::k1To16));
+      code().vpslld(high_, high_, 4);
+      static_assert(GroupedLayout::kStepDepths == 16);
+      code().vpsubd(low_, low_, high_);
+    }
+    store(expanded_.SumOffset(columns()));
+  }
+
   GroupedLayout expanded_;
+  bool is_centered_;
+  Vec low_, high_, in_each_byte_;
+  std::vector<Vec> zero_points_;
 };
 
 // ----- Outputs
@@ -496,6 +447,7 @@ GroupedConstants MakeGroupedConstants() {
   constants.nibble.fill(15);
   constants.ones.fill(1);
   constants.sixteens.fill(16);
+  constants.in_each_byte.fill(0x01010101);
   return constants;
 }
 
@@ -507,7 +459,7 @@ std::string GroupedKernelSpec::Name() const {
 }
 
 std::string GroupedExpansionSpec::Name() const {
-  return "grouped_expansion_" + NameOf(layout) + "_" + core::CompactName(isa);
+  return "grouped_expansion_" + NameOf(layout) + (is_centered ? "_centered_" : "_") + core::CompactName(isa);
 }
 
 std::string GroupedOutputSpec::Name() const {

@@ -34,6 +34,7 @@ namespace intact::kernels {
 struct alignas(64) GroupedConstants {
   std::array<int8_t, 64> nibble;           // 15
   std::array<int16_t, 32> ones, sixteens;  // widen low and high halves
+  std::array<int32_t, 16> in_each_byte;    // times a byte: the byte four times
 };
 GroupedConstants MakeGroupedConstants();
 
@@ -81,8 +82,9 @@ Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& spec);
 struct GroupedExpansionArgs {
   const uint8_t* from = nullptr;
   uint8_t* to = nullptr;
-  int64_t groups = 0;  // ≥ 1
-  int64_t steps = 0;   // of each group, ≥ 1
+  int64_t groups = 0;      // ≥ 1
+  int64_t steps = 0;       // of each group, ≥ 1
+  int32_t zero_point = 0;  // of all weights, if the layout has none and weights are centered
   const GroupedConstants* constants = nullptr;
 };
 using GroupedExpansionFunction = jit::Function<void(const GroupedExpansionArgs*)>;
@@ -90,6 +92,10 @@ using GroupedExpansionFunction = jit::Function<void(const GroupedExpansionArgs*)
 struct GroupedExpansionSpec {
   core::Isa isa = core::Isa::kAvx2;
   GroupedLayout layout;  // NeedsExpansion()
+  // Weights become signed bytes without zero points, as tiles multiply them: b' − zb'. Sums are then of these bytes. Only for
+  // kNibbles, with 512-bit vectors, and groups without padding.
+  bool is_centered = false;
+  GroupedLayout Expanded() const { return is_centered ? layout.Centered() : layout.Expanded(); }
   auto operator<=>(const GroupedExpansionSpec&) const = default;
   std::string Name() const;
 };

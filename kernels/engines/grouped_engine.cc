@@ -23,6 +23,7 @@ constexpr int64_t kChunkRows = 256;
 
 Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(
     const GroupedProblem& problem, std::shared_ptr<const GroupedWeights> packed, core::Isa isa) {
+  const bool has_tiles = UsesTiles(isa) && HasGroupedTileKernel(problem.group);
   isa = VectorIsa(isa);
   std::unique_ptr<GroupedPanelEngine> engine(new GroupedPanelEngine);
   engine->weights_ = std::move(packed);
@@ -56,12 +57,15 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(
   spec.unrolled_steps = steps >= 4 ? 4 : steps >= 2 ? 2 : 1;
   RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->whole_));
   int64_t block_group_bytes = layout.GroupBytes(columns, steps);
-  if (layout.NeedsExpansion() && engine->whole_.most_rows() < kManyRows) {
-    spec.layout = layout.Expanded();
+  const bool is_expanded = layout.NeedsExpansion() && (has_tiles || engine->whole_.most_rows() < kManyRows);
+  const GroupedExpansionSpec expansion = {isa, layout, has_tiles};
+  if (is_expanded) spec.layout = expansion.Expanded();
+  if (has_tiles) RETURN_IF_ERROR(engine->MakeTiles(spec));
+  if (is_expanded) {
     const int64_t bytes = spec.layout.GroupBytes(columns, steps);
-    if (bytes <= Caches().ExpandedWeights()) {
-      RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->expanded_));
-      ASSIGN_OR_RETURN(engine->expanding_, GetGroupedExpansion({isa, layout}));
+    if (has_tiles || bytes <= Caches().ExpandedWeights()) {
+      if (!has_tiles) RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->expanded_));
+      ASSIGN_OR_RETURN(engine->expanding_, GetGroupedExpansion(expansion));
       block_group_bytes = engine->expanded_group_bytes_ = bytes;
     }
   }
@@ -85,8 +89,19 @@ Error GroupedPanelEngine::MakeKernels(const GroupedKernelSpec& spec, Kernels* ke
   return {};
 }
 
+Error GroupedPanelEngine::MakeTiles(const GroupedKernelSpec& spec) {
+  const GroupedTileKernelSpec of_tiles = {spec.layout, static_cast<int>(group_), spec.a_signed,
+                                          spec.has_group_scales, weights_->layout().NeedsExpansion()};
+  ASSIGN_OR_RETURN(tiles_.functions, GetTileFunctions());
+  ASSIGN_OR_RETURN(tiles_.kernel, GetGroupedTileKernel(of_tiles));
+  tiles_.name = of_tiles.Name();
+  if (group_ < kTileDepth) tiles_.least_rows = 2 * kTileRows;
+  return {};
+}
+
 std::string GroupedPanelEngine::KernelName(int64_t m) const {
   const int64_t rows = std::clamp<int64_t>(m, 1, kChunkRows);
+  if (IsOfTiles(rows)) return tiles_.name;
   const Kernels& kernels = IsExpanded(rows) ? expanded_ : whole_;
   const int64_t blocks = CeilDivide(rows, kernels.most_rows());
   return kernels.names[static_cast<size_t>(CeilDivide(rows, blocks) - 1)];
@@ -119,8 +134,9 @@ GroupedPanelEngine::Offsets GroupedPanelEngine::OffsetsOf(int64_t rows) const {
   offsets.f = RoundUp(rows * groups_ * int64_t{sizeof(GroupedRowValues)}, 64);
   offsets.outputs = offsets.f + panel_bytes;
   offsets.expanded = offsets.outputs + panel_bytes;
-  offsets.end =
+  offsets.tile =
       RoundUp(offsets.expanded + (IsExpanded(rows) ? block_groups_ * expanded_group_bytes_ : 0), 64);
+  offsets.end = offsets.tile + (IsOfTiles(rows) ? kGroupedTileSums : 0);
   return offsets;
 }
 
@@ -132,6 +148,7 @@ void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t expert, int64_t co
                              int64_t column_end, uint8_t* c, int64_t c_stride_bytes,
                              uint8_t* scratch) const noexcept {
   const int64_t columns = weights_->columns();
+  ScopedTiles tiles(tiles_.functions);
   for (int64_t row = 0; row < rows.count; row += kChunkRows) {
     GroupedRows chunk = rows;
     chunk.count = std::min(kChunkRows, rows.count - row);
@@ -141,8 +158,9 @@ void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t expert, int64_t co
     const Offsets offsets = OffsetsOf(chunk.count);
     const Scratch parts = {reinterpret_cast<GroupedRowValues*>(scratch),
                            reinterpret_cast<float*>(scratch + offsets.f), scratch + offsets.outputs,
-                           scratch + offsets.expanded};
+                           scratch + offsets.expanded, reinterpret_cast<int32_t*>(scratch + offsets.tile)};
     SetValues(chunk, parts.values);
+    if (IsOfTiles(chunk.count)) tiles.Configure(kTileRows, std::min<int64_t>(group_, kTileDepth));
     const Rows own = {chunk, expert, parts.values};
     for (int64_t panel = column_begin / columns; panel * columns < column_end; ++panel) {
       RunPanel(own, panel, parts);
@@ -154,40 +172,64 @@ void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t expert, int64_t co
 void GroupedPanelEngine::RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept {
   const int64_t count = rows.given.count;
   std::fill_n(scratch.f, count * weights_->columns(), 0.0f);
-  const bool is_expanded = IsExpanded(count);
+  const bool is_expanded = IsExpanded(count), is_of_tiles = IsOfTiles(count);
   const uint8_t* weights = weights_->Panel(rows.expert, panel);
   for (int64_t first = 0; first < groups_;) {
     const Groups block = BlockAt(first, count);
+    // A short last group has no kernel of tiles.
+    const bool has_tiles = is_of_tiles && (first + block.count < groups_ || last_depth_ == group_);
     const uint8_t* source = weights;
-    if (is_expanded) {
-      const GroupedExpansionArgs args = {weights, scratch.expanded, block.count, block.steps, &constants_};
+    if (is_expanded && (has_tiles || !is_of_tiles)) {
+      const GroupedExpansionArgs args = {
+          weights, scratch.expanded, block.count, block.steps, weights_->uniform_zero_point(), &constants_};
       expanding_(&args);
       source = scratch.expanded;
     }
-    RunBlock(is_expanded ? expanded_ : whole_, rows, block, source, scratch.f);
+    if (is_of_tiles) {
+      const int64_t done = has_tiles ? RunTiles(rows, block, source, scratch) : 0;
+      RunBlock(whole_, rows, done, block, weights, scratch.f);
+    } else {
+      RunBlock(is_expanded ? expanded_ : whole_, rows, 0, block, source, scratch.f);
+    }
     weights += block.count * weights_->layout().GroupBytes(weights_->columns(), block.steps);
     first += block.count;
   }
 }
 
-// Rows are cut into blocks of nearly equal size.
-void GroupedPanelEngine::RunBlock(const Kernels& kernels, const Rows& rows, const Groups& groups,
-                                  const uint8_t* weights, float* f) const noexcept {
+GroupedKernelArgs GroupedPanelEngine::ArgsOf(const Rows& rows, int64_t begin, const Groups& groups,
+                                             const uint8_t* weights, float* f) const noexcept {
   const GroupedRows& given = rows.given;
   GroupedKernelArgs args;
+  args.a = given.a + begin * given.stride_bytes + groups.first * group_;
   args.a_stride_bytes = given.stride_bytes;
+  args.values = rows.values + groups.first * given.count + begin;
   args.values_stride_bytes = given.count * int64_t{sizeof(GroupedRowValues)};
   args.weights = weights;
+  args.f = f + begin * weights_->columns();
   args.groups = groups.count;
   args.steps = groups.steps;
   args.constants = &constants_;
-  const int64_t blocks = CeilDivide(given.count, kernels.most_rows());
+  return args;
+}
+
+int64_t GroupedPanelEngine::RunTiles(const Rows& rows, const Groups& groups, const uint8_t* weights,
+                                     const Scratch& scratch) const noexcept {
+  int64_t row = 0;
+  for (; row + kTileRows <= rows.given.count; row += kTileRows) {
+    const GroupedTileKernelArgs args = {ArgsOf(rows, row, groups, weights, scratch.f), scratch.tile};
+    tiles_.kernel(&args);
+  }
+  return row;
+}
+
+// Rows are cut into blocks of nearly equal size.
+void GroupedPanelEngine::RunBlock(const Kernels& kernels, const Rows& rows, int64_t begin,
+                                  const Groups& groups, const uint8_t* weights, float* f) const noexcept {
+  const int64_t count = rows.given.count - begin, blocks = CeilDivide(count, kernels.most_rows());
   for (int64_t i = 0; i < blocks; ++i) {
-    const int64_t begin = given.count * i / blocks, end = given.count * (i + 1) / blocks;
-    args.a = given.a + begin * given.stride_bytes + groups.first * group_;
-    args.values = rows.values + groups.first * given.count + begin;
-    args.f = f + begin * weights_->columns();
-    kernels.of_rows[static_cast<size_t>(end - begin - 1)](&args);
+    const int64_t first = begin + count * i / blocks, end = begin + count * (i + 1) / blocks;
+    const GroupedKernelArgs args = ArgsOf(rows, first, groups, weights, f);
+    kernels.of_rows[static_cast<size_t>(end - first - 1)](&args);
   }
 }
 

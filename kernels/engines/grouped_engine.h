@@ -3,8 +3,10 @@
 //   few rows    one kernel reads each panel once, and unpacks nibbles
 //   more rows   each panel is read in blocks of groups, and all rows pass a block. A block stays in L1,
 // unless
-//               one group is larger. If kernels have few rows, a block is expanded into scratch memory first,
-//               unless one group is larger than half of L2
+//               one group is larger. If kernels have few rows, or are of tiles, a block is expanded into scratch
+//               memory first, unless one group is larger than half of L2
+//   tiles       with AMX, 16 rows at a time pass a block on tile registers; kernels of vectors compute the rows that
+//               remain, and a short last group
 //
 // A panel's f is in scratch memory until its last group is added. Then the outputs are stored.
 #ifndef INTACT_KERNELS_ENGINES_GROUPED_ENGINE_H_
@@ -17,7 +19,9 @@
 
 #include "core/isas.h"
 #include "core/result.h"
+#include "kernels/codegen/amx_kernel.h"
 #include "kernels/codegen/grouped_kernel.h"
+#include "kernels/codegen/grouped_tile_kernel.h"
 #include "kernels/engines/grouped.h"
 #include "kernels/runtime/aligned_buffer.h"
 #include "kernels/weights/grouped_weights.h"
@@ -64,22 +68,41 @@ class GroupedPanelEngine final : public GroupedEngine {
     float* f;
     uint8_t* outputs;  // of a panel that ends beyond C
     uint8_t* expanded;
+    int32_t* tile;  // of sums
   };
   // The parts of the scratch, in bytes. It begins with the values.
   struct Offsets {
-    int64_t f, outputs, expanded, end;
+    int64_t f, outputs, expanded, tile, end;
+  };
+  // The kernel of tiles; without a function, kernels of vectors compute all rows.
+  struct Tiles {
+    TileFunctions functions;
+    GroupedTileKernelFunction kernel;
+    std::string name;
+    int64_t least_rows = kTileRows;  // fewer rows are faster without tiles
   };
 
   GroupedPanelEngine() = default;
   Error MakeKernels(const GroupedKernelSpec& spec, Kernels* kernels);
-  bool IsExpanded(int64_t rows) const { return expanding_ && rows > whole_.most_rows(); }
+  Error MakeTiles(const GroupedKernelSpec& spec);
+  bool IsOfTiles(int64_t rows) const { return tiles_.kernel && rows >= tiles_.least_rows; }
+  bool IsExpanded(int64_t rows) const {
+    return expanding_ && (tiles_.kernel ? IsOfTiles(rows) : rows > whole_.most_rows());
+  }
   // The groups of the block that begins at `first`.
   Groups BlockAt(int64_t first, int64_t rows) const;
   Offsets OffsetsOf(int64_t rows) const;
   void SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept;
   void RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept;
-  void RunBlock(const Kernels& kernels, const Rows& rows, const Groups& groups, const uint8_t* weights,
-                float* f) const noexcept;
+  // The arguments of the kernels for the rows from `begin` on.
+  GroupedKernelArgs ArgsOf(const Rows& rows, int64_t begin, const Groups& groups, const uint8_t* weights,
+                           float* f) const noexcept;
+  // Computes the rows from `begin` on.
+  void RunBlock(const Kernels& kernels, const Rows& rows, int64_t begin, const Groups& groups,
+                const uint8_t* weights, float* f) const noexcept;
+  // Computes the rows before the last few. Returns their number.
+  int64_t RunTiles(const Rows& rows, const Groups& groups, const uint8_t* weights,
+                   const Scratch& scratch) const noexcept;
   void Store(const Rows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
              int64_t c_stride_bytes) const noexcept;
 
@@ -92,6 +115,7 @@ class GroupedPanelEngine final : public GroupedEngine {
   EpilogueConstants epilogue_constants_;
   AlignedBuffer<float> bias_;  // [expert][panel][column], or empty
   Kernels whole_, expanded_;   // on packed weights, and on expanded weights
+  Tiles tiles_;
   GroupedExpansionFunction expanding_;
   GroupedOutputFunction output_;
 };

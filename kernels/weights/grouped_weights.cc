@@ -159,6 +159,13 @@ GroupedLayout GroupedLayout::Expanded() const {
   return expanded;
 }
 
+GroupedLayout GroupedLayout::Centered() const {
+  GroupedLayout centered = Expanded();
+  centered.zero_point_bytes = 0;
+  centered.signed_zero_points = false;
+  return centered;
+}
+
 int GroupedLayout::StepVectors() const {
   switch (step) {
     case GroupedStep::kNibbles:

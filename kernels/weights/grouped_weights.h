@@ -62,6 +62,8 @@ struct GroupedLayout {
   bool NeedsExpansion() const { return step == GroupedStep::kNibbles || step == GroupedStep::kSplitBytes; }
   /// The layout after expansion; only if NeedsExpansion().
   GroupedLayout Expanded() const;
+  /// kNibbles as signed bytes without zero points; see GroupedExpansionSpec.
+  GroupedLayout Centered() const;
   /// Vectors of a step, for each vector of columns.
   int StepVectors() const;
   /// The offsets of zero points and sums from the group's begin, for panels of `columns` columns. Scales are

@@ -93,7 +93,7 @@ Case MakeCase(support::Random& random, bool extreme) {
     p.bias_f32.assign(static_cast<size_t>(RoundUp(p.n, 16)), 0.0f);
     for (int64_t n = 0; n < p.n; ++n) p.bias_f32[static_cast<size_t>(n)] = static_cast<float>(random.Gauss());
   }
-  c.m = random.OneIn(20) ? random.Integer(257, 300) : random.Integer(1, 30);
+  c.m = random.OneIn(20) ? random.Integer(257, 300) : random.Integer(1, 60);
   const int64_t groups = p.groups();
   const int64_t column_bytes = p.b_type.bits == 4 ? (p.k + 1) / 2 : p.k;
   c.b.resize(static_cast<size_t>(p.n * column_bytes));
@@ -301,7 +301,7 @@ TEST(GroupedKernelTest, NamesDiffer) {
         {GroupedStep::kBytes, INTACT_F32, 1, true, 0},       {GroupedStep::kBytes, INTACT_F32, 4, false, 0},
         {GroupedStep::kBytes, INTACT_F32, 0, false, 2},      {GroupedStep::kBytes, INTACT_F32, 0, false, 4}};
     for (const GroupedLayout& layout : layouts) {
-      add(GroupedExpansionSpec{isa, layout});
+      add(GroupedExpansionSpec{isa, layout, false});
       add(GroupedKernelSpec{isa, 1, layout, false, false, false, 1});
       add(GroupedKernelSpec{isa, 2, layout, false, false, false, 1});
       add(GroupedKernelSpec{isa, 1, layout, true, false, false, 1});
@@ -310,6 +310,12 @@ TEST(GroupedKernelTest, NamesDiffer) {
       add(GroupedKernelSpec{isa, 1, layout, false, false, false, 4});
     }
   }
+  for (const int group : {32, 64}) {
+    for (const int flags : {0, 1, 2, 3, 4, 5, 6, 7}) {
+      add(GroupedTileKernelSpec{{}, group, flags % 2 != 0, flags / 2 % 2 != 0, flags / 4 != 0});
+    }
+  }
+  add(GroupedExpansionSpec{core::Isa::kAvx512Vnni, {GroupedStep::kNibbles, INTACT_F32, 0, false, 0}, true});
   std::sort(names.begin(), names.end());
   const auto twice = std::adjacent_find(names.begin(), names.end());
   EXPECT_TRUE(twice == names.end()) << *twice;
