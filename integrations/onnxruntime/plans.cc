@@ -20,17 +20,17 @@ namespace {
 class ContentKey {
  public:
   void Add(const void* data, size_t bytes) {
-    static const Words points = RandomPoints();
-    AddWord(bytes, points);
+    static const Words kPoints = RandomPoints();
+    AddWord(bytes, kPoints);
     const auto* from = static_cast<const std::byte*>(data);
     uint64_t word = 0;
     for (; bytes >= sizeof word; bytes -= kWordBytes, from += kWordBytes) {
       std::memcpy(&word, from, sizeof word);
-      AddWord(word & kWordMask, points);
+      AddWord(word & kWordMask, kPoints);
     }
     word = 0;
     if (bytes > 0) std::memcpy(&word, from, bytes);
-    AddWord(word, points);
+    AddWord(word, kPoints);
   }
   template <class T>
   void Add(const std::vector<T>& values) {

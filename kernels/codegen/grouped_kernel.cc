@@ -64,9 +64,14 @@ class KernelGenerator : GroupedGenerator {
   bool has_halves() const {
     return layout_.step == GroupedStep::kSplitBytes || layout_.step == GroupedStep::kHalves;
   }
-  const Vec& Sum(int i, int j) const { return sums_[static_cast<size_t>(i * kVectors + j)]; }
-  const Vec& Pairs(int i, int j) const { return pairs_[static_cast<size_t>(i * kVectors + j)]; }
-  const Vec& Weights(int half, int j) const { return operands_[static_cast<size_t>(half * kVectors + j)]; }
+  // The vector of columns j among the vectors of rows, or of halves.
+  static const Vec& At(const std::vector<Vec>& vectors, int i, int j) {
+    const int place = i * kVectors + j;
+    return vectors[static_cast<size_t>(place)];
+  }
+  const Vec& Sum(int i, int j) const { return At(sums_, i, j); }
+  const Vec& Pairs(int i, int j) const { return At(pairs_, i, j); }
+  const Vec& Weights(int half, int j) const { return At(operands_, half, j); }
 
   void TakeRegisters() {
     constants_ = registers_.NewGeneral("constants");
@@ -407,6 +412,7 @@ Result<jit::Code> GenerateOutput(const GroupedOutputSpec& spec) {
   epilogue_spec.scaling.has_addends = spec.has_bias;
   Epilogue epilogue(epilogue_spec, *emitter);
   std::vector<Gp> reserved;  // Prepare() takes its registers after Begin()
+  reserved.reserve(Epilogue::kGeneralRegisters);
   for (int i = 0; i < Epilogue::kGeneralRegisters; ++i) reserved.push_back(registers.NewGeneral("epilogue"));
   session.Begin(registers);
   for (const Gp& general : reserved) registers.Free(general);
@@ -416,6 +422,7 @@ Result<jit::Code> GenerateOutput(const GroupedOutputSpec& spec) {
   code.mov(rows, argument(offsetof(GroupedOutputArgs, rows)));
   epilogue.Prepare(registers.Argument(), offsetof(GroupedOutputArgs, epilogue));
   std::vector<Vec> values;
+  values.reserve(kVectors);
   for (int j = 0; j < kVectors; ++j) values.push_back(registers.NewVector("f"));
   const Vec scale = registers.NewVector("scale");
   const asmjit::Label row = code.newLabel();
