@@ -385,13 +385,23 @@ std::vector<Ort::ConstNode> NodesAcrossMoves(Ort::ConstNode node) {
   return nodes;
 }
 
-bool HasOwnBias(Ort::ConstNode node) {
-  const auto bias = ProducerOf(InputOf(node, 2));
-  if (!Is(node, "Gemm") || !Is(bias, "DequantizeLinear")) return false;
+std::string HarmOfIntegers(Ort::ConstNode node) {
+  const auto a = ProducerOf(InputOf(node, 0)), b = ProducerOf(InputOf(node, 1));
+  if (const auto bias = ProducerOf(InputOf(node, 2)); Is(node, "Gemm") && Is(bias, "DequantizeLinear")) {
+    try {
+      if (!FitBias(*FindRule(node), a, b, bias).is_own) return "";
+    } catch (const Refusal&) {  // a run gives its scale
+    }
+    return "it would ignore the scale of the bias; expected a bias of scale a_scale·b_scale";
+  }
+  if (!IsSumOrProduct(node) ||
+      RuntimeMinor() >= (Is(node, "Add") ? kChecksScalesOfQLinearAdd : kChecksScalesOfQLinearMul))
+    return "";
   try {
-    return FitBias(*FindRule(node), ProducerOf(InputOf(node, 0)), ProducerOf(InputOf(node, 1)), bias).is_own;
+    CheckQuantization(*FindRule(node), a, b, TypedTensorsOf(node).quantizer);
+    return "";
   } catch (const Refusal&) {
-    return true;  // a run gives its scale
+    return "it would refuse a scale or a zero point with dimensions; expected scalars";
   }
 }
 

@@ -73,6 +73,8 @@ SHRUNK = [
     {"op": "MatMul", "a_through": "reshape", "added": "sum of run"}, {"op": "Gemm", "a_through": "reshape", "a_scale": "from run"},
     {"op": "Conv", "constant_w": False}, {"constant_w": False, "opset": 19, "w_through": "reshape"}, {"constants": "overridable", "w_through": "transpose"}, {"op": "Softmax", "depth": 1},
     {"op": "Gemm", "a": "s8", "bias": "tiny", "next": "a layer", "y_read": "by a dequantizer"},
+    {"op": "Mul", "a": "s8", "a_zero": "one", "next": "a layer", "y_read": "by a dequantizer"},
+    {"op": "Add", "a": "s8", "y_scale": "one", "next": "a layer", "y_read": "by a dequantizer", "behind": "relu"},
 ]
 
 
