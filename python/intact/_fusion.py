@@ -169,13 +169,17 @@ def is_moved(scope: Any, node: Any, name: str) -> bool:
     a DequantizeLinear with one constant zero point make the operand, and nothing else reads a tensor between the QuantizeLinear and
     the operator. Behind an operator that only moves numbers, ONNX Runtime puts such a pair itself."""
     dequantizer = scope.dequantizer(name)
-    while dequantizer is not None and name != dequantizer.output[0]:  # moved through these operators
+    if dequantizer is None or all(_constant(scope, each) is not None for each in dequantizer.input if each):
+        return False  # ONNX Runtime stores what the operators make of constants
+    if name == node.input[0] and _is_behind_reshape(scope, node):
+        return bool(_input(dequantizer, 2))
+    while name != dequantizer.output[0]:  # moved through these operators
         if len(scope.readers(name)) != 1 or scope.is_output(name):
             return False
         if scope.producer(name).op_type not in (*_REMOVED, *(["Transpose"] if _takes_transposes(scope, node) else [])):
             return bool(_input(dequantizer, 2)) and _constant(scope, dequantizer.input[2]) is not None
         name = scope.producer(name).input[0]
-    return dequantizer is not None and _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
+    return _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
 
 
 def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
@@ -193,14 +197,21 @@ def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
     return all(point is not None and point.size == 1 for point in points) and points[0].reshape(-1)[0] == points[1].reshape(-1)[0]
 
 
-def _is_held(scope: Any, name: str) -> bool:
-    """Whether an operator that moves numbers keeps a DequantizeLinear away from the operator that reads `name`: each but a Transpose
-    does, if a run can give the scale or the zero point."""
-    dequantizer, is_moved_far = scope.dequantizer(name), False
+def _is_held(scope: Any, node: Any, i: int) -> bool:
+    """Whether an operator that moves numbers keeps a DequantizeLinear away from operand i of a node: each but a Transpose does, if the
+    scale or the zero point is not one constant number."""
+    name = node.input[i]
+    dequantizer, is_moved_far = scope.dequantizer(name), i == 0 and _is_behind_reshape(scope, node)
     while dequantizer is not None and name != dequantizer.output[0]:
         is_moved_far |= scope.producer(name).op_type not in (*_REMOVED, "Transpose")
         name = scope.producer(name).input[0]
-    return is_moved_far and not all(_constant(scope, each) is not None for each in dequantizer.input[1:] if each)
+    return is_moved_far and dequantizer is not None and not _has_one_constant(scope, dequantizer)
+
+
+def _has_one_constant(scope: Any, node: Any) -> bool:
+    """Whether the scale of a QuantizeLinear or a DequantizeLinear, and its zero point if it has one, are each one constant number."""
+    constants = [_constant(scope, each) for each in node.input[1:] if each]
+    return all(each is not None and each.size == 1 for each in constants)
 
 
 def _type(scope: Any, dequantizer: Any) -> Any:
@@ -214,23 +225,15 @@ def has_s8_activations(scope: Any, node: Any) -> bool:
     return _type(scope, scope.dequantizer(node.input[0])) is np.int8
 
 
-def _type_behind(scope: Any, quantizer: Any) -> Any:
-    """The NumPy type of the integers that a QuantizeLinear makes, or None."""
-    from ._onnx import attributes
-
-    if _input(quantizer, 2):
-        return scope.type_of(_input(quantizer, 2)) or scope.type_of(quantizer.output[0])
-    return {2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16}.get(attributes(quantizer).get("output_dtype") or 2)
-
-
 def stays_s8(scope: Any, node: Any) -> bool:
     """Whether the activations of a QDQ group are s8, and ONNX Runtime does not move them to u8."""
     return has_s8_activations(scope, node) and not is_moved(scope, node, node.input[0])
 
 
 def _takes_transposes(scope: Any, node: Any) -> bool:
-    """Whether ONNX Runtime makes Transposes in front of a node a part of it: of a Gemm that at most one node reads."""
-    return node.op_type == "Gemm" and len(_readers(scope, node.output[0])) < 2
+    """Whether ONNX Runtime makes Transposes in front of a node a part of it: of a Gemm that at most one node reads. It does so before
+    it removes an Identity behind the Gemm, so the readers of the Identity do not count."""
+    return node.op_type == "Gemm" and len(scope.readers(node.output[0])) < 2
 
 
 def exchanges_operands(scope: Any, node: Any) -> bool:
@@ -249,11 +252,13 @@ def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
     limits = np.iinfo(point.dtype)
     if node.op_type == "Relu":
         return int(point.reshape(-1)[0]) == limits.min
-    if scale is None or scale.ndim or point.ndim:
+    readers = scope.readers(quantizer.output[0])
+    is_moved = _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None)  # its new zero point has no dimensions
+    if scale is None or scale.ndim or point.ndim and not is_moved:
         return False
     low, high, _ = scope.real_range(node.output[0])
     with np.errstate(all="ignore"):
-        low, high = (np.rint(np.clip(value / float(scale), -2.0**31, 2.0**31)) + int(point) for value in (low, high))
+        low, high = (np.rint(np.clip(value / float(scale), -2.0**31, 2.0**31)) + int(point.reshape(-1)[0]) for value in (low, high))
     return low <= limits.min and high >= limits.max
 
 
@@ -280,42 +285,46 @@ def _stays_s8_behind(scope: Any, node: Any, quantizer: Any) -> bool:
     """Whether the output of an operator of integers is s8: of a QuantizeLinear to s8 that stays s8, and has not moved back through
     operators behind which it left another one."""
     readers = scope.readers(quantizer.output[0])
-    if _type_behind(scope, quantizer) is not np.int8 or _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None):
+    if scope.type_of(quantizer.output[0]) is not np.int8 or _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None):
         return False
     from ._onnx import MOVED_THROUGH
 
+    has_point = bool(_input(quantizer, 2)) and _constant(scope, quantizer.input[2]) is not None
+    if _is_behind_reshape(scope, node):
+        return not has_point
     through = scope.producer(quantizer.input[0])
     for _ in range(16):
         if through is None or through.op_type not in MOVED_THROUGH or exchanges_operands(scope, node):
             return True
         if through.op_type not in _REMOVED:
-            return not (_input(quantizer, 2) and _constant(scope, quantizer.input[2]) is not None)
+            return not has_point
         through = scope.producer(through.input[0])
     return True
 
 
-def _has_more_rows(scope: Any, add: Any) -> bool:
-    """Whether the MatMul in front of an Add has activations of more or fewer than two dimensions, so that ONNX Runtime puts the Gemm
-    that it makes of both between Reshapes."""
-    makers = [scope.producer(name) for name in add.input]
-    shapes = [scope.shape_of(maker.input[0]) for maker in makers if maker is not None and maker.op_type == "MatMul"]
-    return any(shape is not None and len(shape) != 2 for shape in shapes)
+def _is_behind_reshape(scope: Any, node: Any) -> bool:
+    """Whether ONNX Runtime puts the Gemm that it makes of a MatMul and an Add between Reshapes, because the activations have more or
+    fewer than two dimensions."""
+    shape = scope.shape_of(node.input[0]) if _addition(scope, node)[0] is not None else None
+    return shape is not None and len(shape) != 2
 
 
 def _output(scope: Any, node: Any) -> tuple[Any, str]:
-    """The QuantizeLinear behind an operator, or None, and why ONNX Runtime then computes floats."""
+    """The QuantizeLinear behind an operator and its Add, or None, and why ONNX Runtime then computes floats."""
+    is_reshaped, node = _is_behind_reshape(scope, node), _addition(scope, node)[0] or node
     name = node.output[0] if not exchanges_operands(scope, node) else _readers(scope, node.output[0])[0].output[0]
     readers = _behind(scope, name)
     if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip") and not scope.is_output(readers[0].output[0]):
         clip, behind = readers[0], _behind(scope, readers[0].output[0])
         if len(behind) == 1 and not scope.is_output(name):
+            if is_reshaped:
+                return None, ""  # the Reshape keeps the QuantizeLinear away
             if behind[0].op_type == "QuantizeLinear" and _clamps_as_the_quantizer(scope, clip, behind[0]):
                 return behind[0], ""
-            changes = node.op_type != "Add" or not _has_more_rows(scope, node)
-            return None, f"a {clip.op_type} changes its output" if changes else ""
+            return None, f"a {clip.op_type} changes its output"
     quantizers = [reader for reader in readers if reader.op_type == "QuantizeLinear"]
-    if node.op_type == "Add" and (len(readers) > 1 or scope.is_output(name)) and _has_more_rows(scope, node):
-        return None, ""  # a Reshape behind the Gemm has these readers
+    if is_reshaped and (len(readers) > 1 or scope.is_output(name) or quantizers and not _has_one_constant(scope, quantizers[0])):
+        return None, ""  # the Reshape has these readers
     if quantizers and (len(readers) > 1 or scope.is_output(name)):
         return quantizers[0], _ALSO_READ
     return (quantizers or [None])[0], ""
@@ -448,10 +457,11 @@ def _reason_for_floats(scope: Any, node: Any, opset: int) -> tuple[str, bool]:
         return f"it computes {node.op_type} in floats", False
     a, b = (scope.dequantizer(name) for name in node.input[:2])
     through = scope.producer(node.input[1])
-    if through.op_type == "Reshape" and scope.shape_of_constant(b.input[0]) is not None:
+    if any(scope.producer(name).op_type == "Reshape" and scope.shape_of_constant(maker.input[0]) is not None
+           for name, maker in zip(node.input, (a, b))):
         return "its weights are reshaped after they are dequantized", False
-    if any(_is_held(scope, name) for name in node.input[:2]):
-        return "its inputs are moved after they are dequantized, with scales that a run gives", False
+    if any(_is_held(scope, node, i) for i in (0, 1)):
+        return "its inputs are moved after they are dequantized, with scales that are not one constant number", False
     is_constant = scope.shape_of_constant(b.input[0]) is not None
     if is_constant and through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.readers(node.input[1])) > 1:
         return "other nodes read its transposed weights too", False
@@ -467,7 +477,7 @@ def _reason_for_floats(scope: Any, node: Any, opset: int) -> tuple[str, bool]:
     stored = scope.shape_of_constant(b.input[0])
     if stored is not None and _BITS.get(stored[0], 8) < 8:
         return f"its weights have {_BITS[stored[0]]} bits", False
-    quantizer, why = _output(scope, add or node)
+    quantizer, why = _output(scope, node)
     if why:
         return why, False
     if quantizer is None and not rule["float_output"]:
@@ -477,7 +487,7 @@ def _reason_for_floats(scope: Any, node: Any, opset: int) -> tuple[str, bool]:
             return f"its {name} are {np.dtype(kind).name}", False
     is_s8 = types[0] is np.int8 and not moved[0]
     if quantizer is not None:
-        kind = _type_behind(scope, quantizer)
+        kind = scope.type_of(quantizer.output[0])
         if kind not in (np.uint8, np.int8):
             return "the type of its output is not known" if kind is None else "its output has 16 bits", False
         if types[0] is not None and _stays_s8_behind(scope, node, quantizer) != is_s8:
@@ -503,9 +513,11 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
     if exchanges_operands(scope, node):
         return False
     add, bias = _addition(scope, node)
-    quantizer, why = _output(scope, add or node)
-    types = [] if quantizer is None else [_type_behind(scope, quantizer)]
-    if activations is not None and not _is_held(scope, node.input[0]):
+    is_held = activations is None or _is_held(scope, node, 0)
+    quantizer, why = _output(scope, node)
+    quantizes_bias = quantizer is not None and not why and not is_held
+    types = [] if quantizer is None else [scope.type_of(quantizer.output[0])]
+    if not is_held:
         types.append(_type(scope, activations))
     readers = _readers(scope, (add or node).output[0])
     if why == _ALSO_READ and {reader.op_type for reader in readers} == {"QuantizeLinear"} and not scope.is_output((add or node).output[0]):
@@ -516,7 +528,7 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
     if bias and not _is_bias_of_nbits(scope, node, bias):
         return False
     scales = [scope.dequantizer(name) for name in node.input[:2]]
-    if bias and activations is not None and quantizer is not None and _constant(scope, bias) is not None and any(
+    if bias and quantizes_bias and _constant(scope, bias) is not None and any(
             scale is None or maker is activations and scale.shape == (1,) for maker in scales
             for scale in [_constant(scope, maker.input[1])]):
         return False  # ONNX Runtime quantizes the bias in the graph, and then does not know its shape
