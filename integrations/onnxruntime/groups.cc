@@ -234,6 +234,24 @@ Group SoftmaxGroup(Ort::ConstNode node) {
   return group;
 }
 
+// Whether an operator only moves elements, so that ONNX Runtime moves a DequantizeLinear forward or a QuantizeLinear back through it.
+bool MovesElements(Ort::ConstNode node) {
+  constexpr const char* kMoving[] = {"Dropout", "Identity", "MaxPool",   "Reshape",
+                                     "Slice",   "Squeeze",  "Transpose", "Unsqueeze"};
+  return std::ranges::any_of(kMoving, [&](const char* type) { return Is(node, type); });
+}
+
+// Whether ONNX Runtime may make a Softmax one of bytes: between a DequantizeLinear and a QuantizeLinear, of any domain, there are only
+// operators that move elements, and behind it a Relu or a Clip.
+bool IsBetweenBytes(Ort::ConstNode softmax) {
+  auto before = ProducerOf(InputOf(softmax, 0)), behind = SoleConsumer(OutputOf(softmax));
+  while (MovesElements(before)) before = ProducerOf(InputOf(before, 0));
+  while (MovesElements(behind) || Is(behind, "Relu") || Is(behind, "Clip"))
+    behind = SoleConsumer(OutputOf(behind));
+  return before != nullptr && before.GetOperatorType() == "DequantizeLinear" && behind != nullptr &&
+         behind.GetOperatorType() == "QuantizeLinear";
+}
+
 // Whether a value is a constant that has one element for each column of a product, for each channel of a
 // convolution with weights of `dimensions`, or one for all, and does not change the shape that it is
 // broadcast to.
@@ -444,6 +462,10 @@ Group GroupOf(Ort::ConstNode node) {
   if (Is(node, "Softmax") && Is(ProducerOf(InputOf(node, 0)), "DequantizeLinear") &&
       Is(SoleConsumer(OutputOf(node)), "QuantizeLinear"))
     return SoftmaxGroup(node);
+  if (Is(node, "Softmax") && IsBetweenBytes(node))
+    throw Refusal(
+        "Softmax: is between quantized tensors, with other operators between, where ONNX Runtime computes "
+        "bytes; expected DequantizeLinear before it and QuantizeLinear behind it");
   if (Is(node, "DequantizeLinear") && FailsBehindBlocks(node))
     return {.domain = kGroupDomain,
             .type = kDequantizeBlocks,

@@ -172,12 +172,12 @@ def is_moved(scope: Any, node: Any, name: str) -> bool:
     if dequantizer is None or all(_constant(scope, each) is not None for each in dequantizer.input if each):
         return False  # ONNX Runtime stores what the operators make of constants
     if name == node.input[0] and _is_behind_reshape(scope, node):
-        return bool(_input(dequantizer, 2))
+        return _has_one_point(scope, dequantizer)
     while name != dequantizer.output[0]:  # moved through these operators
         if len(scope.readers(name)) != 1 or scope.is_output(name):
             return False
         if scope.producer(name).op_type not in (*_REMOVED, *(["Transpose"] if _takes_transposes(scope, node) else [])):
-            return bool(_input(dequantizer, 2)) and _constant(scope, dequantizer.input[2]) is not None
+            return _has_one_point(scope, dequantizer)
         name = scope.producer(name).input[0]
     return _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
 
@@ -206,6 +206,12 @@ def _is_held(scope: Any, node: Any, i: int) -> bool:
         is_moved_far |= scope.producer(name).op_type not in (*_REMOVED, "Transpose")
         name = scope.producer(name).input[0]
     return is_moved_far and dequantizer is not None and not _has_one_constant(scope, dequantizer)
+
+
+def _has_one_point(scope: Any, node: Any) -> bool:
+    """Whether the zero point of a QuantizeLinear or a DequantizeLinear is one constant number."""
+    point = _constant(scope, node.input[2]) if _input(node, 2) else None
+    return point is not None and point.size == 1
 
 
 def _has_one_constant(scope: Any, node: Any) -> bool:
@@ -289,15 +295,14 @@ def _stays_s8_behind(scope: Any, node: Any, quantizer: Any) -> bool:
         return False
     from ._onnx import MOVED_THROUGH
 
-    has_point = bool(_input(quantizer, 2)) and _constant(scope, quantizer.input[2]) is not None
     if _is_behind_reshape(scope, node):
-        return not has_point
+        return not _has_one_point(scope, quantizer)
     through = scope.producer(quantizer.input[0])
     for _ in range(16):
         if through is None or through.op_type not in MOVED_THROUGH or exchanges_operands(scope, node):
             return True
         if through.op_type not in _REMOVED:
-            return not has_point
+            return not _has_one_point(scope, quantizer)
         through = scope.producer(through.input[0])
     return True
 
@@ -364,7 +369,8 @@ def _bias(scope: Any, node: Any, name: str, rule: dict, dequantizers: tuple, is_
     if maker is None or maker.op_type != "DequantizeLinear":
         bias, (scale, other) = _constant(scope, name), (_constant(scope, node.input[1]) for node in dequantizers)
         becomes_s32 = is_quantized and bias is not None and bias.ndim == 1
-        is_unlike = scale is None or other is None or scale.ndim and not other.ndim or bias is not None and other.size not in (1, bias.size)
+        is_unlike = scale is None or scale.size != 1 or other is None or scale.ndim and not other.ndim or (
+            bias is not None and other.size not in (1, bias.size))
         return "" if becomes_s32 and not (rule["checks_bias"] and is_unlike) else "its bias is float"
     if scope.type_of(maker.input[0]) != np.int32:
         return "its bias is not int32"
@@ -463,7 +469,8 @@ def _reason_for_floats(scope: Any, node: Any, opset: int) -> tuple[str, bool]:
     if any(_is_held(scope, node, i) for i in (0, 1)):
         return "its inputs are moved after they are dequantized, with scales that are not one constant number", False
     is_constant = scope.shape_of_constant(b.input[0]) is not None
-    if is_constant and through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.readers(node.input[1])) > 1:
+    stays = is_constant or any(_constant(scope, each) is None for each in b.input[1:] if each)  # ONNX Runtime moves other Transposes
+    if stays and through.op_type == "Transpose" and len(scope.readers(node.input[1])) > 1:
         return "other nodes read its transposed weights too", False
     if is_constant and through.op_type == "Transpose" and opset < 21 and not _input(b, 2):
         return "its transposed weights have no zero point", False  # ONNX Runtime does not move the Transpose in front then

@@ -75,6 +75,22 @@ SHRUNK = [
     {"op": "Gemm", "a": "s8", "bias": "tiny", "next": "a layer", "y_read": "by a dequantizer"},
     {"op": "Mul", "a": "s8", "a_zero": "one", "next": "a layer", "y_read": "by a dequantizer"},
     {"op": "Add", "a": "s8", "y_scale": "one", "next": "a layer", "y_read": "by a dequantizer", "behind": "relu"},
+    {"op": "Gemm", "a": "s16", "y_read": "by a dequantizer", "constants": "nodes"}, {"op": "Gemm", "a": "s16", "a_from": "float", "constants": "nodes"},
+    {"op": "MatMul", "exchanged": True, "w_through": "transpose"}, {"op": "MatMul", "exchanged": True, "w_through": "reshape", "w": "u8"},
+    {"op": "MatMul", "batch": "3-d A", "added": "float", "behind": "relu"}, {"op": "MatMul", "batch": "3-d A", "added": "float", "y_zero": "from run"},
+    {"op": "MatMul", "batch": "3-d A", "added": "float", "opset": 11, "y": "s8"},
+    {"op": "MatMul", "batch": "3-d A", "added": "float", "a": "u16", "a_scale": "from run"},
+    {"op": "MatMul", "batch": "3-d A", "added": "dequantized", "opset": 13, "a": "s8"},
+    {"op": "MatMul", "batch": "3-d A", "added": "dequantized", "opset": 13, "a": "s8", "a_through": "identity"},
+    {"op": "MatMul", "batch": "3-d A", "added": "dequantized", "a_scale": "channels", "behind": "quantize and float"},
+    {"op": "MatMul", "added": "float", "a": "s16", "a_scale": "one", "behind": "two quantizers"},
+    {"op": "Gemm", "a": "u16", "y_through": "identity", "behind": "two quantizers", "w_through": "transpose"},
+    {"op": "Gemm", "a": "s8", "a_from": "float, shared", "a_zero": "from run"}, {"w_scale": "from run", "w_through": "transpose"},
+    {"op": "Gemm", "a": "s8", "w_scale": "from run", "w_through": "transpose", "behind": "quantize and float", "y_through": "reshape"},
+    {"op": "MatMul", "y": "s8", "y_zero": "one", "behind": "clip", "y_read": "by a dequantizer"},
+    {"a_scale": "channels", "bias": "float", "w_scale": "one"}, {"w_shared": True, "w_through": "transpose"},
+    {"op": "Gemm", "w_scale": "from run", "w_through": "transpose", "w_shared": True, "constant_w": False},
+    {"op": "Softmax", "depth": 1, "behind": "clip"}, {"op": "Softmax", "depth": 1, "a_through": "transpose", "y_through": "reshape"},
 ]
 
 
