@@ -332,6 +332,10 @@ bool FailsBehindBlocks(Ort::ConstNode dequantizer) {
   if (b == nullptr || b.GetName() != weights.GetName()) return false;
   const auto a = ProducerOf(InputOf(next, 0));
   if (!Is(a, "DequantizeLinear")) return false;
+  const Node given(dequantizer, {"x", "x_scale"});
+  const Shape shape = given.ShapeOf(0);
+  if (Is(next, "MatMul") && shape.size() == 2 && given.ShapeOf(1) == Shape{1, shape[1]})
+    return false;  // each column is one block, and runs as a column with a scale
   for (const auto& stored : {InputOf(a, 0), InputOf(dequantizer, 0)})
     if (!IsS8(stored) && ElementTypeOf(stored) != ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8) return false;
   try {
@@ -385,6 +389,15 @@ TypedTensors TypedTensorsOf(Ort::ConstNode node) {
   if (Is(next, "Relu") || Is(next, "Clip")) next = SoleConsumer(OutputOf(next));
   if (Is(next, "QuantizeLinear")) tensors.quantizer = next;
   return tensors;
+}
+
+// Whether a node is a Softmax between DequantizeLinear and QuantizeLinear that ONNX Runtime computes in floats, because its input and
+// its output differ in type.
+bool IsFloatSoftmax(Ort::ConstNode node) {
+  if (!Is(node, "Softmax")) return false;
+  const TypedTensors tensors = TypedTensorsOf(node);
+  return tensors.dequantizers[0] != nullptr && tensors.quantizer != nullptr &&
+         StaysS8(tensors.dequantizers[0]) != OutputStaysS8(tensors.quantizer);
 }
 
 }  // namespace
@@ -459,6 +472,7 @@ Group GroupOf(Ort::ConstNode node) {
     throw Refusal("operator: ONNX Runtime computes ConvTranspose in floats; expected another one");
   if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return PoolGroup(node);
+  if (IsFloatSoftmax(node)) return NodeAlone(node);
   if (Is(node, "Softmax") && Is(ProducerOf(InputOf(node, 0)), "DequantizeLinear") &&
       Is(SoleConsumer(OutputOf(node)), "QuantizeLinear"))
     return SoftmaxGroup(node);

@@ -14,7 +14,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -259,8 +259,8 @@ def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
     if node.op_type == "Relu":
         return int(point.reshape(-1)[0]) == limits.min
     readers = scope.readers(quantizer.output[0])
-    is_moved = _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None)  # its new zero point has no dimensions
-    if scale is None or scale.ndim or point.ndim and not is_moved:
+    is_moved = point.dtype == np.int8 and _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None)
+    if scale is None or scale.ndim or point.ndim and not is_moved:  # the zero point of a moved tensor has no dimensions
         return False
     low, high, _ = scope.real_range(node.output[0])
     with np.errstate(all="ignore"):
@@ -355,37 +355,6 @@ def _addition(scope: Any, node: Any) -> tuple[Any, str]:
     return (readers[0], bias) if is_bias else (None, "")
 
 
-def _bias(scope: Any, node: Any, name: str, rule: dict, dequantizers: tuple, is_quantized: bool) -> str:
-    """Why ONNX Runtime computes floats because of the bias `name`. `is_quantized`: the output is quantized. ONNX Runtime then
-    quantizes a constant float bias."""
-    from ._onnx import attributes
-
-    if not name:
-        return ""
-    values = attributes(node)
-    if node.op_type == "Gemm" and (values.get("alpha", 1.0) != 1 or values.get("beta", 1.0) != 1):
-        return "it has a bias, and alpha or beta is not 1"
-    maker = scope.producer(name)
-    if maker is None or maker.op_type != "DequantizeLinear":
-        bias, (scale, other) = _constant(scope, name), (_constant(scope, node.input[1]) for node in dequantizers)
-        becomes_s32 = is_quantized and bias is not None and bias.ndim == 1
-        is_unlike = scale is None or scale.size != 1 or other is None or scale.ndim and not other.ndim or (
-            bias is not None and other.size not in (1, bias.size))
-        return "" if becomes_s32 and not (rule["checks_bias"] and is_unlike) else "its bias is float"
-    if scope.type_of(maker.input[0]) != np.int32:
-        return "its bias is not int32"
-    if not rule["checks_bias"]:
-        return ""
-    difference = bias_difference(scope, dequantizers, maker)
-    if difference is None:
-        return "the scale of its bias is no constant"
-    expected, apart, point = difference
-    limit = rules()["bias_scale"]
-    if point or (apart > limit["absolute"] + limit["relative"] * expected).any():
-        return "its bias has a scale or a zero point of its own"
-    return ""
-
-
 def bias_difference(scope: Any, dequantizers: tuple, bias: Any) -> tuple[np.ndarray, np.ndarray, bool] | None:
     """a_scale·b_scale of each channel, how far the scale of a bias is from it, and whether the bias has another zero point than 0;
     None if a scale is no constant."""
@@ -417,95 +386,164 @@ def wrong_bias(scope: Any, node: Any) -> str:
     return "some biases have a scale or a zero point of their own, which ONNX Runtime ignores: its outputs are not the model's"
 
 
-def _scales_that_fit_no_operator(scope: Any, a: Any, b: Any, node: Any) -> str:
-    """Which scales no integer operator has: of activations by channel, of weights in blocks or of another axis than the outputs'."""
-    from ._onnx import attributes
+class _Group:
+    """What decides in which arithmetic ONNX Runtime computes a node, its DequantizeLinear nodes and its QuantizeLinear. `opset`: the
+    version of ONNX's operators."""
 
-    if attributes(b).get("block_size"):
-        return "its weights are quantized in blocks"
-    scale = scope.shape_of(a.input[1])
-    if scale and scale != (1,):
-        return "its activations have a scale for each channel"
-    scale, shape = scope.shape_of(b.input[1]), scope.shape_of(b.input[0])
-    if not scale or scale == (1,) or not shape:
-        return ""
-    axis = attributes(b).get("axis", 1)
-    axis += len(shape) if axis < 0 else 0
-    name = node.input[1]
-    while name != b.output[0]:  # back to the operator's view of the weights
-        through = scope.producer(name)
-        if through.op_type == "Transpose":
-            order = attributes(through).get("perm") or list(range(len(shape)))[::-1]
-            axis = order.index(axis) if axis in order else axis
-        name = through.input[0]
-    is_row = node.op_type == "Conv" or node.op_type == "Gemm" and attributes(node).get("transB")
-    is_of_columns = axis == (0 if is_row else 1) and (node.op_type == "Conv" or len(shape) == 2)
-    return "" if is_of_columns else "its weights have scales of another axis than its outputs"
+    def __init__(self, scope: Any, node: Any, opset: int):
+        self.scope, self.node, self.opset = scope, node, opset
+        self.a, self.b = (scope.dequantizer(name) for name in node.input[:2])
+        self.add, bias = _addition(scope, node)
+        self.rule = rules()["groups"].get("Gemm" if self.add is not None else node.op_type)
+        self.bias = bias or _input(node, 2)  # a name
+        self.quantizer, self.output_reason = _output(scope, node)
+        self.through = scope.producer(node.input[1])
+        self.stored = scope.shape_of_constant(self.b.input[0])  # of the weights
+        self.weight_bits = _BITS.get(self.stored[0], 8) if self.stored is not None else 8
+        names = node.input[1::-1] if exchanges_operands(scope, node) else node.input[:2]  # of A and B as ONNX Runtime has them
+        self.types = [_type(scope, scope.dequantizer(name)) for name in names]
+        a_stays, b_stays = (kind is np.int8 and not is_moved(scope, node, name) for kind, name in zip(self.types, names))
+        self.is_s8, self.has_s8_weights = a_stays, b_stays
+        self.a_type, self.b_type = ("unknown" if kind is None else np.dtype(kind).name for kind in self.types)
+
+    def is_known(self, name: str) -> bool:
+        return _constant(self.scope, name) is not None
+
+    def has_reshaped_constant(self) -> bool:
+        return any(self.scope.producer(name).op_type == "Reshape" and self.scope.shape_of_constant(maker.input[0]) is not None
+                   for name, maker in zip(self.node.input, (self.a, self.b)))
+
+    def keeps_transpose(self) -> bool:
+        """Whether a Transpose behind the weights' DequantizeLinear stays there if another node reads it: ONNX Runtime moves only
+        Transposes of weights that a run gives, with constant scales."""
+        is_moved_forward = self.stored is None and all(self.is_known(each) for each in self.b.input[1:] if each)
+        return self.through.op_type == "Transpose" and not is_moved_forward
+
+    def output_type(self) -> Any:
+        return self.scope.type_of(self.quantizer.output[0]) if self.quantizer is not None else None
+
+    def differs_in_type(self) -> bool:
+        return self.quantizer is not None and self.types[0] is not None and (
+            _stays_s8_behind(self.scope, self.node, self.quantizer) != self.is_s8)
+
+    def has_factor(self) -> bool:
+        from ._onnx import attributes
+
+        values = attributes(self.node)
+        return self.node.op_type == "Gemm" and (values.get("alpha", 1.0) != 1 or values.get("beta", 1.0) != 1)
+
+    def bias_maker(self) -> Any:
+        """The DequantizeLinear of the bias, or None."""
+        maker = self.scope.producer(self.bias) if self.bias else None
+        return maker if maker is not None and maker.op_type == "DequantizeLinear" else None
+
+    def has_float_bias(self) -> bool:
+        """Whether the bias is float, and ONNX Runtime does not quantize it. If the output is quantized, it quantizes a constant one."""
+        if not self.bias or self.bias_maker() is not None:
+            return False
+        bias, scale, other = (_constant(self.scope, name) for name in (self.bias, self.a.input[1], self.b.input[1]))
+        if self.quantizer is None or bias is None or bias.ndim != 1:
+            return True
+        fits = scale is not None and other is not None and scale.size == 1 and other.size in (1, bias.size) and scale.ndim <= other.ndim
+        return self.rule["checks_bias"] and not fits
+
+    def bias_difference(self) -> tuple[np.ndarray, np.ndarray, bool] | None:
+        return bias_difference(self.scope, (self.a, self.b), self.bias_maker())
+
+    def has_own_bias(self) -> bool:
+        """Whether the scale or the zero point of a bias is too far from the one that ONNX Runtime's integer operator assumes."""
+        expected, apart, point = self.bias_difference()
+        limit = rules()["bias_scale"]
+        return point or bool((apart > limit["absolute"] + limit["relative"] * expected).any())
+
+    def has_blocks(self) -> bool:
+        from ._onnx import attributes
+
+        return bool(attributes(self.b).get("block_size"))
+
+    def has_block_of_column(self) -> bool:
+        """Whether each column of a MatMul's weights is one block: ONNX Runtime's operators run them as weights with a scale for each
+        column."""
+        shape = self.scope.shape_of(self.b.input[0])
+        return self.node.op_type == "MatMul" and self.add is None and shape is not None and len(shape) == 2 and (
+            self.scope.shape_of(self.b.input[1]) == (1, shape[1]))
+
+    def has_other_axis(self) -> bool:
+        """Whether the weights have several scales that do not belong to the outputs of the operator."""
+        from ._onnx import attributes
+
+        scale, shape = self.scope.shape_of(self.b.input[1]), self.scope.shape_of(self.b.input[0])
+        if not scale or scale == (1,) or not shape:
+            return False
+        axis = attributes(self.b).get("axis", 1)
+        axis += len(shape) if axis < 0 else 0
+        name = self.node.input[1]
+        while name != self.b.output[0]:  # back to the operator's view of the weights
+            through = self.scope.producer(name)
+            if through.op_type == "Transpose":
+                order = attributes(through).get("perm") or list(range(len(shape)))[::-1]
+                axis = order.index(axis) if axis in order else axis
+            name = through.input[0]
+        is_row = self.node.op_type == "Conv" or self.node.op_type == "Gemm" and attributes(self.node).get("transB")
+        return axis != (0 if is_row else 1) or self.node.op_type != "Conv" and len(shape) != 2
+
+
+# Why ONNX Runtime computes a group in floats: the first row that holds. In a reason, {g} is the group.
+_FLOATS: tuple[tuple[str, Callable[[_Group], Any]], ...] = (
+    ("it computes {g.node.op_type} in floats", lambda g: g.rule is None),
+    ("its weights are reshaped after they are dequantized", _Group.has_reshaped_constant),
+    ("its inputs are moved after they are dequantized, with scales that are not one constant number",
+     lambda g: any(_is_held(g.scope, g.node, i) for i in (0, 1))),
+    ("other nodes read its transposed weights too", lambda g: g.keeps_transpose() and len(g.scope.readers(g.node.input[1])) > 1),
+    ("its transposed weights have no zero point",  # then ONNX Runtime does not move the Transpose in front
+     lambda g: g.stored is not None and g.through.op_type == "Transpose" and g.opset < 21 and not _input(g.b, 2)),
+    ("its inputs are dequantized outside its graph", lambda g: any(g.scope.scope_of(each.output[0]) is not g.scope for each in (g.a, g.b))),
+    ("its weights have {g.weight_bits} bits", lambda g: g.weight_bits < 8),
+    ("{g.output_reason}", lambda g: g.output_reason),
+    ("its output is not quantized", lambda g: g.quantizer is None and not g.rule["float_output"]),
+    ("its activations are {g.a_type}", lambda g: g.types[0] not in (np.uint8, np.int8, None)),
+    ("its weights are {g.b_type}", lambda g: g.types[1] not in (np.uint8, np.int8, None)),
+    ("the type of its output is not known", lambda g: g.quantizer is not None and g.output_type() is None),
+    ("its output has 16 bits", lambda g: g.quantizer is not None and g.output_type() not in (np.uint8, np.int8)),
+    ("its input and its output differ in type", _Group.differs_in_type),
+    ("its activations are s8 and stay s8", lambda g: g.is_s8 and not g.rule["s8_input"]),
+    ("its activations are s8 and its weights u8", lambda g: g.is_s8 and not g.has_s8_weights),
+    ("its activations or its weights have no zero point",
+     lambda g: g.rule["needs_zero_points"] and not (_input(g.a, 2) and _input(g.b, 2))),
+    ("it has a bias, and alpha or beta is not 1", lambda g: g.bias and g.has_factor()),
+    ("its bias is float", _Group.has_float_bias),
+    ("its bias is not int32", lambda g: g.bias_maker() is not None and g.scope.type_of(g.bias_maker().input[0]) != np.int32),
+    ("the scale of its bias is no constant",
+     lambda g: g.bias_maker() is not None and g.rule["checks_bias"] and g.bias_difference() is None),
+    ("its bias has a scale or a zero point of its own",
+     lambda g: g.bias_maker() is not None and g.rule["checks_bias"] and g.has_own_bias()),
+)
+# Scales that no integer operator has. ONNX Runtime computes floats, or fails to run the integer operator that it makes.
+_NO_OPERATOR: tuple[tuple[str, Callable[[_Group], Any]], ...] = (
+    ("its weights are quantized in blocks", _Group.has_blocks),
+    ("its activations have a scale for each channel", lambda g: (g.scope.shape_of(g.a.input[1]) or (1,)) != (1,)),
+    ("its weights have scales of another axis than its outputs", _Group.has_other_axis),
+)
+
+
+def _first(table: tuple, group: _Group) -> str:
+    """The reason of the first row that holds; "": none does."""
+    return next((reason.format(g=group) for reason, holds in table if holds(group)), "")
 
 
 def reason_for_floats(scope: Any, node: Any, version: str, opset: int) -> str:
     """By the rules of a version: why ONNX Runtime computes a QDQ group in floats, or fails to run it; "": in integers. `opset`: the
     version of ONNX's operators."""
-    why, is_quantized = _reason_for_floats(scope, node, opset)
+    group = _Group(scope, node, opset)
+    why = _first(_FLOATS, group)
     if why:
         return _nbits(version) if becomes_matmul_nbits(scope, node, version) else why
-    why = _scales_that_fit_no_operator(scope, *(scope.dequantizer(name) for name in node.input[:2]), node)
-    operator = {"Gemm": "QGemm", "Conv": "QLinearConv"}.get(node.op_type, "QLinearMatMul" if is_quantized else "MatMulIntegerToFloat")
-    operator = "QGemm" if _addition(scope, node)[0] is not None else operator
-    is_float = why and _is_since(version, rules()["checks_scales_since"][operator])
-    return why if is_float or not why else f"{why}, {FAILS}"
-
-
-def _reason_for_floats(scope: Any, node: Any, opset: int) -> tuple[str, bool]:
-    """Why ONNX Runtime computes a QDQ group in floats, whatever its scales are; and whether the output is quantized."""
-    rule = rules()["groups"].get(node.op_type)
-    if rule is None:
-        return f"it computes {node.op_type} in floats", False
-    a, b = (scope.dequantizer(name) for name in node.input[:2])
-    through = scope.producer(node.input[1])
-    if any(scope.producer(name).op_type == "Reshape" and scope.shape_of_constant(maker.input[0]) is not None
-           for name, maker in zip(node.input, (a, b))):
-        return "its weights are reshaped after they are dequantized", False
-    if any(_is_held(scope, node, i) for i in (0, 1)):
-        return "its inputs are moved after they are dequantized, with scales that are not one constant number", False
-    is_constant = scope.shape_of_constant(b.input[0]) is not None
-    stays = is_constant or any(_constant(scope, each) is None for each in b.input[1:] if each)  # ONNX Runtime moves other Transposes
-    if stays and through.op_type == "Transpose" and len(scope.readers(node.input[1])) > 1:
-        return "other nodes read its transposed weights too", False
-    if is_constant and through.op_type == "Transpose" and opset < 21 and not _input(b, 2):
-        return "its transposed weights have no zero point", False  # ONNX Runtime does not move the Transpose in front then
-    if any(scope.scope_of(maker.output[0]) is not scope for maker in (a, b)):
-        return "its inputs are dequantized outside its graph", False
-    names = node.input[1::-1] if exchanges_operands(scope, node) else node.input[:2]  # of A and B as ONNX Runtime has them
-    types = [_type(scope, scope.dequantizer(name)) for name in names]
-    moved = [kind is np.int8 and is_moved(scope, node, name) for kind, name in zip(types, names)]
-    add, bias = _addition(scope, node)
-    rule = rules()["groups"]["Gemm"] if add is not None else rule
-    stored = scope.shape_of_constant(b.input[0])
-    if stored is not None and _BITS.get(stored[0], 8) < 8:
-        return f"its weights have {_BITS[stored[0]]} bits", False
-    quantizer, why = _output(scope, node)
-    if why:
-        return why, False
-    if quantizer is None and not rule["float_output"]:
-        return "its output is not quantized", False
-    for name, kind in zip(("activations", "weights"), types):
-        if kind not in (np.uint8, np.int8, None):
-            return f"its {name} are {np.dtype(kind).name}", False
-    is_s8 = types[0] is np.int8 and not moved[0]
-    if quantizer is not None:
-        kind = scope.type_of(quantizer.output[0])
-        if kind not in (np.uint8, np.int8):
-            return "the type of its output is not known" if kind is None else "its output has 16 bits", False
-        if types[0] is not None and _stays_s8_behind(scope, node, quantizer) != is_s8:
-            return "its input and its output differ in type", False
-    if is_s8 and not rule["s8_input"]:
-        return "its activations are s8 and stay s8", False
-    if is_s8 and (types[1] is not np.int8 or moved[1]):
-        return "its activations are s8 and its weights u8", False
-    if rule["needs_zero_points"] and not all(_input(maker, 2) for maker in (a, b)):
-        return "its activations or its weights have no zero point", False
-    return _bias(scope, node, bias or _input(node, 2), rule, (a, b), quantizer is not None), quantizer is not None
+    why = _first(_NO_OPERATOR, group)
+    products = "MatMulIntegerToFloat" if group.quantizer is None else "QLinearMatMul"
+    operator = "QGemm" if group.add is not None else {"Gemm": "QGemm", "Conv": "QLinearConv"}.get(node.op_type, products)
+    if not why or _is_since(version, rules()["checks_scales_since"][operator]):
+        return why
+    return "" if group.has_blocks() and group.has_block_of_column() else f"{why}, {FAILS}"
 
 
 def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
@@ -563,8 +601,11 @@ def _turns(scope: Any, name: str) -> int:
 
 def _is_bias_of_nbits(scope: Any, node: Any, bias: str) -> bool:
     """Whether the bias of a Gemm has one number for each column."""
+    from ._onnx import attributes
+
     shape, weights = scope.shape_of(bias), scope.shape_of(node.input[1])
-    return shape is not None and len(shape) == 1 and weights is not None and shape[0] == weights[-1]
+    is_row = node.op_type == "Gemm" and attributes(node).get("transB")
+    return shape is not None and len(shape) == 1 and weights is not None and shape[0] == weights[0 if is_row else -1]
 
 
 def _are_weights_of_nbits(scope: Any, node: Any, dequantizer: Any) -> bool:
