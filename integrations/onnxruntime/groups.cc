@@ -229,6 +229,24 @@ Group SoftmaxGroup(Ort::ConstNode node) {
   return group;
 }
 
+// Whether an operator only moves elements, so that ONNX Runtime moves a DequantizeLinear forward or a QuantizeLinear back through it.
+bool MovesElements(Ort::ConstNode node) {
+  constexpr const char* kMoving[] = {"Dropout", "Identity", "MaxPool",   "Reshape",
+                                     "Slice",   "Squeeze",  "Transpose", "Unsqueeze"};
+  return std::ranges::any_of(kMoving, [&](const char* type) { return Is(node, type); });
+}
+
+// Whether ONNX Runtime may make a Softmax one of bytes: between a DequantizeLinear and a QuantizeLinear, of any domain, there are only
+// operators that move elements, and behind it a Relu or a Clip.
+bool IsBetweenBytes(Ort::ConstNode softmax) {
+  auto before = ProducerOf(InputOf(softmax, 0)), behind = SoleConsumer(OutputOf(softmax));
+  while (MovesElements(before)) before = ProducerOf(InputOf(before, 0));
+  while (MovesElements(behind) || Is(behind, "Relu") || Is(behind, "Clip"))
+    behind = SoleConsumer(OutputOf(behind));
+  return before != nullptr && before.GetOperatorType() == "DequantizeLinear" && behind != nullptr &&
+         behind.GetOperatorType() == "QuantizeLinear";
+}
+
 // Whether a value is a constant that has one element for each column of a product, for each channel of a
 // convolution with weights of `dimensions`, or one for all, and does not change the shape that it is
 // broadcast to.
@@ -309,6 +327,10 @@ bool FailsBehindBlocks(Ort::ConstNode dequantizer) {
   if (b == nullptr || b.GetName() != weights.GetName()) return false;
   const auto a = ProducerOf(InputOf(next, 0));
   if (!Is(a, "DequantizeLinear")) return false;
+  const Node given(dequantizer, {"x", "x_scale"});
+  const Shape shape = given.ShapeOf(0);
+  if (Is(next, "MatMul") && shape.size() == 2 && given.ShapeOf(1) == Shape{1, shape[1]})
+    return false;  // each column is one block, and runs as a column with a scale
   for (const auto& stored : {InputOf(a, 0), InputOf(dequantizer, 0)})
     if (!IsS8(stored) && ElementTypeOf(stored) != ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8) return false;
   try {
@@ -364,6 +386,15 @@ TypedTensors TypedTensorsOf(Ort::ConstNode node) {
   return tensors;
 }
 
+// Whether a node is a Softmax between DequantizeLinear and QuantizeLinear that ONNX Runtime computes in floats, because its input and
+// its output differ in type.
+bool IsFloatSoftmax(Ort::ConstNode node) {
+  if (!Is(node, "Softmax")) return false;
+  const TypedTensors tensors = TypedTensorsOf(node);
+  return tensors.dequantizers[0] != nullptr && tensors.quantizer != nullptr &&
+         StaysS8(tensors.dequantizers[0]) != OutputStaysS8(tensors.quantizer);
+}
+
 }  // namespace
 
 std::vector<Ort::ConstNode> NodesAcrossMoves(Ort::ConstNode node) {
@@ -380,13 +411,23 @@ std::vector<Ort::ConstNode> NodesAcrossMoves(Ort::ConstNode node) {
   return nodes;
 }
 
-bool HasOwnBias(Ort::ConstNode node) {
-  const auto bias = ProducerOf(InputOf(node, 2));
-  if (!Is(node, "Gemm") || !Is(bias, "DequantizeLinear")) return false;
+std::string HarmOfIntegers(Ort::ConstNode node) {
+  const auto a = ProducerOf(InputOf(node, 0)), b = ProducerOf(InputOf(node, 1));
+  if (const auto bias = ProducerOf(InputOf(node, 2)); Is(node, "Gemm") && Is(bias, "DequantizeLinear")) {
+    try {
+      if (!FitBias(*FindRule(node), a, b, bias).is_own) return "";
+    } catch (const Refusal&) {  // a run gives its scale
+    }
+    return "it would ignore the scale of the bias; expected a bias of scale a_scale·b_scale";
+  }
+  if (!IsSumOrProduct(node) ||
+      RuntimeMinor() >= (Is(node, "Add") ? kChecksScalesOfQLinearAdd : kChecksScalesOfQLinearMul))
+    return "";
   try {
-    return FitBias(*FindRule(node), ProducerOf(InputOf(node, 0)), ProducerOf(InputOf(node, 1)), bias).is_own;
+    CheckQuantization(*FindRule(node), a, b, TypedTensorsOf(node).quantizer);
+    return "";
   } catch (const Refusal&) {
-    return true;  // a run gives its scale
+    return "it would refuse a scale or a zero point with dimensions; expected scalars";
   }
 }
 
@@ -488,9 +529,14 @@ Group GroupOf(Ort::ConstNode node) {
     throw Refusal("operator: ONNX Runtime computes ConvTranspose in floats; expected another one");
   if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return PoolGroup(node);
+  if (IsFloatSoftmax(node)) return NodeAlone(node);
   if (Is(node, "Softmax") && Is(ProducerOf(InputOf(node, 0)), "DequantizeLinear") &&
       Is(SoleConsumer(OutputOf(node)), "QuantizeLinear"))
     return SoftmaxGroup(node);
+  if (Is(node, "Softmax") && IsBetweenBytes(node))
+    throw Refusal(
+        "Softmax: is between quantized tensors, with other operators between, where ONNX Runtime computes "
+        "bytes; expected DequantizeLinear before it and QuantizeLinear behind it");
   if (Is(node, "DequantizeLinear") && FailsBehindBlocks(node))
     return {.domain = kGroupDomain,
             .type = kDequantizeBlocks,

@@ -40,8 +40,9 @@ bool DependsOnMoves(Ort::ConstNode node);
 /// tensor, and leaves it s8.
 std::vector<Ort::ConstNode> NodesAcrossMoves(Ort::ConstNode node);
 
-/// Whether a node is a Gemm with a bias whose scale or zero point ONNX Runtime ignores if it computes the node in integers.
-bool HasOwnBias(Ort::ConstNode node);
+/// What is wrong if ONNX Runtime computes a node in integers, in words; "": nothing. It ignores the scale and the zero point of the
+/// bias of a Gemm, and it does not load an Add or a Mul with a scale or a zero point that has dimensions.
+std::string HarmOfIntegers(Ort::ConstNode node);
 
 /// Whether the types allow ONNX Runtime to compute a node with NodesAcrossMoves() in integers, if intact computes groups with
 /// `hidden`, some of these nodes.

@@ -248,8 +248,8 @@ class Provider : public OrtEp {
   bool RefusesNodes(const std::vector<Ort::ConstNode>& nodes, std::map<size_t, Fate>* fates,
                     OrtEpGraphSupportInfo* info);
   Compiled* CompileGroup(Ort::ConstNode fused);
-  std::set<size_t> NodesLeft(const std::vector<Ort::ConstNode>& nodes,
-                             std::vector<std::unique_ptr<Layer>>* kept) const;
+  std::map<size_t, std::string> NodesLeft(const std::vector<Ort::ConstNode>& nodes,
+                                          std::vector<std::unique_ptr<Layer>>* kept) const;
 
   const Settings settings_;
   const std::string report_id_;
@@ -270,14 +270,14 @@ class Provider : public OrtEp {
   bool needs_nchw_ = false;
 };
 
-// The ids of nodes that intact could compute, but that stay with ONNX Runtime so that it computes a neighbor as without intact: in
-// floats, because it would ignore the bias of the neighbor in integers.
+// Nodes that intact could compute, but that stay with ONNX Runtime so that it computes a neighbor as without intact: in floats,
+// because integers would be wrong. By the id of the node, why: HarmOfIntegers() of the neighbor.
 // `kept` receives layers, which keep their plans.
-std::set<size_t> Provider::NodesLeft(const std::vector<Ort::ConstNode>& nodes,
-                                     std::vector<std::unique_ptr<Layer>>* kept) const {
-  std::set<size_t> left;
+std::map<size_t, std::string> Provider::NodesLeft(const std::vector<Ort::ConstNode>& nodes,
+                                                  std::vector<std::unique_ptr<Layer>>* kept) const {
+  std::map<size_t, std::string> left;
   const auto may_change = [](const auto& node) {
-    return !NodesAcrossMoves(node).empty() && HasOwnBias(node);
+    return !NodesAcrossMoves(node).empty() && !HarmOfIntegers(node).empty();
   };
   if (std::ranges::none_of(nodes, may_change)) return left;
   std::set<size_t> taken;           // ids of nodes that intact takes
@@ -304,7 +304,11 @@ std::set<size_t> Provider::NodesLeft(const std::vector<Ort::ConstNode>& nodes,
         const size_t taker = takers.at(hidden.back().GetId());
         hidden.pop_back();
         taken.erase(taker);
-        left.insert(taker);
+        left.emplace(
+            taker, "neighbor: is a " + node.GetOperatorType() +
+                       " that ONNX Runtime computes in floats only if it moves the int8 tensor between both "
+                       "nodes to uint8; in integers " +
+                       HarmOfIntegers(node));
         is_new = true;
       }
     }
@@ -359,7 +363,7 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
   const bool is_nhwc =
       std::ranges::any_of(nodes, [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
-  const std::set<size_t> left = is_nhwc ? std::set<size_t>() : NodesLeft(nodes, &kept);
+  const auto left = is_nhwc ? std::map<size_t, std::string>() : NodesLeft(nodes, &kept);
   needs_nchw_ = !left.empty();  // transpositions would hide tensors that nodes share with their neighbors
   const auto is_taken = [&](Ort::ConstNode node) {
     if (left.contains(node.GetId())) return false;
@@ -378,11 +382,7 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       continue;  // its nodes are taken one by one
     }
   for (const Ort::ConstNode& node : nodes) try {
-      if (left.contains(node.GetId()))
-        throw Refusal(
-            "neighbor: is a Gemm that ONNX Runtime computes in floats only if it moves the int8 tensor "
-            "between both nodes to uint8, and whose bias it else ignores; expected a bias of scale "
-            "a_scale·b_scale");
+      if (const auto found = left.find(node.GetId()); found != left.end()) throw Refusal(found->second);
       // A convolution that was taken once is taken again; without `like` its bytes do not depend on what is moved.
       needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
       if (!in_functions.contains(node.GetId())) take(GroupOf(node));

@@ -38,7 +38,9 @@ std::vector<float> ScalesOf(Ort::ConstNode dequantizer, const char* name) {
 
 }  // namespace
 
-const int kChecksScalesOfQLinearMatMul = kQLinearMatMulChecksScalesSince;
+const int kChecksScalesOfQLinearMatMul = kQLinearMatMulChecksScalesSince,
+          kChecksScalesOfQLinearAdd = kQLinearAddChecksScalesSince,
+          kChecksScalesOfQLinearMul = kQLinearMulChecksScalesSince;
 const int kMakesMatMulNBits = kMatMulNBitsSince;
 
 std::string& RuntimeVersion() {

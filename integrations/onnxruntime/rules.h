@@ -14,9 +14,9 @@ std::string& RuntimeVersion();
 /// Its minor version: 32 of 1.32.0. 0 if the version has another form.
 int RuntimeMinor();
 
-/// Since this minor version ONNX Runtime makes no QLinearMatMul of scales that the operator does not have
+/// Since these minor versions ONNX Runtime makes no such operator of scales that the operator does not have
 /// (checks_scales_since in onnxruntime_rules.json).
-extern const int kChecksScalesOfQLinearMatMul;
+extern const int kChecksScalesOfQLinearMatMul, kChecksScalesOfQLinearAdd, kChecksScalesOfQLinearMul;
 
 /// Since this minor version ONNX Runtime makes a MatMulNBits of floats and dequantized weights (matmul_nbits_since).
 extern const int kMakesMatMulNBits;

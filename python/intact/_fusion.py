@@ -14,7 +14,7 @@ import os
 import re
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 
@@ -169,13 +169,17 @@ def is_moved(scope: Any, node: Any, name: str) -> bool:
     a DequantizeLinear with one constant zero point make the operand, and nothing else reads a tensor between the QuantizeLinear and
     the operator. Behind an operator that only moves numbers, ONNX Runtime puts such a pair itself."""
     dequantizer = scope.dequantizer(name)
-    while dequantizer is not None and name != dequantizer.output[0]:  # moved through these operators
+    if dequantizer is None or all(_constant(scope, each) is not None for each in dequantizer.input if each):
+        return False  # ONNX Runtime stores what the operators make of constants
+    if name == node.input[0] and _is_behind_reshape(scope, node):
+        return _has_one_point(scope, dequantizer)
+    while name != dequantizer.output[0]:  # moved through these operators
         if len(scope.readers(name)) != 1 or scope.is_output(name):
             return False
         if scope.producer(name).op_type not in (*_REMOVED, *(["Transpose"] if _takes_transposes(scope, node) else [])):
-            return bool(_input(dequantizer, 2)) and _constant(scope, dequantizer.input[2]) is not None
+            return _has_one_point(scope, dequantizer)
         name = scope.producer(name).input[0]
-    return dequantizer is not None and _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
+    return _is_moved(scope, scope.producer(dequantizer.input[0]), dequantizer)
 
 
 def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
@@ -193,14 +197,27 @@ def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
     return all(point is not None and point.size == 1 for point in points) and points[0].reshape(-1)[0] == points[1].reshape(-1)[0]
 
 
-def _is_held(scope: Any, name: str) -> bool:
-    """Whether an operator that moves numbers keeps a DequantizeLinear away from the operator that reads `name`: each but a Transpose
-    does, if a run can give the scale or the zero point."""
-    dequantizer, is_moved_far = scope.dequantizer(name), False
+def _is_held(scope: Any, node: Any, i: int) -> bool:
+    """Whether an operator that moves numbers keeps a DequantizeLinear away from operand i of a node: each but a Transpose does, if the
+    scale or the zero point is not one constant number."""
+    name = node.input[i]
+    dequantizer, is_moved_far = scope.dequantizer(name), i == 0 and _is_behind_reshape(scope, node)
     while dequantizer is not None and name != dequantizer.output[0]:
         is_moved_far |= scope.producer(name).op_type not in (*_REMOVED, "Transpose")
         name = scope.producer(name).input[0]
-    return is_moved_far and not all(_constant(scope, each) is not None for each in dequantizer.input[1:] if each)
+    return is_moved_far and dequantizer is not None and not _has_one_constant(scope, dequantizer)
+
+
+def _has_one_point(scope: Any, node: Any) -> bool:
+    """Whether the zero point of a QuantizeLinear or a DequantizeLinear is one constant number."""
+    point = _constant(scope, node.input[2]) if _input(node, 2) else None
+    return point is not None and point.size == 1
+
+
+def _has_one_constant(scope: Any, node: Any) -> bool:
+    """Whether the scale of a QuantizeLinear or a DequantizeLinear, and its zero point if it has one, are each one constant number."""
+    constants = [_constant(scope, each) for each in node.input[1:] if each]
+    return all(each is not None and each.size == 1 for each in constants)
 
 
 def _type(scope: Any, dequantizer: Any) -> Any:
@@ -214,23 +231,15 @@ def has_s8_activations(scope: Any, node: Any) -> bool:
     return _type(scope, scope.dequantizer(node.input[0])) is np.int8
 
 
-def _type_behind(scope: Any, quantizer: Any) -> Any:
-    """The NumPy type of the integers that a QuantizeLinear makes, or None."""
-    from ._onnx import attributes
-
-    if _input(quantizer, 2):
-        return scope.type_of(_input(quantizer, 2)) or scope.type_of(quantizer.output[0])
-    return {2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16}.get(attributes(quantizer).get("output_dtype") or 2)
-
-
 def stays_s8(scope: Any, node: Any) -> bool:
     """Whether the activations of a QDQ group are s8, and ONNX Runtime does not move them to u8."""
     return has_s8_activations(scope, node) and not is_moved(scope, node, node.input[0])
 
 
 def _takes_transposes(scope: Any, node: Any) -> bool:
-    """Whether ONNX Runtime makes Transposes in front of a node a part of it: of a Gemm that at most one node reads."""
-    return node.op_type == "Gemm" and len(_readers(scope, node.output[0])) < 2
+    """Whether ONNX Runtime makes Transposes in front of a node a part of it: of a Gemm that at most one node reads. It does so before
+    it removes an Identity behind the Gemm, so the readers of the Identity do not count."""
+    return node.op_type == "Gemm" and len(scope.readers(node.output[0])) < 2
 
 
 def exchanges_operands(scope: Any, node: Any) -> bool:
@@ -249,11 +258,13 @@ def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
     limits = np.iinfo(point.dtype)
     if node.op_type == "Relu":
         return int(point.reshape(-1)[0]) == limits.min
-    if scale is None or scale.ndim or point.ndim:
+    readers = scope.readers(quantizer.output[0])
+    is_moved = point.dtype == np.int8 and _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None)
+    if scale is None or scale.ndim or point.ndim and not is_moved:  # the zero point of a moved tensor has no dimensions
         return False
     low, high, _ = scope.real_range(node.output[0])
     with np.errstate(all="ignore"):
-        low, high = (np.rint(np.clip(value / float(scale), -2.0**31, 2.0**31)) + int(point) for value in (low, high))
+        low, high = (np.rint(np.clip(value / float(scale), -2.0**31, 2.0**31)) + int(point.reshape(-1)[0]) for value in (low, high))
     return low <= limits.min and high >= limits.max
 
 
@@ -280,42 +291,45 @@ def _stays_s8_behind(scope: Any, node: Any, quantizer: Any) -> bool:
     """Whether the output of an operator of integers is s8: of a QuantizeLinear to s8 that stays s8, and has not moved back through
     operators behind which it left another one."""
     readers = scope.readers(quantizer.output[0])
-    if _type_behind(scope, quantizer) is not np.int8 or _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None):
+    if scope.type_of(quantizer.output[0]) is not np.int8 or _is_moved(scope, quantizer, readers[0] if len(readers) == 1 else None):
         return False
     from ._onnx import MOVED_THROUGH
 
+    if _is_behind_reshape(scope, node):
+        return not _has_one_point(scope, quantizer)
     through = scope.producer(quantizer.input[0])
     for _ in range(16):
         if through is None or through.op_type not in MOVED_THROUGH or exchanges_operands(scope, node):
             return True
         if through.op_type not in _REMOVED:
-            return not (_input(quantizer, 2) and _constant(scope, quantizer.input[2]) is not None)
+            return not _has_one_point(scope, quantizer)
         through = scope.producer(through.input[0])
     return True
 
 
-def _has_more_rows(scope: Any, add: Any) -> bool:
-    """Whether the MatMul in front of an Add has activations of more or fewer than two dimensions, so that ONNX Runtime puts the Gemm
-    that it makes of both between Reshapes."""
-    makers = [scope.producer(name) for name in add.input]
-    shapes = [scope.shape_of(maker.input[0]) for maker in makers if maker is not None and maker.op_type == "MatMul"]
-    return any(shape is not None and len(shape) != 2 for shape in shapes)
+def _is_behind_reshape(scope: Any, node: Any) -> bool:
+    """Whether ONNX Runtime puts the Gemm that it makes of a MatMul and an Add between Reshapes, because the activations have more or
+    fewer than two dimensions."""
+    shape = scope.shape_of(node.input[0]) if _addition(scope, node)[0] is not None else None
+    return shape is not None and len(shape) != 2
 
 
 def _output(scope: Any, node: Any) -> tuple[Any, str]:
-    """The QuantizeLinear behind an operator, or None, and why ONNX Runtime then computes floats."""
+    """The QuantizeLinear behind an operator and its Add, or None, and why ONNX Runtime then computes floats."""
+    is_reshaped, node = _is_behind_reshape(scope, node), _addition(scope, node)[0] or node
     name = node.output[0] if not exchanges_operands(scope, node) else _readers(scope, node.output[0])[0].output[0]
     readers = _behind(scope, name)
     if len(readers) == 1 and readers[0].op_type in ("Relu", "Clip") and not scope.is_output(readers[0].output[0]):
         clip, behind = readers[0], _behind(scope, readers[0].output[0])
         if len(behind) == 1 and not scope.is_output(name):
+            if is_reshaped:
+                return None, ""  # the Reshape keeps the QuantizeLinear away
             if behind[0].op_type == "QuantizeLinear" and _clamps_as_the_quantizer(scope, clip, behind[0]):
                 return behind[0], ""
-            changes = node.op_type != "Add" or not _has_more_rows(scope, node)
-            return None, f"a {clip.op_type} changes its output" if changes else ""
+            return None, f"a {clip.op_type} changes its output"
     quantizers = [reader for reader in readers if reader.op_type == "QuantizeLinear"]
-    if node.op_type == "Add" and (len(readers) > 1 or scope.is_output(name)) and _has_more_rows(scope, node):
-        return None, ""  # a Reshape behind the Gemm has these readers
+    if is_reshaped and (len(readers) > 1 or scope.is_output(name) or quantizers and not _has_one_constant(scope, quantizers[0])):
+        return None, ""  # the Reshape has these readers
     if quantizers and (len(readers) > 1 or scope.is_output(name)):
         return quantizers[0], _ALSO_READ
     return (quantizers or [None])[0], ""
@@ -339,36 +353,6 @@ def _addition(scope: Any, node: Any) -> tuple[Any, str]:
         is_bias = a is not None and b is not None and len(added) == len(a) == 2 and None not in (added[0], added[1]) and (
             added[0] == 1 and added[1] == b[1] or added[0] == a[0] and added[1] in (1, b[1]))
     return (readers[0], bias) if is_bias else (None, "")
-
-
-def _bias(scope: Any, node: Any, name: str, rule: dict, dequantizers: tuple, is_quantized: bool) -> str:
-    """Why ONNX Runtime computes floats because of the bias `name`. `is_quantized`: the output is quantized. ONNX Runtime then
-    quantizes a constant float bias."""
-    from ._onnx import attributes
-
-    if not name:
-        return ""
-    values = attributes(node)
-    if node.op_type == "Gemm" and (values.get("alpha", 1.0) != 1 or values.get("beta", 1.0) != 1):
-        return "it has a bias, and alpha or beta is not 1"
-    maker = scope.producer(name)
-    if maker is None or maker.op_type != "DequantizeLinear":
-        bias, (scale, other) = _constant(scope, name), (_constant(scope, node.input[1]) for node in dequantizers)
-        becomes_s32 = is_quantized and bias is not None and bias.ndim == 1
-        is_unlike = scale is None or other is None or scale.ndim and not other.ndim or bias is not None and other.size not in (1, bias.size)
-        return "" if becomes_s32 and not (rule["checks_bias"] and is_unlike) else "its bias is float"
-    if scope.type_of(maker.input[0]) != np.int32:
-        return "its bias is not int32"
-    if not rule["checks_bias"]:
-        return ""
-    difference = bias_difference(scope, dequantizers, maker)
-    if difference is None:
-        return "the scale of its bias is no constant"
-    expected, apart, point = difference
-    limit = rules()["bias_scale"]
-    if point or (apart > limit["absolute"] + limit["relative"] * expected).any():
-        return "its bias has a scale or a zero point of its own"
-    return ""
 
 
 def bias_difference(scope: Any, dequantizers: tuple, bias: Any) -> tuple[np.ndarray, np.ndarray, bool] | None:
@@ -402,93 +386,164 @@ def wrong_bias(scope: Any, node: Any) -> str:
     return "some biases have a scale or a zero point of their own, which ONNX Runtime ignores: its outputs are not the model's"
 
 
-def _scales_that_fit_no_operator(scope: Any, a: Any, b: Any, node: Any) -> str:
-    """Which scales no integer operator has: of activations by channel, of weights in blocks or of another axis than the outputs'."""
-    from ._onnx import attributes
+class _Group:
+    """What decides in which arithmetic ONNX Runtime computes a node, its DequantizeLinear nodes and its QuantizeLinear. `opset`: the
+    version of ONNX's operators."""
 
-    if attributes(b).get("block_size"):
-        return "its weights are quantized in blocks"
-    scale = scope.shape_of(a.input[1])
-    if scale and scale != (1,):
-        return "its activations have a scale for each channel"
-    scale, shape = scope.shape_of(b.input[1]), scope.shape_of(b.input[0])
-    if not scale or scale == (1,) or not shape:
-        return ""
-    axis = attributes(b).get("axis", 1)
-    axis += len(shape) if axis < 0 else 0
-    name = node.input[1]
-    while name != b.output[0]:  # back to the operator's view of the weights
-        through = scope.producer(name)
-        if through.op_type == "Transpose":
-            order = attributes(through).get("perm") or list(range(len(shape)))[::-1]
-            axis = order.index(axis) if axis in order else axis
-        name = through.input[0]
-    is_row = node.op_type == "Conv" or node.op_type == "Gemm" and attributes(node).get("transB")
-    is_of_columns = axis == (0 if is_row else 1) and (node.op_type == "Conv" or len(shape) == 2)
-    return "" if is_of_columns else "its weights have scales of another axis than its outputs"
+    def __init__(self, scope: Any, node: Any, opset: int):
+        self.scope, self.node, self.opset = scope, node, opset
+        self.a, self.b = (scope.dequantizer(name) for name in node.input[:2])
+        self.add, bias = _addition(scope, node)
+        self.rule = rules()["groups"].get("Gemm" if self.add is not None else node.op_type)
+        self.bias = bias or _input(node, 2)  # a name
+        self.quantizer, self.output_reason = _output(scope, node)
+        self.through = scope.producer(node.input[1])
+        self.stored = scope.shape_of_constant(self.b.input[0])  # of the weights
+        self.weight_bits = _BITS.get(self.stored[0], 8) if self.stored is not None else 8
+        names = node.input[1::-1] if exchanges_operands(scope, node) else node.input[:2]  # of A and B as ONNX Runtime has them
+        self.types = [_type(scope, scope.dequantizer(name)) for name in names]
+        a_stays, b_stays = (kind is np.int8 and not is_moved(scope, node, name) for kind, name in zip(self.types, names))
+        self.is_s8, self.has_s8_weights = a_stays, b_stays
+        self.a_type, self.b_type = ("unknown" if kind is None else np.dtype(kind).name for kind in self.types)
+
+    def is_known(self, name: str) -> bool:
+        return _constant(self.scope, name) is not None
+
+    def has_reshaped_constant(self) -> bool:
+        return any(self.scope.producer(name).op_type == "Reshape" and self.scope.shape_of_constant(maker.input[0]) is not None
+                   for name, maker in zip(self.node.input, (self.a, self.b)))
+
+    def keeps_transpose(self) -> bool:
+        """Whether a Transpose behind the weights' DequantizeLinear stays there if another node reads it: ONNX Runtime moves only
+        Transposes of weights that a run gives, with constant scales."""
+        is_moved_forward = self.stored is None and all(self.is_known(each) for each in self.b.input[1:] if each)
+        return self.through.op_type == "Transpose" and not is_moved_forward
+
+    def output_type(self) -> Any:
+        return self.scope.type_of(self.quantizer.output[0]) if self.quantizer is not None else None
+
+    def differs_in_type(self) -> bool:
+        return self.quantizer is not None and self.types[0] is not None and (
+            _stays_s8_behind(self.scope, self.node, self.quantizer) != self.is_s8)
+
+    def has_factor(self) -> bool:
+        from ._onnx import attributes
+
+        values = attributes(self.node)
+        return self.node.op_type == "Gemm" and (values.get("alpha", 1.0) != 1 or values.get("beta", 1.0) != 1)
+
+    def bias_maker(self) -> Any:
+        """The DequantizeLinear of the bias, or None."""
+        maker = self.scope.producer(self.bias) if self.bias else None
+        return maker if maker is not None and maker.op_type == "DequantizeLinear" else None
+
+    def has_float_bias(self) -> bool:
+        """Whether the bias is float, and ONNX Runtime does not quantize it. If the output is quantized, it quantizes a constant one."""
+        if not self.bias or self.bias_maker() is not None:
+            return False
+        bias, scale, other = (_constant(self.scope, name) for name in (self.bias, self.a.input[1], self.b.input[1]))
+        if self.quantizer is None or bias is None or bias.ndim != 1:
+            return True
+        fits = scale is not None and other is not None and scale.size == 1 and other.size in (1, bias.size) and scale.ndim <= other.ndim
+        return self.rule["checks_bias"] and not fits
+
+    def bias_difference(self) -> tuple[np.ndarray, np.ndarray, bool] | None:
+        return bias_difference(self.scope, (self.a, self.b), self.bias_maker())
+
+    def has_own_bias(self) -> bool:
+        """Whether the scale or the zero point of a bias is too far from the one that ONNX Runtime's integer operator assumes."""
+        expected, apart, point = self.bias_difference()
+        limit = rules()["bias_scale"]
+        return point or bool((apart > limit["absolute"] + limit["relative"] * expected).any())
+
+    def has_blocks(self) -> bool:
+        from ._onnx import attributes
+
+        return bool(attributes(self.b).get("block_size"))
+
+    def has_block_of_column(self) -> bool:
+        """Whether each column of a MatMul's weights is one block: ONNX Runtime's operators run them as weights with a scale for each
+        column."""
+        shape = self.scope.shape_of(self.b.input[0])
+        return self.node.op_type == "MatMul" and self.add is None and shape is not None and len(shape) == 2 and (
+            self.scope.shape_of(self.b.input[1]) == (1, shape[1]))
+
+    def has_other_axis(self) -> bool:
+        """Whether the weights have several scales that do not belong to the outputs of the operator."""
+        from ._onnx import attributes
+
+        scale, shape = self.scope.shape_of(self.b.input[1]), self.scope.shape_of(self.b.input[0])
+        if not scale or scale == (1,) or not shape:
+            return False
+        axis = attributes(self.b).get("axis", 1)
+        axis += len(shape) if axis < 0 else 0
+        name = self.node.input[1]
+        while name != self.b.output[0]:  # back to the operator's view of the weights
+            through = self.scope.producer(name)
+            if through.op_type == "Transpose":
+                order = attributes(through).get("perm") or list(range(len(shape)))[::-1]
+                axis = order.index(axis) if axis in order else axis
+            name = through.input[0]
+        is_row = self.node.op_type == "Conv" or self.node.op_type == "Gemm" and attributes(self.node).get("transB")
+        return axis != (0 if is_row else 1) or self.node.op_type != "Conv" and len(shape) != 2
+
+
+# Why ONNX Runtime computes a group in floats: the first row that holds. In a reason, {g} is the group.
+_FLOATS: tuple[tuple[str, Callable[[_Group], Any]], ...] = (
+    ("it computes {g.node.op_type} in floats", lambda g: g.rule is None),
+    ("its weights are reshaped after they are dequantized", _Group.has_reshaped_constant),
+    ("its inputs are moved after they are dequantized, with scales that are not one constant number",
+     lambda g: any(_is_held(g.scope, g.node, i) for i in (0, 1))),
+    ("other nodes read its transposed weights too", lambda g: g.keeps_transpose() and len(g.scope.readers(g.node.input[1])) > 1),
+    ("its transposed weights have no zero point",  # then ONNX Runtime does not move the Transpose in front
+     lambda g: g.stored is not None and g.through.op_type == "Transpose" and g.opset < 21 and not _input(g.b, 2)),
+    ("its inputs are dequantized outside its graph", lambda g: any(g.scope.scope_of(each.output[0]) is not g.scope for each in (g.a, g.b))),
+    ("its weights have {g.weight_bits} bits", lambda g: g.weight_bits < 8),
+    ("{g.output_reason}", lambda g: g.output_reason),
+    ("its output is not quantized", lambda g: g.quantizer is None and not g.rule["float_output"]),
+    ("its activations are {g.a_type}", lambda g: g.types[0] not in (np.uint8, np.int8, None)),
+    ("its weights are {g.b_type}", lambda g: g.types[1] not in (np.uint8, np.int8, None)),
+    ("the type of its output is not known", lambda g: g.quantizer is not None and g.output_type() is None),
+    ("its output has 16 bits", lambda g: g.quantizer is not None and g.output_type() not in (np.uint8, np.int8)),
+    ("its input and its output differ in type", _Group.differs_in_type),
+    ("its activations are s8 and stay s8", lambda g: g.is_s8 and not g.rule["s8_input"]),
+    ("its activations are s8 and its weights u8", lambda g: g.is_s8 and not g.has_s8_weights),
+    ("its activations or its weights have no zero point",
+     lambda g: g.rule["needs_zero_points"] and not (_input(g.a, 2) and _input(g.b, 2))),
+    ("it has a bias, and alpha or beta is not 1", lambda g: g.bias and g.has_factor()),
+    ("its bias is float", _Group.has_float_bias),
+    ("its bias is not int32", lambda g: g.bias_maker() is not None and g.scope.type_of(g.bias_maker().input[0]) != np.int32),
+    ("the scale of its bias is no constant",
+     lambda g: g.bias_maker() is not None and g.rule["checks_bias"] and g.bias_difference() is None),
+    ("its bias has a scale or a zero point of its own",
+     lambda g: g.bias_maker() is not None and g.rule["checks_bias"] and g.has_own_bias()),
+)
+# Scales that no integer operator has. ONNX Runtime computes floats, or fails to run the integer operator that it makes.
+_NO_OPERATOR: tuple[tuple[str, Callable[[_Group], Any]], ...] = (
+    ("its weights are quantized in blocks", _Group.has_blocks),
+    ("its activations have a scale for each channel", lambda g: (g.scope.shape_of(g.a.input[1]) or (1,)) != (1,)),
+    ("its weights have scales of another axis than its outputs", _Group.has_other_axis),
+)
+
+
+def _first(table: tuple, group: _Group) -> str:
+    """The reason of the first row that holds; "": none does."""
+    return next((reason.format(g=group) for reason, holds in table if holds(group)), "")
 
 
 def reason_for_floats(scope: Any, node: Any, version: str, opset: int) -> str:
     """By the rules of a version: why ONNX Runtime computes a QDQ group in floats, or fails to run it; "": in integers. `opset`: the
     version of ONNX's operators."""
-    why, is_quantized = _reason_for_floats(scope, node, opset)
+    group = _Group(scope, node, opset)
+    why = _first(_FLOATS, group)
     if why:
         return _nbits(version) if becomes_matmul_nbits(scope, node, version) else why
-    why = _scales_that_fit_no_operator(scope, *(scope.dequantizer(name) for name in node.input[:2]), node)
-    operator = {"Gemm": "QGemm", "Conv": "QLinearConv"}.get(node.op_type, "QLinearMatMul" if is_quantized else "MatMulIntegerToFloat")
-    operator = "QGemm" if _addition(scope, node)[0] is not None else operator
-    is_float = why and _is_since(version, rules()["checks_scales_since"][operator])
-    return why if is_float or not why else f"{why}, {FAILS}"
-
-
-def _reason_for_floats(scope: Any, node: Any, opset: int) -> tuple[str, bool]:
-    """Why ONNX Runtime computes a QDQ group in floats, whatever its scales are; and whether the output is quantized."""
-    rule = rules()["groups"].get(node.op_type)
-    if rule is None:
-        return f"it computes {node.op_type} in floats", False
-    a, b = (scope.dequantizer(name) for name in node.input[:2])
-    through = scope.producer(node.input[1])
-    if through.op_type == "Reshape" and scope.shape_of_constant(b.input[0]) is not None:
-        return "its weights are reshaped after they are dequantized", False
-    if any(_is_held(scope, name) for name in node.input[:2]):
-        return "its inputs are moved after they are dequantized, with scales that a run gives", False
-    is_constant = scope.shape_of_constant(b.input[0]) is not None
-    if is_constant and through.op_type == "Transpose" and node.op_type != "Conv" and len(scope.readers(node.input[1])) > 1:
-        return "other nodes read its transposed weights too", False
-    if is_constant and through.op_type == "Transpose" and opset < 21 and not _input(b, 2):
-        return "its transposed weights have no zero point", False  # ONNX Runtime does not move the Transpose in front then
-    if any(scope.scope_of(maker.output[0]) is not scope for maker in (a, b)):
-        return "its inputs are dequantized outside its graph", False
-    names = node.input[1::-1] if exchanges_operands(scope, node) else node.input[:2]  # of A and B as ONNX Runtime has them
-    types = [_type(scope, scope.dequantizer(name)) for name in names]
-    moved = [kind is np.int8 and is_moved(scope, node, name) for kind, name in zip(types, names)]
-    add, bias = _addition(scope, node)
-    rule = rules()["groups"]["Gemm"] if add is not None else rule
-    stored = scope.shape_of_constant(b.input[0])
-    if stored is not None and _BITS.get(stored[0], 8) < 8:
-        return f"its weights have {_BITS[stored[0]]} bits", False
-    quantizer, why = _output(scope, add or node)
-    if why:
-        return why, False
-    if quantizer is None and not rule["float_output"]:
-        return "its output is not quantized", False
-    for name, kind in zip(("activations", "weights"), types):
-        if kind not in (np.uint8, np.int8, None):
-            return f"its {name} are {np.dtype(kind).name}", False
-    is_s8 = types[0] is np.int8 and not moved[0]
-    if quantizer is not None:
-        kind = _type_behind(scope, quantizer)
-        if kind not in (np.uint8, np.int8):
-            return "the type of its output is not known" if kind is None else "its output has 16 bits", False
-        if types[0] is not None and _stays_s8_behind(scope, node, quantizer) != is_s8:
-            return "its input and its output differ in type", False
-    if is_s8 and not rule["s8_input"]:
-        return "its activations are s8 and stay s8", False
-    if is_s8 and (types[1] is not np.int8 or moved[1]):
-        return "its activations are s8 and its weights u8", False
-    if rule["needs_zero_points"] and not all(_input(maker, 2) for maker in (a, b)):
-        return "its activations or its weights have no zero point", False
-    return _bias(scope, node, bias or _input(node, 2), rule, (a, b), quantizer is not None), quantizer is not None
+    why = _first(_NO_OPERATOR, group)
+    products = "MatMulIntegerToFloat" if group.quantizer is None else "QLinearMatMul"
+    operator = "QGemm" if group.add is not None else {"Gemm": "QGemm", "Conv": "QLinearConv"}.get(node.op_type, products)
+    if not why or _is_since(version, rules()["checks_scales_since"][operator]):
+        return why
+    return "" if group.has_blocks() and group.has_block_of_column() else f"{why}, {FAILS}"
 
 
 def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
@@ -503,9 +558,11 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
     if exchanges_operands(scope, node):
         return False
     add, bias = _addition(scope, node)
-    quantizer, why = _output(scope, add or node)
-    types = [] if quantizer is None else [_type_behind(scope, quantizer)]
-    if activations is not None and not _is_held(scope, node.input[0]):
+    is_held = activations is None or _is_held(scope, node, 0)
+    quantizer, why = _output(scope, node)
+    quantizes_bias = quantizer is not None and not why and not is_held
+    types = [] if quantizer is None else [scope.type_of(quantizer.output[0])]
+    if not is_held:
         types.append(_type(scope, activations))
     readers = _readers(scope, (add or node).output[0])
     if why == _ALSO_READ and {reader.op_type for reader in readers} == {"QuantizeLinear"} and not scope.is_output((add or node).output[0]):
@@ -516,7 +573,7 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
     if bias and not _is_bias_of_nbits(scope, node, bias):
         return False
     scales = [scope.dequantizer(name) for name in node.input[:2]]
-    if bias and activations is not None and quantizer is not None and _constant(scope, bias) is not None and any(
+    if bias and quantizes_bias and _constant(scope, bias) is not None and any(
             scale is None or maker is activations and scale.shape == (1,) for maker in scales
             for scale in [_constant(scope, maker.input[1])]):
         return False  # ONNX Runtime quantizes the bias in the graph, and then does not know its shape
@@ -544,8 +601,11 @@ def _turns(scope: Any, name: str) -> int:
 
 def _is_bias_of_nbits(scope: Any, node: Any, bias: str) -> bool:
     """Whether the bias of a Gemm has one number for each column."""
+    from ._onnx import attributes
+
     shape, weights = scope.shape_of(bias), scope.shape_of(node.input[1])
-    return shape is not None and len(shape) == 1 and weights is not None and shape[0] == weights[-1]
+    is_row = node.op_type == "Gemm" and attributes(node).get("transB")
+    return shape is not None and len(shape) == 1 and weights is not None and shape[0] == weights[0 if is_row else -1]
 
 
 def _are_weights_of_nbits(scope: Any, node: Any, dequantizer: Any) -> bool:

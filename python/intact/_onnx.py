@@ -250,14 +250,14 @@ class Scope:
                 return _DTYPES.get(scope.types[name])
             scope = scope.parent
         node = self.producer(name) if depth < 32 else None
-        if node is None:
+        if node is None or node.op_type == "Constant":
             value = self.constant(name)
             return value.dtype.type if value is not None else None
         if node.op_type == "DynamicQuantizeLinear":
             return np.uint8
         if node.op_type == "QuantizeLinear":
-            value = self.point(node)
-            return value.dtype.type if value is not None else None
+            has_point = len(node.input) > 2 and node.input[2]
+            return self.type_of(node.input[2], depth + 1) if has_point else _DTYPES.get(attributes(node).get("output_dtype") or 2)
         if node.op_type in _KEEPERS | {"Concat", "Pad"} and node.input:
             return self.type_of(node.input[0], depth + 1)
         point = {"QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8, "QLinearAdd": 7, "QLinearMul": 7, "QLinearSigmoid": 4,
@@ -502,6 +502,9 @@ class _Reader:
         weights, stored = scope.integers(node.input[1]), scope.shape_of_constant(b.input[0])
         if weights is None and stored is not None:
             self.model.pass_over(f"{node.op_type} (QDQ): constant weights{weights_in_words(scope, node)} that are not read")
+            return
+        if not why and weights is not None and weights.dtype == np.int8 and is_moved(scope, node, node.input[1]):
+            self.model.pass_over(f"{node.op_type} (QDQ): s8 weights that ONNX Runtime moves to u8 in each run, for a run gives their scale")
             return
         if weights is None and node.op_type == "Conv":  # which pairs clamp depends on its weights' shape
             self.model.pass_over("Conv (QDQ): weights are no constant")
