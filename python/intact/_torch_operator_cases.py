@@ -4,8 +4,11 @@ and of intact."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import os
 import tempfile
+import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, Iterator
 
@@ -252,23 +255,17 @@ def draw_cases(operator: str, count: int, seed: int = 0) -> Iterator[Case]:
 
 def version() -> str:
     """Of PyTorch, which is then ready for all problems."""
-    import os
-
     os.environ.pop("LD_PRELOAD", None)  # Inductor starts compilers, which cannot be held
-    # Levels have other code of the same names.
-    os.environ["TORCHINDUCTOR_CACHE_DIR"] = _folder.name
+    folder = tempfile.TemporaryDirectory(prefix="intact-operators-")  # levels have other code of the same names
+    atexit.register(folder.cleanup)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder.name
     os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
-    import warnings
-
     import torch
 
     warnings.filterwarnings("ignore")
     with contextlib.suppress(ImportError):
         import torch.ao.quantization.fx._decomposed  # noqa: F401
     return str(torch.__version__)
-
-
-_folder = tempfile.TemporaryDirectory(prefix="intact-operators-")
 
 
 def _compiled(torch: Any, function: Callable[..., Any], constants: "list[Any]") -> Callable[..., Any]:

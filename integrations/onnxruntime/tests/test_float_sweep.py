@@ -134,7 +134,7 @@ def reduction(rng: np.random.Generator) -> Problem:
     begin = int(rng.integers(1, dimensions - 1))
     end = int(rng.integers(begin + 1, dimensions))
     shape, is_mean = tuple(length(rng, 20) for _ in range(dimensions)), bool(rng.integers(0, 2))
-    x = floats(rng, shape)
+    x = floats(rng, shape) if rng.random() < 0.9 else np.full(shape, -0.0, np.float32)
     sizes = [math.prod(part) for part in (shape[:begin], shape[begin:end], shape[end:])]
 
     def defined(fault: int) -> np.ndarray:
@@ -240,7 +240,7 @@ def judge(found: Found) -> None:
     assert found.faults and not missed, f"{found.problems} problems do not show: {missed}"
 
 
-@pytest.mark.parametrize("name, count", [("Softmax", 400), ("MatMul", 120), ("reduction", 200), ("Conv", 120)])
+@pytest.mark.parametrize("name, count", [("Softmax", 300), ("MatMul", 100), ("reduction", 150), ("Conv", 60)])
 def test_float_operators_are_as_defined(name, count):
     judge(sweep(name, count, 0))
 
