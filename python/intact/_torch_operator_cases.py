@@ -232,7 +232,7 @@ _FLOATS: dict[str, Draw] = {
 }
 _INTEGERS: dict[str, Draw] = {
     "_int_mm": _integer_product, "qlinear_pointwise": _quantized_linear(), "qlinear_pointwise, float output": _quantized_linear("none", True),
-    "qlinear_pointwise with gelu": _quantized_linear("gelu"), "qconv_pointwise": _quantized_convolution}
+    "qlinear_pointwise with gelu": _quantized_linear("gelu", True), "qconv_pointwise": _quantized_convolution}
 _FOR_INDUCTOR = ("add div exp erf gelu sigmoid silu tanh log rsqrt softmax log_softmax sum mean var layer_norm mm bmm linear conv2d "
                  "scaled_dot_product_attention adaptive_avg_pool2d quantize_per_tensor dequantize_per_tensor choose_qparams").split()
 _EACH_COMPILED = 8  # one of so many problems; a compiler runs for seconds for each number of threads
