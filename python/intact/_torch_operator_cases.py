@@ -120,7 +120,8 @@ def _convolution(is_transposed: bool = False) -> Draw:
         first, second = (groups * inputs, outputs) if is_transposed else (groups * outputs, inputs)
         weights = draw_weights(rng, (first, second, kernel, kernel))
         name = "conv_transpose2d" if is_transposed else "conv2d"
-        return _Problem(lambda t, x, w, b: getattr(t.nn.functional, name)(x, w, b, stride=stride, padding=kernel // 2, groups=groups),
+        options = {"stride": stride, "padding": kernel // 2, "groups": groups}
+        return _Problem(lambda t, x, w, b: getattr(t.nn.functional, name)(x, w, b, **options),
                         [image, weights, floats(rng, (groups * outputs,))], (0,), 2)
 
     return draw
@@ -190,11 +191,13 @@ def _quantized_convolution(rng: np.random.Generator) -> _Problem:
     def function(t: Any, x: Any, weight: Any, w_scale: Any, bias: Any) -> Any:
         window = ([1, 1], [kernel // 2] * 2, [1, 1], 1)
         packed = t.ops.onednn.qconv_prepack(weight, w_scale, x_scale, x_point, *window, list(x.shape))
-        return t.ops.onednn.qconv_pointwise(x.contiguous(memory_format=t.channels_last), x_scale, x_point, packed, w_scale,
-                                            t.zeros(outputs, dtype=t.int32), bias, *window, y_scale, y_point, t.uint8, "relu", [None], "")
+        pixels = x.contiguous(memory_format=t.channels_last)
+        return t.ops.onednn.qconv_pointwise(pixels, x_scale, x_point, packed, w_scale, t.zeros(outputs, dtype=t.int32), bias, *window,
+                                            y_scale, y_point, t.uint8, "relu", [None], "")
 
-    return _Problem(function, [image, rng.integers(-128, 128, (outputs, inputs, kernel, kernel)).astype(np.int8),
-                               (10 ** rng.uniform(-3, -1, outputs)).astype(np.float32), rng.normal(0, 3, outputs).astype(np.float32)], (0,))
+    weights = rng.integers(-128, 128, (outputs, inputs, kernel, kernel)).astype(np.int8)
+    return _Problem(function, [image, weights, (10 ** rng.uniform(-3, -1, outputs)).astype(np.float32),
+                               rng.normal(0, 3, outputs).astype(np.float32)], (0,))
 
 
 def _functional(name: str, **arguments: Any) -> Callable[..., Any]:
@@ -214,8 +217,10 @@ _FLOATS: dict[str, Draw] = {
     "gelu": _unary(_functional("gelu")), "gelu with tanh": _unary(_functional("gelu", approximate="tanh")),
     "pow": _unary(lambda t, x: t.pow(x, 1.7), draw_positive),
     **{name: _binary(_of_torch(name)) for name in ("add", "sub", "mul", "div", "maximum", "minimum")},
-    **{name: _reduction(lambda t, x, axes, name=name: getattr(t, name)(x, axes)) for name in ("sum", "mean", "amax", "amin", "logsumexp")},
-    "var": _reduction(lambda t, x, axes: t.var(x, axes, correction=0)), "norm": _reduction(lambda t, x, axes: t.linalg.vector_norm(x, 2, axes)),
+    **{name: _reduction(lambda t, x, axes, name=name: getattr(t, name)(x, axes))
+       for name in ("sum", "mean", "amax", "amin", "logsumexp")},
+    "var": _reduction(lambda t, x, axes: t.var(x, axes, correction=0)),
+    "norm": _reduction(lambda t, x, axes: t.linalg.vector_norm(x, 2, axes)),
     **{name: _along(lambda t, x, axis, name=name: getattr(t, name)(x, axis)) for name in
        ("softmax", "log_softmax", "cumsum", "prod", "argmax", "argmin")},
     "layer_norm": _norm, "rms_norm": _unary(lambda t, x: t.nn.functional.rms_norm(x, x.shape[-1:])),
@@ -224,17 +229,21 @@ _FLOATS: dict[str, Draw] = {
     "mm": _product(_of_torch("mm")), "addmm": _product(lambda t, a, b, c: t.addmm(c, a, b), has_bias=True),
     "linear": _product(lambda t, a, b, c: t.nn.functional.linear(a, b.T.contiguous(), c), has_bias=True),
     "bmm": _product(_of_torch("bmm"), is_batched=True),
-    "conv2d": _convolution(), "conv_transpose2d": _convolution(is_transposed=True), "scaled_dot_product_attention": _attention,
+    "conv2d": _convolution(), "conv_transpose2d": _convolution(is_transposed=True),
+    "scaled_dot_product_attention": _attention,
     "max_pool2d": _image(_functional("max_pool2d", kernel_size=3, stride=2)), "avg_pool2d": _image(_functional("avg_pool2d", kernel_size=3)),
     "adaptive_avg_pool2d": _image(_functional("adaptive_avg_pool2d", output_size=1)),
-    **{f"interpolate {mode}": _image(_functional("interpolate", scale_factor=1.7, mode=mode)) for mode in ("nearest", "bilinear", "bicubic")},
+    **{f"interpolate {mode}": _image(_functional("interpolate", scale_factor=1.7, mode=mode))
+       for mode in ("nearest", "bilinear", "bicubic")},
     "quantize_per_tensor": _quantize, "dequantize_per_tensor": _dequantize, "choose_qparams": _choose,
 }
 _INTEGERS: dict[str, Draw] = {
-    "_int_mm": _integer_product, "qlinear_pointwise": _quantized_linear(), "qlinear_pointwise, float output": _quantized_linear("none", True),
+    "_int_mm": _integer_product, "qlinear_pointwise": _quantized_linear(),
+    "qlinear_pointwise, float output": _quantized_linear("none", True),
     "qlinear_pointwise with gelu": _quantized_linear("gelu", True), "qconv_pointwise": _quantized_convolution}
-_FOR_INDUCTOR = ("add div exp erf gelu sigmoid silu tanh log rsqrt softmax log_softmax sum mean var layer_norm mm bmm linear conv2d "
-                 "scaled_dot_product_attention adaptive_avg_pool2d quantize_per_tensor dequantize_per_tensor choose_qparams").split()
+_FOR_INDUCTOR = ("add div exp erf gelu sigmoid silu tanh log rsqrt softmax log_softmax sum mean var layer_norm mm bmm linear "
+                 "conv2d scaled_dot_product_attention adaptive_avg_pool2d quantize_per_tensor dequantize_per_tensor "
+                 "choose_qparams").split()
 _EACH_COMPILED = 8  # one of so many problems; a compiler runs for seconds for each number of threads
 
 # How problems of each operator are drawn.
