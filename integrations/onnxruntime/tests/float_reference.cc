@@ -125,14 +125,15 @@ float PartOf(const Window& w, const float* x, const float* weights, int64_t out_
 extern "C" {
 
 /// Rows of `n` elements.
-void softmax_reference(const float* x, float* y, int64_t rows, int64_t n, int32_t is_log, int32_t fault) {
+void intact_softmax_reference(const float* x, float* y, int64_t rows, int64_t n, int32_t is_log,
+                              int32_t fault) {
   for (int64_t row = 0; row < rows; ++row)
     SoftmaxRow(x + row * n, y + row * n, n, is_log != 0, static_cast<Fault>(fault));
 }
 
 /// `sizes`: the fields of Window. Tensors in NCHW; `bias` may be null.
-void conv_reference(const float* x, const float* weights, const float* bias, float* y, int64_t batch,
-                    const int64_t* sizes, int32_t which) {
+void intact_conv_reference(const float* x, const float* weights, const float* bias, float* y, int64_t batch,
+                           const int64_t* sizes, int32_t which) {
   const auto fault = static_cast<Fault>(which);
   const Window w = {sizes[0],
                     sizes[1],
@@ -175,8 +176,8 @@ void conv_reference(const float* x, const float* weights, const float* bias, flo
 }
 
 /// A (m, k) times B (k, n), in blocks of `depths`.
-void matmul_reference(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
-                      int64_t depths, int32_t which) {
+void intact_matmul_reference(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
+                             int64_t depths, int32_t which) {
   const auto fault = static_cast<Fault>(which);
   if (fault == kAddsInOrder) depths = std::max<int64_t>(k, 1);
   if (fault == kBlockOfEight) depths /= 2;
@@ -195,8 +196,8 @@ void matmul_reference(const float* a, const float* b, float* c, int64_t m, int64
 }
 
 /// (items, count, inner) to (items, inner).
-void reduce_reference(const float* x, float* y, int64_t items, int64_t count, int64_t inner, int32_t is_mean,
-                      int32_t which) {
+void intact_reduce_reference(const float* x, float* y, int64_t items, int64_t count, int64_t inner,
+                             int32_t is_mean, int32_t which) {
   const auto fault = static_cast<Fault>(which);
   const auto divisor = static_cast<float>(count);
   for (int64_t i = 0; i < items * inner; ++i) {
@@ -213,7 +214,7 @@ void reduce_reference(const float* x, float* y, int64_t items, int64_t count, in
 }
 
 /// ln of `count` floats from the bits `first` on, `step` apart: LogOf() and the C library's.
-void logarithms(uint32_t first, uint32_t step, int64_t count, float* own, float* of_library) {
+void intact_logarithms(uint32_t first, uint32_t step, int64_t count, float* own, float* of_library) {
   for (int64_t i = 0; i < count; ++i) {
     const auto x = std::bit_cast<float>(first + static_cast<uint32_t>(i) * step);
     own[i] = intact::onnxruntime::LogOf(x);

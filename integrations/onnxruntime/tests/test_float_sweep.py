@@ -102,7 +102,7 @@ def softmax(rng: np.random.Generator) -> Problem:
     def defined(fault: int) -> np.ndarray:
         rows = np.ascontiguousarray(np.moveaxis(x, axis, -1) if opset >= 13 else x.reshape(math.prod(shape[:axis]), -1))
         y = np.empty_like(rows)
-        reference().softmax_reference(place(rows), place(y), ctypes.c_int64(rows.size // rows.shape[-1]),
+        reference().intact_softmax_reference(place(rows), place(y), ctypes.c_int64(rows.size // rows.shape[-1]),
                                       ctypes.c_int64(rows.shape[-1]), int(is_log), fault)
         return np.moveaxis(y, -1, axis) if opset >= 13 else y.reshape(x.shape)
 
@@ -121,7 +121,7 @@ def product(rng: np.random.Generator) -> Problem:
     def defined(fault: int) -> np.ndarray:
         c = np.empty((items, m, n), np.float32)
         for item in range(items):
-            reference().matmul_reference(place(a[item]), place(b[item % len(b)]), place(c[item]),
+            reference().intact_matmul_reference(place(a[item]), place(b[item % len(b)]), place(c[item]),
                                          *(ctypes.c_int64(size) for size in (m, n, k, depths)), fault)
         return c
 
@@ -139,7 +139,7 @@ def reduction(rng: np.random.Generator) -> Problem:
 
     def defined(fault: int) -> np.ndarray:
         y = np.empty(shape[:begin] + (1,) * (end - begin) + shape[end:], np.float32)
-        reference().reduce_reference(place(x), place(y), *map(ctypes.c_int64, sizes), int(is_mean), fault)
+        reference().intact_reduce_reference(place(x), place(y), *map(ctypes.c_int64, sizes), int(is_mean), fault)
         return y
 
     model = model_of("ReduceMean" if is_mean else "ReduceSum", dimensions, 18, axes=tuple(range(begin, end)))
@@ -167,7 +167,7 @@ def convolution(rng: np.random.Generator) -> Problem:
 
     def defined(fault: int) -> np.ndarray:
         y = np.empty((len(x), groups * outputs, *out), np.float32)
-        reference().conv_reference(place(x), place(weights), place(bias), place(y), ctypes.c_int64(len(x)), place(sizes), fault)
+        reference().intact_conv_reference(place(x), place(weights), place(bias), place(y), ctypes.c_int64(len(x)), place(sizes), fault)
         return y
 
     constants = {"w": weights} | ({} if bias is None else {"b": bias})
@@ -253,7 +253,7 @@ def test_float_operators_are_as_defined_in_many_problems(name, count):
 
 def logarithms(first: int, step: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     own, of_library = np.empty(count, np.float32), np.empty(count, np.float32)
-    reference().logarithms(ctypes.c_uint32(first), ctypes.c_uint32(step), ctypes.c_int64(count), place(own), place(of_library))
+    reference().intact_logarithms(ctypes.c_uint32(first), ctypes.c_uint32(step), ctypes.c_int64(count), place(own), place(of_library))
     return own, of_library
 
 
