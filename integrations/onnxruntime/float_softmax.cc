@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "avx512.h"
+#include "logarithm.h"
 
 namespace intact::onnxruntime {
 namespace {
@@ -86,7 +87,7 @@ void ComputeRow(const float* x, float* y, int64_t elements, bool is_log) {
   for (size_t step = 1; step < 8; step *= 2)
     for (size_t j = 0; j < 8; j += 2 * step) lanes[j] = Add(lanes[j], lanes[j + step]);
   const float sum = lanes[0];
-  const float factor = 1 / sum, logarithm = std::log(sum);
+  const float factor = 1 / sum, logarithm = LogOf(sum);
   for (int64_t i = 0; i < elements; ++i) {
     if (is_log) {
       const float difference = Add(negated, x[i]);
@@ -244,7 +245,7 @@ template <bool is_log>
                                                                       const float* of_tail, float largest,
                                                                       float sum, const TailAvx2& tail) {
   const __m256 first = _mm256_set1_ps(is_log ? largest : 1 / sum);
-  const __m256 second = _mm256_set1_ps(is_log ? std::log(sum) : 0);
+  const __m256 second = _mm256_set1_ps(is_log ? LogOf(sum) : 0);
   const float* const values = is_log ? x : y;
   for (int64_t i = 0; i < tail.begin; i += 8)
     _mm256_storeu_ps(y + i, OutputAvx2<is_log>(_mm256_loadu_ps(values + i), first, second));
@@ -344,7 +345,7 @@ template <size_t kVectors, bool is_log>
       continue;
     }
     const __m512 first = _mm512_set1_ps(is_log ? largest : 1 / sum);
-    const __m512 second = _mm512_set1_ps(is_log ? std::log(sum) : 0);
+    const __m512 second = _mm512_set1_ps(is_log ? LogOf(sum) : 0);
     for (size_t v = 0; v + 1 < kVectors; ++v)
       _mm512_storeu_ps(y + 16 * v, OutputAvx512<is_log>(values[v], first, second));
     _mm512_mask_storeu_ps(y + 16 * (kVectors - 1), tail,
@@ -380,7 +381,7 @@ template <bool is_log>
       continue;
     }
     const __m512 first = _mm512_set1_ps(is_log ? largest : 1 / sum);
-    const __m512 second = _mm512_set1_ps(is_log ? std::log(sum) : 0);
+    const __m512 second = _mm512_set1_ps(is_log ? LogOf(sum) : 0);
     const float* const values = is_log ? x : y;
     for (int64_t i = 0; i < last; i += kLanes)
       _mm512_storeu_ps(y + i, OutputAvx512<is_log>(_mm512_loadu_ps(values + i), first, second));

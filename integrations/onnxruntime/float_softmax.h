@@ -22,7 +22,7 @@ namespace intact::onnxruntime {
 ///     half[j] = lane[j + 8] + lane[j]                 j = 0 … 7
 ///     sum     = ((half[0] + half[1]) + (half[2] + half[3])) + ((half[4] + half[5]) + (half[6] + half[7]))
 ///     Softmax:    y[i] = (1 / sum) · e[i]
-///     LogSoftmax: y[i] = (x[i] − largest) − log(sum)  log: the C library's logf
+///     LogSoftmax: y[i] = (x[i] − largest) − log(sum)  log: LogOf(), logarithm.h
 ///
 /// Exp(x) raises x to at least −103.972084 and is p·2^m, rounded once:
 ///

@@ -79,7 +79,8 @@ def difference(here: Digest, there: Digest, path: str) -> str:
     return ""
 
 
-def _session(model: "str | bytes", threads: int, reproducible: bool) -> Any:
+def _session(model: "str | bytes", threads: int, reproducible: bool, folder: "Path | None" = None) -> Any:
+    """`folder`: of the external data of a model of bytes."""
     try:
         import onnxruntime
 
@@ -88,6 +89,8 @@ def _session(model: "str | bytes", threads: int, reproducible: bool) -> Any:
         raise invalid("digest: needs ONNX Runtime (pip install onnxruntime)") from None
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 3, threads
+    if folder is not None:
+        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.resolve()))
     provider.add(options, reproducible=reproducible)
     try:
         return onnxruntime.InferenceSession(model, options)
@@ -121,14 +124,14 @@ def _hash_of(path: Path) -> str:
 
 
 def _with_layers(path: str, threads: int, reproducible: bool) -> tuple[bytes, list[str]]:
-    """The model with the outputs of each layer that intact computes as further outputs, and their names. The layers stay what
-    they are, because their outputs are tensors of the session anyway."""
+    """The model without its external data, with the outputs of each layer that intact computes as further outputs, and their names.
+    The layers stay what they are, because their outputs are tensors of the session anyway."""
     import onnx
 
     from .onnxruntime import report
 
     nodes = report(_session(path, threads, reproducible))
-    proto = onnx.load(path)
+    proto = onnx.load(path, load_external_data=False)  # with it a model may have more than 2 GB
     known = {value.name for value in proto.graph.output}
     made = {name for node in proto.graph.node for name in node.output}
     names = [name for name in dict.fromkeys(node.get("output", "") for node in nodes) if name in made - known]
@@ -143,7 +146,7 @@ def digest(path: str, data: str, *, layers: bool = False, threads: int = 0, repr
     depend on the CPU."""
     found = Digest(_hash_of(Path(path)))
     model, names = _with_layers(path, threads, reproducible) if layers else (path, [])
-    session = _session(model, threads, reproducible)
+    session = _session(model, threads, reproducible, Path(path).parent if layers else None)
     outputs = [*names, *(value.name for value in session.get_outputs() if value.name not in names)]
     runs = load_data(data)
     wanted = {value.name for value in session.get_inputs()}

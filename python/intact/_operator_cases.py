@@ -1,14 +1,20 @@
-"""Random problems of ONNX Runtime's operators: models of one node and inputs, for the table of operators whose bytes are the same
-on every CPU (_operators.py)."""
+"""Random problems of ONNX Runtime's operators: models of one node and inputs, and how they run, for the table of operators whose
+bytes are the same on every CPU (_operators.py)."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Mapping
 
 import numpy as np
 
+ENGINE = "ONNX Runtime"
+ENVIRONMENT: Mapping[str, str] = {}  # of the processes
+THREADS = (1, 2, 4)
+# Operators that the optimizer gives kernels for blocks of channels; other operators stay what they are.
+_BLOCKED = {"Conv", "com.microsoft.FusedConv", "AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool", "Resize",
+            "BatchNormalization"}
 _OPSETS = (17, 22)  # ONNX Runtime has other kernels for some operators of older opsets
 _MS = "com.microsoft"
 
@@ -39,15 +45,15 @@ class _Problem:
 Draw = Callable[[np.random.Generator], _Problem]
 
 
-def _size(rng: np.random.Generator, largest: int = 70) -> int:
+def draw_size(rng: np.random.Generator, largest: int = 70) -> int:
     """A length of an axis: often small, often around a width of a register."""
     around = [n for n in (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 48, 64, 65) if n <= largest]
     return int(rng.choice(around)) if rng.random() < 0.7 else int(rng.integers(1, largest + 1))
 
 
-def _shape(rng: np.random.Generator, least: int = 1, most: int = 4, values: int = 40_000) -> tuple[int, ...]:
+def draw_shape(rng: np.random.Generator, least: int = 1, most: int = 4, values: int = 40_000) -> tuple[int, ...]:
     while True:
-        shape = tuple(_size(rng) for _ in range(int(rng.integers(least, most + 1))))
+        shape = tuple(draw_size(rng) for _ in range(int(rng.integers(least, most + 1))))
         if math.prod(shape) <= values:
             break
     if rng.random() < 0.15:  # enough for several threads
@@ -66,25 +72,25 @@ def floats(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype | ty
         return np.asarray(values.astype(kind))
 
 
-def _weights(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_weights(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return (rng.standard_normal(shape) / math.sqrt(max(shape[0], 1))).astype(np.float32)
 
 
-def _positive(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+def draw_positive(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
     return np.abs(rng.standard_normal(shape)).astype(np.float32) + np.float32(0.01)
 
 
 def _unary(**attributes: Any) -> Draw:
-    return lambda rng: _Problem([floats(rng, _shape(rng))], attributes, rows=(0,))
+    return lambda rng: _Problem([floats(rng, draw_shape(rng))], attributes, rows=(0,))
 
 
 def _drawn(attributes: Callable[[np.random.Generator], dict[str, Any]]) -> Draw:
-    return lambda rng: _Problem([floats(rng, _shape(rng))], attributes(rng), rows=(0,))
+    return lambda rng: _Problem([floats(rng, draw_shape(rng))], attributes(rng), rows=(0,))
 
 
 def _binary(make: Callable[..., np.ndarray] = floats) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        shape = _shape(rng)
+        shape = draw_shape(rng)
         other = tuple(1 if rng.random() < 0.3 else n for n in shape)[int(rng.integers(0, len(shape) + 1)):]
         pair = [make(rng, shape), make(rng, other)]
         return _Problem(pair if rng.random() < 0.7 else pair[::-1])
@@ -93,20 +99,20 @@ def _binary(make: Callable[..., np.ndarray] = floats) -> Draw:
 
 
 def _several(rng: np.random.Generator) -> _Problem:
-    shape = _shape(rng)
+    shape = draw_shape(rng)
     return _Problem([floats(rng, shape) for _ in range(int(rng.integers(1, 4)))])
 
 
 def _reduction(as_attribute: bool = False) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        shape = _shape(rng, 1, 4)
+        shape = draw_shape(rng, 1, 4)
         axes = sorted(rng.permutation(len(shape))[:int(rng.integers(1, len(shape) + 1))].tolist())
         keep = {"keepdims": int(rng.integers(0, 2))}
         rows = (0,) if 0 not in axes else ()
         return _Problem([floats(rng, shape), np.array(axes)], keep, (1,), rows)
 
     def old(rng: np.random.Generator) -> _Problem:
-        shape = _shape(rng, 1, 3)
+        shape = draw_shape(rng, 1, 3)
         axis = int(rng.integers(0, len(shape)))
         values = np.round(floats(rng, shape), 1)  # with ties
         return _Problem([values], {"axis": axis, "select_last_index": int(rng.integers(0, 2))}, rows=(0,) if axis else ())
@@ -115,16 +121,16 @@ def _reduction(as_attribute: bool = False) -> Draw:
 
 
 def _softmax(rng: np.random.Generator) -> _Problem:
-    shape = _shape(rng, 1, 4)
+    shape = draw_shape(rng, 1, 4)
     axis = int(rng.integers(0, len(shape)))
     return _Problem([floats(rng, shape)], {"axis": axis}, rows=(0,) if axis else ())
 
 
 def _matrix_product(rng: np.random.Generator) -> _Problem:
-    m, n, k = (1 if rng.random() < 0.3 else _size(rng, 200)), _size(rng, 200), _size(rng, 400)
+    m, n, k = (1 if rng.random() < 0.3 else draw_size(rng, 200)), draw_size(rng, 200), draw_size(rng, 400)
     batch = tuple(int(rng.integers(1, 4)) for _ in range(int(rng.integers(0, 3))))
     other = batch if rng.random() < 0.5 else ()
-    return _Problem([floats(rng, (*batch, m, k)), _weights(rng, (*other, k, n))], constants=(1,) if rng.random() < 0.5 else (),
+    return _Problem([floats(rng, (*batch, m, k)), draw_weights(rng, (*other, k, n))], constants=(1,) if rng.random() < 0.5 else (),
                     rows=(0,) if not other else ())
 
 
@@ -135,33 +141,33 @@ def _fused_matmul(rng: np.random.Generator) -> _Problem:
 
 def _gemm(**more: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        m, n, k = (1 if rng.random() < 0.3 else _size(rng, 200)), _size(rng, 200), _size(rng, 400)
+        m, n, k = (1 if rng.random() < 0.3 else draw_size(rng, 200)), draw_size(rng, 200), draw_size(rng, 400)
         a, b = int(rng.integers(0, 2)), int(rng.integers(0, 2))
         c = [floats(rng, [(n,), (1, n), (m, 1), (m, n), (1,)][int(rng.integers(0, 5))])] if rng.random() < 0.7 else []
         values = {"transA": a, "transB": b, "alpha": float(rng.choice([1.0, 0.5])), "beta": float(rng.choice([1.0, 2.0]))}
-        return _Problem([floats(rng, (k, m) if a else (m, k)), _weights(rng, (n, k) if b else (k, n)), *c], values | more,
+        return _Problem([floats(rng, (k, m) if a else (m, k)), draw_weights(rng, (n, k) if b else (k, n)), *c], values | more,
                         constants=(1,) if rng.random() < 0.5 else ())
 
     return draw
 
 
 def _einsum(rng: np.random.Generator) -> _Problem:
-    b, h, i, j, d = int(rng.integers(1, 3)), int(rng.integers(1, 4)), _size(rng, 40), _size(rng, 200), _size(rng, 600)
+    b, h, i, j, d = int(rng.integers(1, 3)), int(rng.integers(1, 4)), draw_size(rng, 40), draw_size(rng, 200), draw_size(rng, 600)
     return _Problem([floats(rng, (b, h, i, d)), floats(rng, (b, h, j, d))], {"equation": "bhid,bhjd->bhij"})
 
 
 def _convolution(is_transposed: bool = False, **more: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
         groups = int(rng.choice([1, 1, 1, 2, 4]))
-        per_group, filters = _size(rng, 32), _size(rng, 32)
+        per_group, filters = draw_size(rng, 32), draw_size(rng, 32)
         if is_transposed and rng.random() < 0.3:
             per_group, filters = int(rng.integers(128, 600)), int(rng.integers(1, 4))
         if rng.random() < 0.2:
-            groups, per_group, filters = _size(rng, 33), 1, 1  # depthwise
+            groups, per_group, filters = draw_size(rng, 33), 1, 1  # depthwise
         dims = int(rng.choice([1, 2, 2, 2]))
         kernel = [int(rng.choice([1, 1, 2, 3, 3, 5])) for _ in range(dims)]
         image = [int(rng.integers(k, 20)) for k in kernel]
-        weights = _weights(rng, (groups * per_group, filters, *kernel) if is_transposed
+        weights = draw_weights(rng, (groups * per_group, filters, *kernel) if is_transposed
                            else (groups * filters, per_group, *kernel))
         values = {"group": groups, "kernel_shape": kernel, "pads": [k // 2 for k in kernel] * 2,
                   "strides": [int(rng.choice([1, 1, 2]))] * dims}
@@ -178,7 +184,7 @@ def _pool(is_global: bool = False, **more: Any) -> Draw:
         image = [int(rng.integers(k, 24)) for k in kernel]
         values = {} if is_global else {"kernel_shape": kernel, "strides": [int(rng.integers(1, 3))] * 2,
                                        "pads": [int(rng.integers(0, k)) for k in kernel] * 2}
-        channels = int(rng.choice([8, 16, 24, 32, 40])) if rng.random() < 0.4 else _size(rng, 40)  # some are cut into blocks
+        channels = int(rng.choice([8, 16, 24, 32, 40])) if rng.random() < 0.4 else draw_size(rng, 40)  # some are cut into blocks
         return _Problem([floats(rng, (int(rng.integers(1, 4)), channels, *image))], values | more, rows=(0,))
 
     return draw
@@ -202,7 +208,7 @@ def _grid_sample(rng: np.random.Generator) -> _Problem:
 def _norm(parameters: int, is_skip: bool = False) -> Draw:
     """Norms of the last axis: `parameters` vectors of its length follow the input (and the skipped input)."""
     def draw(rng: np.random.Generator) -> _Problem:
-        shape = (int(rng.integers(1, 4)), _size(rng, 40), _size(rng, 400))
+        shape = (int(rng.integers(1, 4)), draw_size(rng, 40), draw_size(rng, 400))
         inputs = [floats(rng, shape) for _ in range(1 + is_skip)]
         values: dict[str, Any] = {"epsilon": 1e-5} if is_skip else {"epsilon": 1e-5, "axis": -1}
         return _Problem([*inputs, *(floats(rng, shape[2:]) for _ in range(parameters))], values, rows=tuple(range(1 + is_skip)))
@@ -212,40 +218,40 @@ def _norm(parameters: int, is_skip: bool = False) -> Draw:
 
 def _channel_norm(parameters: int, **attributes: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        channels = 4 * _size(rng, 16)
+        channels = 4 * draw_size(rng, 16)
         image = floats(rng, (int(rng.integers(1, 4)), channels, int(rng.integers(1, 12)), int(rng.integers(1, 12))))
-        rest = [floats(rng, (channels,)) for _ in range(min(parameters, 3))] + [_positive(rng, (channels,))] * (parameters > 3)
+        rest = [floats(rng, (channels,)) for _ in range(min(parameters, 3))] + [draw_positive(rng, (channels,))] * (parameters > 3)
         return _Problem([image, *rest], attributes, rows=(0,))
 
     return draw
 
 
 def _prelu(rng: np.random.Generator) -> _Problem:
-    shape = _shape(rng, 2, 4)
+    shape = draw_shape(rng, 2, 4)
     return _Problem([floats(rng, shape), floats(rng, (shape[-1],))], rows=(0,))
 
 
 def _bias(rng: np.random.Generator) -> _Problem:
-    shape = _shape(rng, 2, 3)
+    shape = draw_shape(rng, 2, 3)
     return _Problem([floats(rng, shape), floats(rng, shape[-1:])], rows=(0,))
 
 
 def _attention(rng: np.random.Generator) -> _Problem:
     heads, width = int(rng.choice([1, 2, 4])), int(rng.choice([8, 16, 32]))
-    b, s, hidden = int(rng.integers(1, 4)), _size(rng, 64), heads * width
-    return _Problem([floats(rng, (b, s, hidden)), _weights(rng, (hidden, 3 * hidden)), floats(rng, (3 * hidden,))],
+    b, s, hidden = int(rng.integers(1, 4)), draw_size(rng, 64), heads * width
+    return _Problem([floats(rng, (b, s, hidden)), draw_weights(rng, (hidden, 3 * hidden)), floats(rng, (3 * hidden,))],
                     {"num_heads": heads}, (1, 2), (0,))
 
 
 def _multi_head(rng: np.random.Generator) -> _Problem:
     heads, width = int(rng.choice([1, 2, 4])), int(rng.choice([8, 16, 32]))
-    b, s, keys = int(rng.integers(1, 4)), _size(rng, 64), _size(rng, 64)
+    b, s, keys = int(rng.integers(1, 4)), draw_size(rng, 64), draw_size(rng, 64)
     return _Problem([floats(rng, (b, n, heads * width)) for n in (s, keys, keys)], {"num_heads": heads}, rows=(0, 1, 2))
 
 
 def _onnx_attention(rng: np.random.Generator) -> _Problem:
     heads, width = int(rng.choice([1, 2, 4])), int(rng.choice([8, 16, 32]))
-    b, s, keys = int(rng.integers(1, 4)), _size(rng, 64), _size(rng, 64)
+    b, s, keys = int(rng.integers(1, 4)), draw_size(rng, 64), draw_size(rng, 64)
     return _Problem([floats(rng, (b, heads, n, width)) for n in (s, keys, keys)], rows=(0, 1, 2))
 
 
@@ -259,7 +265,7 @@ def _grouped_query(rng: np.random.Generator) -> _Problem:
 
 
 def _rotary(rng: np.random.Generator) -> _Problem:
-    b, heads, s, width = int(rng.integers(1, 3)), int(rng.choice([1, 2, 4])), _size(rng, 40), int(rng.choice([8, 16, 32, 64]))
+    b, heads, s, width = int(rng.integers(1, 3)), int(rng.choice([1, 2, 4])), draw_size(rng, 40), int(rng.choice([8, 16, 32, 64]))
     angles = rng.uniform(0, 6.3, (s, width // 2)).astype(np.float32)
     places = np.tile(np.arange(s), (b, 1))
     return _Problem([floats(rng, (b, heads, s, width)), places, np.cos(angles), np.sin(angles)])
@@ -267,9 +273,9 @@ def _rotary(rng: np.random.Generator) -> _Problem:
 
 def _recurrent(gates: int) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        steps, b, inner, hidden = int(rng.integers(1, 6)), int(rng.integers(1, 9)), _size(rng, 600), _size(rng, 300)
+        steps, b, inner, hidden = int(rng.integers(1, 6)), int(rng.integers(1, 9)), draw_size(rng, 600), draw_size(rng, 300)
         directions = int(rng.integers(1, 3))
-        weights = [_weights(rng, (directions, gates * hidden, n)) for n in (inner, hidden)]
+        weights = [draw_weights(rng, (directions, gates * hidden, n)) for n in (inner, hidden)]
         return _Problem([floats(rng, (steps, b, inner)), *weights, floats(rng, (directions, 2 * gates * hidden))],
                         {"hidden_size": hidden, "direction": "bidirectional" if directions == 2 else "forward"},
                         (1, 2, 3) if rng.random() < 0.5 else ())
@@ -278,7 +284,7 @@ def _recurrent(gates: int) -> Draw:
 
 
 def _top_k(rng: np.random.Generator) -> _Problem:
-    shape = _shape(rng, 1, 3)
+    shape = draw_shape(rng, 1, 3)
     values = np.round(floats(rng, shape), 1)  # with ties
     return _Problem([values, np.array([int(rng.integers(1, shape[-1] + 1))])], {"largest": int(rng.integers(0, 2))}, (1,), outputs=2)
 
@@ -297,44 +303,44 @@ def _kind(rng: np.random.Generator) -> Any:
 
 
 def _quantize(rng: np.random.Generator) -> _Problem:
-    return _Problem([floats(rng, _shape(rng)), _scale(rng), _bytes(rng, (), _kind(rng))], rows=(0,))
+    return _Problem([floats(rng, draw_shape(rng)), _scale(rng), _bytes(rng, (), _kind(rng))], rows=(0,))
 
 
 def _dequantize(rng: np.random.Generator) -> _Problem:
     kind = _kind(rng)
-    return _Problem([_bytes(rng, _shape(rng), kind), _scale(rng), _bytes(rng, (), kind)], rows=(0,))
+    return _Problem([_bytes(rng, draw_shape(rng), kind), _scale(rng), _bytes(rng, (), kind)], rows=(0,))
 
 
 def _dynamic(rng: np.random.Generator) -> _Problem:
-    return _Problem([floats(rng, _shape(rng))], outputs=3)
+    return _Problem([floats(rng, draw_shape(rng))], outputs=3)
 
 
 def _integer_product(rng: np.random.Generator) -> _Problem:
-    m, n, k, kind = _size(rng, 100), _size(rng, 100), _size(rng, 200), _kind(rng)
+    m, n, k, kind = draw_size(rng, 100), draw_size(rng, 100), draw_size(rng, 200), _kind(rng)
     return _Problem([_bytes(rng, (m, k)), _bytes(rng, (k, n), kind), _bytes(rng, ()), _bytes(rng, (), kind)], rows=(0,),
                     constants=(1, 3))
 
 
 def _quantized_product(rng: np.random.Generator) -> _Problem:
-    m, n, k, kind = _size(rng, 100), _size(rng, 100), _size(rng, 200), _kind(rng)
+    m, n, k, kind = draw_size(rng, 100), draw_size(rng, 100), draw_size(rng, 200), _kind(rng)
     return _Problem([_bytes(rng, (m, k)), _scale(rng), _bytes(rng, ()), _bytes(rng, (k, n), kind), _scale(rng), _bytes(rng, (), kind),
                      _scale(rng), _bytes(rng, ())], rows=(0,), constants=(3, 4, 5))
 
 
 def _to_float_product(rng: np.random.Generator) -> _Problem:
-    m, n, k, kind = _size(rng, 100), _size(rng, 100), _size(rng, 200), _kind(rng)
+    m, n, k, kind = draw_size(rng, 100), draw_size(rng, 100), draw_size(rng, 200), _kind(rng)
     return _Problem([_bytes(rng, (m, k)), _bytes(rng, (k, n), kind), _scale(rng), _scale(rng), _bytes(rng, ()), _bytes(rng, (), kind)],
                     rows=(0,), constants=(1, 3, 5))
 
 
 def _dynamic_product(rng: np.random.Generator) -> _Problem:
-    m, n, k, kind = _size(rng, 100), _size(rng, 100), _size(rng, 200), _kind(rng)
+    m, n, k, kind = draw_size(rng, 100), draw_size(rng, 100), draw_size(rng, 200), _kind(rng)
     return _Problem([floats(rng, (m, k)), _bytes(rng, (k, n), kind), _scale(rng), _bytes(rng, (), kind)], constants=(1, 2, 3))
 
 
 def _integer_convolution(rng: np.random.Generator) -> _Problem:
     kind = _kind(rng)
-    weights = _bytes(rng, (_size(rng, 24), _size(rng, 24), 3, 3), kind)
+    weights = _bytes(rng, (draw_size(rng, 24), draw_size(rng, 24), 3, 3), kind)
     image = _bytes(rng, (int(rng.integers(1, 3)), weights.shape[1], 9, 8))
     return _Problem([image, weights, _bytes(rng, ()), _bytes(rng, (), kind)], {"pads": [1, 1, 1, 1]}, (1, 3), (0,))
 
@@ -347,7 +353,7 @@ def _quantized_convolution(rng: np.random.Generator) -> _Problem:
 
 
 def _quantized_binary(rng: np.random.Generator) -> _Problem:
-    shape, kind = _shape(rng), _kind(rng)
+    shape, kind = draw_shape(rng), _kind(rng)
     inputs: list[np.ndarray | None] = []
     for _ in range(2):
         inputs += [_bytes(rng, shape, kind), _scale(rng), _bytes(rng, (), kind)]
@@ -356,7 +362,7 @@ def _quantized_binary(rng: np.random.Generator) -> _Problem:
 
 def _quantized_unary(*, needs_opset: bool = False, **attributes: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        kind, shape = _kind(rng), _shape(rng, 2, 3)
+        kind, shape = _kind(rng), draw_shape(rng, 2, 3)
         values = attributes | ({"axis": len(shape) - 1, "opset": 13} if needs_opset else {})
         return _Problem([_bytes(rng, shape, kind), _scale(rng), _bytes(rng, (), kind), _scale(rng), _bytes(rng, (), kind)], values,
                         rows=(0,), constants=(1, 2, 3, 4))
@@ -366,7 +372,7 @@ def _quantized_unary(*, needs_opset: bool = False, **attributes: Any) -> Draw:
 
 def _quantized_pool(rng: np.random.Generator) -> _Problem:
     kind = _kind(rng)
-    image = _bytes(rng, (int(rng.integers(1, 3)), _size(rng, 40), 9, 8), kind)
+    image = _bytes(rng, (int(rng.integers(1, 3)), draw_size(rng, 40), 9, 8), kind)
     return _Problem([image, _scale(rng), _bytes(rng, (), kind), _scale(rng), _bytes(rng, (), kind)], rows=(0,))
 
 
@@ -376,7 +382,7 @@ def _quantized_window(rng: np.random.Generator) -> _Problem:
 
 
 def _quantized_concat(rng: np.random.Generator) -> _Problem:
-    kind, shape = _kind(rng), _shape(rng, 2, 3)
+    kind, shape = _kind(rng), draw_shape(rng, 2, 3)
     inputs: list[np.ndarray | None] = [_scale(rng), _bytes(rng, (), kind)]
     for _ in range(2):
         inputs += [_bytes(rng, shape, kind), _scale(rng), _bytes(rng, (), kind)]
@@ -384,7 +390,7 @@ def _quantized_concat(rng: np.random.Generator) -> _Problem:
 
 
 def _quantized_where(rng: np.random.Generator) -> _Problem:
-    kind, shape = _kind(rng), _shape(rng)
+    kind, shape = _kind(rng), draw_shape(rng)
     inputs: list[np.ndarray | None] = [rng.random(shape) < 0.5]
     for _ in range(2):
         inputs += [_bytes(rng, shape, kind), _scale(rng), _bytes(rng, (), kind)]
@@ -399,13 +405,13 @@ def _quantized_gemm(rng: np.random.Generator) -> _Problem:
 
 def _quantized_attention(rng: np.random.Generator) -> _Problem:
     heads, width, kind = int(rng.choice([1, 2, 4])), int(rng.choice([8, 16, 32])), _kind(rng)
-    b, s, hidden = int(rng.integers(1, 4)), _size(rng, 40), heads * width
+    b, s, hidden = int(rng.integers(1, 4)), draw_size(rng, 40), heads * width
     return _Problem([_bytes(rng, (b, s, hidden)), _bytes(rng, (hidden, 3 * hidden), kind), floats(rng, (3 * hidden,)), _scale(rng),
                      _scale(rng), None, _bytes(rng, ()), _bytes(rng, (), kind)], {"num_heads": heads}, (1, 2, 3, 4, 6, 7), (0,))
 
 
 def _quantized_lstm(rng: np.random.Generator) -> _Problem:
-    steps, b, inner, hidden, kind = int(rng.integers(1, 5)), int(rng.integers(1, 4)), _size(rng, 40), _size(rng, 40), _kind(rng)
+    steps, b, inner, hidden, kind = int(rng.integers(1, 5)), int(rng.integers(1, 4)), draw_size(rng, 40), draw_size(rng, 40), _kind(rng)
     weights = [_bytes(rng, (1, n, 4 * hidden), kind) for n in (inner, hidden)]
     absent: list[np.ndarray | None] = [None] * 4
     points = [_scale(rng, (1,)), _bytes(rng, (1,), kind)] * 2
@@ -414,50 +420,50 @@ def _quantized_lstm(rng: np.random.Generator) -> _Problem:
 
 
 def _blocks(rng: np.random.Generator) -> _Problem:
-    k, n, m, block, bits = 32 * int(rng.integers(1, 9)), _size(rng, 100), _size(rng, 40), 32, int(rng.choice([4, 8]))
+    k, n, m, block, bits = 32 * int(rng.integers(1, 9)), draw_size(rng, 100), draw_size(rng, 40), 32, int(rng.choice([4, 8]))
     packed = _bytes(rng, (n, k // block, block * bits // 8))
     return _Problem([floats(rng, (m, k)), packed, _scale(rng, (n * (k // block),))],
                     {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": int(rng.choice([0, 4]))}, (1, 2), (0,))
 
 
 def _embedding(rng: np.random.Generator) -> _Problem:
-    b, s, width, words = int(rng.integers(1, 4)), _size(rng, 40), _size(rng, 100), 50
+    b, s, width, words = int(rng.integers(1, 4)), draw_size(rng, 40), draw_size(rng, 100), 50
     ids = rng.integers(0, words, (b, s)).astype(np.int32)
     tables = [floats(rng, (n, width)) for n in (words, 80)]
     return _Problem([ids, None, tables[0], tables[1], None, floats(rng, (width,)), floats(rng, (width,))], {"epsilon": 1e-12}, (2, 3, 5, 6), (0,), 2)
 
 
 def _cumulated(rng: np.random.Generator) -> _Problem:
-    shape = _shape(rng)
+    shape = draw_shape(rng)
     return _Problem([floats(rng, shape), np.array(int(rng.integers(0, len(shape))))], constants=(1,))
 
 
 def _where(rng: np.random.Generator) -> _Problem:
-    shape = _shape(rng)
+    shape = draw_shape(rng)
     return _Problem([rng.random(shape) < 0.5, floats(rng, shape), floats(rng, shape)])
 
 
 def _clip(rng: np.random.Generator) -> _Problem:
-    return _Problem([floats(rng, _shape(rng)), np.float32(-1), np.float32(1.5)], rows=(0,))
+    return _Problem([floats(rng, draw_shape(rng)), np.float32(-1), np.float32(1.5)], rows=(0,))
 
 
 def _cast(rng: np.random.Generator) -> _Problem:
-    values = np.clip(np.nan_to_num(floats(rng, _shape(rng))), -100, 100).astype(np.float32)
+    values = np.clip(np.nan_to_num(floats(rng, draw_shape(rng))), -100, 100).astype(np.float32)
     return _Problem([values], {"to": int(rng.choice([1, 3, 6, 7, 10, 11]))}, rows=(0,))
 
 
 def _half_to_float(rng: np.random.Generator) -> _Problem:
-    return _Problem([floats(rng, _shape(rng), np.float16)], {"to": 1}, rows=(0,))
+    return _Problem([floats(rng, draw_shape(rng), np.float16)], {"to": 1}, rows=(0,))
 
 
 def _pow(rng: np.random.Generator) -> _Problem:
     exponent = np.float32(rng.choice([2.0, 3.0, 0.5, -1.0, 1.7]))
-    return _Problem([_positive(rng, _shape(rng)), exponent], constants=(1,), rows=(0,))
+    return _Problem([draw_positive(rng, draw_shape(rng)), exponent], constants=(1,), rows=(0,))
 
 
 def _mod(rng: np.random.Generator) -> _Problem:
-    shape = _shape(rng)
-    return _Problem([floats(rng, shape), _positive(rng, shape)], {"fmod": 1})
+    shape = draw_shape(rng)
+    return _Problem([floats(rng, shape), draw_positive(rng, shape)], {"fmod": 1})
 
 
 FLOAT_UNARY = ("Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor HardSigmoid HardSwish IsInf IsNaN "
@@ -542,3 +548,24 @@ def draw_cases(operator: str, count: int, seed: int = 0) -> Iterator[Case]:
         model, feeds = _model_of(operator, problem, opset)
         rows = tuple(f"x{place}" for place in problem.rows)
         yield Case(operator, model, feeds, rows)
+
+
+def version() -> str:
+    """Of the engine, which then says nothing."""
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(4)
+    return str(onnxruntime.__version__)
+
+
+def prepare(case: Case, threads: int) -> Callable[[dict[str, np.ndarray]], list[np.ndarray]]:
+    """What computes the outputs of the problem with this number of threads."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 4, threads
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # all levels run at once
+    level = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = level.ORT_ENABLE_ALL if case.operator in _BLOCKED else level.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(case.model, options, providers=["CPUExecutionProvider"])
+    return lambda feeds: [np.asarray(output) for output in session.run(None, feeds)]

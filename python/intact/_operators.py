@@ -1,12 +1,13 @@
-"""Which operators of ONNX Runtime have the same bytes on every CPU, for every number of threads, and for a row alone and in a batch.
+"""Which operators of an engine have the same bytes on every CPU, for every number of threads, and for a row alone and in a batch.
 
-Random problems (_operator_cases.py) run in processes that are held to older CPUs, and natively. A difference is a proof that an
-operator's bytes depend on the CPU; the absence of one in a few dozen problems is evidence, which onnxruntime_operators.json keeps
-for the versions that were tried."""
+Random problems (_operator_cases.py, _torch_operator_cases.py) run in processes that are held to older CPUs, and natively. A
+difference is a proof that an operator's bytes depend on the CPU; the absence of one in a few dozen problems is evidence, which
+onnxruntime_operators.json keeps for the versions of ONNX Runtime that were tried."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import pickle
@@ -21,15 +22,11 @@ import numpy as np
 
 from . import _held_to as held_to
 from ._library import Error, excerpt, invalid
-from ._operator_cases import DRAWS, Case, draw_cases
 
-THREADS = (1, 2, 4)
+ENGINES = {"onnxruntime": "intact._operator_cases", "pytorch": "intact._torch_operator_cases"}  # modules with their problems
 # Operators whose bytes depend on the CPU because sums of integers clamp.
 _OF_INTEGERS = {"MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv", "QGemm", "QAttention", "DynamicQuantizeMatMul",
                 "MatMulIntegerToFloat", "DynamicQuantizeLSTM"}
-# Operators that the optimizer gives kernels for blocks of channels; other operators stay what they are.
-_BLOCKED = {"Conv", "com.microsoft.FusedConv", "AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool", "Resize",
-            "BatchNormalization"}
 LEVELS = ("avx512", "avx2")  # of examples/targets/held_to.c, beside the CPU as it is
 
 
@@ -80,7 +77,7 @@ class Differences:
 @dataclass
 class Operator:
     """What was found of one operator. `levels`: against the CPU as it is, by level; `threads`: 2 and 4 against 1, on all levels;
-    `rows`: a row alone against the row in its batch; None if no problem has rows. `refused`: why ONNX Runtime ran a problem not."""
+    `rows`: a row alone against the row in its batch; None if no problem has rows. `refused`: why the engine ran a problem not."""
 
     name: str
     levels: dict[str, Differences] = field(default_factory=dict)
@@ -96,77 +93,65 @@ class Operator:
 
 @dataclass
 class Table:
-    version: str  # of ONNX Runtime
+    engine: str  # of ENGINES
+    version: str
     cpu: str
     operators: list[Operator] = field(default_factory=list)
     not_tried: dict[str, str] = field(default_factory=dict)  # levels, and why this CPU cannot run them
 
 
-def _session(case: Case, threads: int) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 4, threads
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # all levels run at once
-    level = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = level.ORT_ENABLE_ALL if case.operator in _BLOCKED else level.ORT_DISABLE_ALL
-    return onnxruntime.InferenceSession(case.model, options, providers=["CPUExecutionProvider"])
+Run = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
 
 
-def _outputs(session: Any, feeds: dict[str, np.ndarray]) -> "list[np.ndarray]":
-    return [np.asarray(output) for output in session.run(None, feeds)]
-
-
-def _rows_alone(session: Any, case: Case) -> "list[np.ndarray] | None":
+def _rows_alone(run: Run, case: Any) -> "list[np.ndarray] | None":
     """The outputs of the problem's rows, each computed alone; None if it has no rows, one or many."""
     count = case.feeds[case.rows[0]].shape[0] if case.rows else 0
     if not 1 < count <= 64:
         return None
-    each = [_outputs(session, {name: value[row:row + 1] if name in case.rows else value for name, value in case.feeds.items()})
+    each = [run({name: value[row:row + 1] if name in case.rows else value for name, value in case.feeds.items()})
             for row in range(count)]
     return [np.concatenate(outputs) if outputs[0].ndim else outputs[0] for outputs in zip(*each)]
 
 
-def _answer(operator: str, count: int, seed: int, with_rows: bool) -> dict[str, Any]:
+def _answer(cases: Any, operator: str, count: int, seed: int, with_rows: bool) -> dict[str, Any]:
     """What one process computes: the outputs of each problem by number of threads, and of the rows alone."""
     found: dict[str, Any] = {"outputs": [], "rows": [], "refused": ""}
-    for case in draw_cases(operator, count, seed):
+    for case in cases.draw_cases(operator, count, seed):
         try:
-            sessions = [_session(case, threads) for threads in THREADS]
-            found["outputs"].append([_outputs(session, case.feeds) for session in sessions])
-            found["rows"].append(_rows_alone(sessions[0], case) if with_rows else None)
-        except Exception as error:  # ONNX Runtime's exceptions have no common base
+            runs = [cases.prepare(case, threads) for threads in cases.THREADS]
+            found["outputs"].append([run(case.feeds) for run in runs])
+            found["rows"].append(_rows_alone(runs[0], case) if with_rows else None)
+        except Exception as error:  # the engines' exceptions have no common base
             found["refused"] = excerpt(str(error), 200)
             break
     return found
 
 
-def _serve(stream_in: BinaryIO, stream_out: BinaryIO) -> None:
+def _serve(engine: str, stream_in: BinaryIO, stream_out: BinaryIO) -> None:
     """The process at one level: answers questions until there are no more."""
-    import onnxruntime
-
-    onnxruntime.set_default_logger_severity(4)
-    pickle.dump(onnxruntime.__version__, stream_out)
+    cases = importlib.import_module(ENGINES[engine])
+    pickle.dump(cases.version(), stream_out)
     stream_out.flush()
     while True:
         try:
             question = pickle.load(stream_in)
         except EOFError:
             return
-        pickle.dump(_answer(*question), stream_out, protocol=4)
+        pickle.dump(_answer(cases, *question), stream_out, protocol=4)
         stream_out.flush()
 
 
 class _Process:
     """A Python at one level ("": the CPU as it is)."""
 
-    def __init__(self, python: str, level: str):
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]),
-                                                                    *filter(None, [os.environ.get("PYTHONPATH")])])}
+    def __init__(self, python: str, engine: str, level: str):
+        environment = {**importlib.import_module(ENGINES[engine]).ENVIRONMENT, **os.environ,
+                       "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[1]),
+                                                      *filter(None, [os.environ.get("PYTHONPATH")])])}
         if level:
             environment |= held_to.environment(level)
         self.said = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([python, "-m", "intact._operators"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = subprocess.Popen([python, "-m", "intact._operators", engine], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=self.said, env=environment)
         try:
             self.version: str = self._read()
@@ -229,21 +214,22 @@ def _cpu() -> str:
 
 
 def measure(python: str = sys.executable, operators: "list[str] | None" = None, count: int = 24, seed: int = 0,
-            progress: Callable[[int, int], None] = lambda done, of: None) -> Table:
-    """Runs `count` random problems of each operator in ONNX Runtime of `python`: natively and at the levels that this CPU can be
+            progress: Callable[[int, int], None] = lambda done, of: None, engine: str = "onnxruntime") -> Table:
+    """Runs `count` random problems of each operator in the engine of `python`: natively and at the levels that this CPU can be
     held to, with 1, 2 and 4 threads, and rows alone. Raises `Error`."""
-    unknown = [name for name in operators or [] if name not in DRAWS]
+    draws = importlib.import_module(ENGINES[engine]).DRAWS
+    unknown = [name for name in operators or [] if name not in draws]
     if unknown:
-        raise invalid(f"--op: is {excerpt(unknown[0])}; expected one of {', '.join(DRAWS)}")
-    processes = {"": _Process(python, "")}
-    table = Table(processes[""].version, _cpu())
+        raise invalid(f"--op: is {excerpt(unknown[0])}; expected one of {', '.join(draws)}")
+    processes = {"": _Process(python, engine, "")}
+    table = Table(engine, processes[""].version, _cpu())
     try:
         for level in LEVELS:
             try:
-                processes[level] = _Process(python, level)
+                processes[level] = _Process(python, engine, level)
             except Error as error:
                 table.not_tried[level] = error.message.removeprefix("operators: the process ended: ")
-        names = operators or list(DRAWS)
+        names = operators or list(draws)
         for done, name in enumerate(names):
             progress(done, len(names))
             for level, process in processes.items():
@@ -267,7 +253,8 @@ def to_text(table: Table) -> str:
     rows = [[op.name, *(_share(op.levels.get(level)) for level in levels), _share(op.threads), _share(op.rows)]
             for op in table.operators if not op.refused and (not op.is_same or (op.rows is not None and op.rows.changed))]
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
-    lines = [f"ONNX Runtime {table.version}, {table.cpu}: values that change when the CPU, the threads or the batch change", ""]
+    title = importlib.import_module(ENGINES[table.engine]).ENGINE
+    lines = [f"{title} {table.version}, {table.cpu}: values that change when the CPU, the threads or the batch change", ""]
     lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in [heads, *rows]] if rows else []
     same = [op.name for op in table.operators if op.is_same and not (op.rows is not None and op.rows.changed)]
     lines += ["", f"the same bytes in all runs: {', '.join(same) or 'none'}"]
@@ -283,11 +270,11 @@ def to_json(table: Table) -> str:
         return None if found is None else {"problems": found.problems, "problems_changed": found.problems_changed,
                                            "values": found.values, "changed": found.changed, "nans": found.nans}
 
-    return json.dumps({"schema": "intact-operators", "onnxruntime": table.version, "cpu": table.cpu, "not_tried": table.not_tried,
+    return json.dumps({"schema": "intact-operators", table.engine: table.version, "cpu": table.cpu, "not_tried": table.not_tried,
                        "operators": [{"name": op.name, "refused": op.refused, "threads": counts(op.threads), "rows": counts(op.rows),
                                       "levels": {level: counts(found) for level, found in op.levels.items()}}
                                      for op in table.operators]}, indent=1) + "\n"
 
 
 if __name__ == "__main__":
-    _serve(sys.stdin.buffer, sys.stdout.buffer)
+    _serve(sys.argv[1], sys.stdin.buffer, sys.stdout.buffer)

@@ -268,13 +268,14 @@ def _digest(arguments: list[str]) -> int:
 
 
 def _operators(arguments: list[str]) -> int:
-    from ._operators import measure, to_json, to_text
+    from ._operators import ENGINES, measure, to_json, to_text
 
     parser = _Parser(prog="intact operators",
-                     description="Shows which operators of ONNX Runtime have the same bytes on every CPU, for every number of threads, "
-                                 "and for a row alone and in a batch.")
+                     description="Shows which operators of ONNX Runtime or PyTorch have the same bytes on every CPU, for every number "
+                                 "of threads, and for a row alone and in a batch.")
+    parser.add_argument("--engine", choices=list(ENGINES), default="onnxruntime", help="what is tried (default: onnxruntime)")
     parser.add_argument("--python", metavar="PYTHON", default=sys.executable,
-                        help="the Python whose ONNX Runtime is tried; it needs onnx and numpy too (default: this one)")
+                        help="the Python whose engine is tried; it needs numpy, and onnx for ONNX Runtime (default: this one)")
     parser.add_argument("--op", action="append", metavar="NAME", help="one operator; may be given more than once (default: all)")
     parser.add_argument("--count", type=int, default=24, metavar="N", help="random problems of each operator (default: 24)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="other random problems")
@@ -283,7 +284,8 @@ def _operators(arguments: list[str]) -> int:
     try:
         if options.count < 1 or options.seed < 0:
             raise invalid(f"--count, --seed: are {options.count}, {options.seed}; expected a positive number, and 0 or more")
-        table = measure(options.python, options.op, options.count, options.seed, _progress("operators", "operators"))
+        table = measure(options.python, options.op, options.count, options.seed, _progress("operators", "operators"),
+                        options.engine)
         if options.json:
             write(options.json, to_json(table))
             print(f"intact: wrote {options.json}", file=sys.stderr)

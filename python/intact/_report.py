@@ -250,7 +250,8 @@ def floats_by_cpu(audit: Audit) -> dict[str, int]:
 
 
 def dependence(audit: Audit) -> list[str]:
-    """A line: whether the model's answers depend on the CPU in ONNX Runtime, and through which nodes. None for other formats."""
+    """A line: whether the model's answers depend on the CPU in ONNX Runtime, and through which nodes; and a line on how far they move,
+    which only data shows. None for other formats."""
     if audit.model.proto is None or "onnxruntime" not in audit.engines:
         return []
     clamped = audit.failing("onnxruntime") + sum(product.fails(["onnxruntime"]) for product in audit.products)
@@ -258,7 +259,9 @@ def dependence(audit: Audit) -> list[str]:
     through += [f"{count} x {op} of floats" for op, count in sorted(floats_by_cpu(audit).items())]
     if not through:
         return ["answers: no operator is known whose answers in ONNX Runtime depend on the CPU"]
-    return [f"answers: depend on the CPU in ONNX Runtime, through {', '.join(through)} (intact.onnxruntime: reproducible=True)"]
+    how_far = [] if audit.on_data else [f"how far they move depends on the inputs: intact audit {excerpt(audit.model.path, 400)} --data "
+                                        "INPUTS.npz --emulate"]
+    return [f"answers: depend on the CPU in ONNX Runtime, through {', '.join(through)} (intact.onnxruntime: reproducible=True)", *how_far]
 
 
 def to_text(audit: Audit) -> str:

@@ -24,6 +24,7 @@ import layers
 from intact import _held_to
 from test_provider import assert_same, assert_taken, cpu_session_of, session_of
 
+LIBC = ctypes.CDLL(None)
 ISAS = [None, "avx2", "portable"]  # "portable": the definition, one element after the other
 # What ONNX Runtime computes on this CPU is the expected output only if the CPU has AVX-512.
 stock_has_avx512 = pytest.mark.skipif("avx512" not in intact.isas(), reason="needs a CPU with AVX-512")
@@ -283,14 +284,16 @@ def test_bytes_of_a_process_that_is_held_to_avx2():
 
 
 class Guarded:
-    """An array that ends at a page that cannot be read or written."""
+    """An array between two pages that cannot be read or written. It ends or begins at one of them."""
 
-    def __init__(self, values: np.ndarray):
-        pages = -(-values.nbytes // mmap.PAGESIZE)
-        self._memory = mmap.mmap(-1, (pages + 1) * mmap.PAGESIZE)
+    def __init__(self, values: np.ndarray, at_end: bool = True):
+        pages = max(-(-values.nbytes // mmap.PAGESIZE), 1)
+        self._memory = mmap.mmap(-1, (pages + 2) * mmap.PAGESIZE)
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
-        assert ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address + pages * mmap.PAGESIZE), mmap.PAGESIZE, 0) == 0
-        self.array = np.frombuffer(self._memory, values.dtype, values.size, pages * mmap.PAGESIZE - values.nbytes).reshape(values.shape)
+        for page in (0, pages + 1):
+            assert LIBC.mprotect(ctypes.c_void_p(address + page * mmap.PAGESIZE), mmap.PAGESIZE, 0) == 0
+        begin = mmap.PAGESIZE + (pages * mmap.PAGESIZE - values.nbytes if at_end else 0)
+        self.array = np.frombuffer(self._memory, values.dtype, values.size, begin).reshape(values.shape)
         self.array[...] = values
 
 

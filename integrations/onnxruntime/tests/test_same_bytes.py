@@ -321,6 +321,44 @@ def test_a_digest_holds_external_data(tmp_path):
 
 
 @needs_table
+def test_digests_of_layers_do_not_load_external_data(tmp_path, monkeypatch):
+    """A model of one file has at most 2 GB. Here the limit is 64 KB, and the weights have 1 MB."""
+    rng = np.random.default_rng(0)
+    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+             helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"]), helper.make_node("Cast", ["i"], ["f"], to=1),
+             helper.make_node("MatMul", ["f", "v"], ["y"])]
+    proto = onnx.load_from_string(model(nodes, {"x": [None, 1024]}, ["y"], {
+        "w": rng.integers(-127, 128, (1024, 1024)).astype(np.int8), "v": rng.normal(0, 1, (1024, 8)).astype(np.float32)}))
+    data = tmp_path / "x.npz"
+    np.savez(data, x=rng.normal(0, 1, (2, 1024)).astype(np.float32))
+    onnx.save(proto, tmp_path / "whole.onnx")
+    onnx.save(proto, tmp_path / "model.onnx", save_as_external_data=True, location="weights", size_threshold=0)
+    expected = _digest.digest(str(tmp_path / "whole.onnx"), str(data), layers=True)
+    create, sizes = _digest._session, []
+
+    def limited(made: "str | bytes", *arguments: object) -> object:
+        sizes.append(len(made))
+        assert isinstance(made, str) or len(made) < 1 << 16, f"the model has {len(made)} bytes"
+        return create(made, *arguments)
+
+    monkeypatch.setattr(_digest, "_session", limited)
+    for path in (tmp_path / "model.onnx", Path("model.onnx")):
+        monkeypatch.chdir(tmp_path)
+        assert _digest.digest(str(path), str(data), layers=True).lines == expected.lines
+    assert len(sizes) == 4 and {line.name for line in expected.lines} == {"i", "y"}
+
+
+def test_an_audit_says_how_far_answers_move_or_what_shows_it(files):
+    path, data = files
+    lines = intact_command("audit", path).stdout.splitlines()
+    place, = (i for i, line in enumerate(lines) if line.startswith("answers: depend on the CPU in ONNX Runtime, through "))
+    assert "1 x Softmax of floats" in lines[place]
+    assert lines[place + 1] == f"how far they move depends on the inputs: intact audit {path} --data INPUTS.npz --emulate"
+    with_data = intact_command("audit", path, "--data", data)
+    assert "answers: depend on the CPU" in with_data.stdout and "how far they move" not in with_data.stdout
+
+
+@needs_table
 def test_a_digest_of_a_dependent_model_is_refused(tmp_path):
     path = tmp_path / "norm.onnx"
     path.write_bytes(model([helper.make_node("LRN", ["x"], ["y"], name="norm", size=3)], {"x": [1, 8, 5, 5]}, ["y"]))
