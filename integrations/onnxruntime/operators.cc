@@ -11,6 +11,7 @@
 #include "elementwise.h"
 #include "float_conv.h"
 #include "float_matmul.h"
+#include "float_pool.h"
 #include "float_reduce.h"
 #include "float_softmax.h"
 #include "linear.h"
@@ -41,7 +42,6 @@ constexpr std::array kConvIntegerToFloat = {"x",   "w", "x_scale", "w_scale", "x
 constexpr std::array kConvInteger = {"x", "w", "x_zero_point", "w_zero_point"};
 constexpr std::array kQLinearElementwise = {"A",       "A_scale",      "A_zero_point", "B",
                                             "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
-constexpr std::array kMaxPool = {"X"};
 constexpr std::array kQLinearConv = {"x",       "x_scale",      "x_zero_point", "w",
                                      "w_scale", "w_zero_point", "y_scale",      "y_zero_point",
                                      "B",       "B_scale",      "B_zero_point"};
@@ -67,9 +67,18 @@ std::unique_ptr<Layer> MakeFloatReduce(const Node& node, const Context& context)
   return std::make_unique<FloatReduce>(node, context, is_mean);
 }
 
-std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context&) {
+std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context& context) {
+  if (node.IsOfType(0, INTACT_F32)) return std::make_unique<FloatPool>(node, context, "MaxPool");
   return std::make_unique<MaxPool>(node);
 }
+
+// `type`: the operator.
+template <const char* type>
+std::unique_ptr<Layer> MakeFloatPool(const Node& node, const Context& context) {
+  return std::make_unique<FloatPool>(node, context, type);
+}
+constexpr char kAveragePool[] = "AveragePool", kGlobalAveragePool[] = "GlobalAveragePool",
+               kGlobalMaxPool[] = "GlobalMaxPool";
 
 std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& context) {
   return std::make_unique<QLinearSoftmax>(node, context, node.Integer("opset", node.SinceVersion()));
@@ -101,7 +110,10 @@ const std::array kOperators = {
     Operator{"", "QLinearMatMul", kQLinearMatMul, MakeQLinearMatMul},
     Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
-    Operator{"", "MaxPool", kMaxPool, MakeMaxPool},
+    Operator{"", "MaxPool", FloatPool::kInputs, MakeMaxPool},
+    Operator{"", kAveragePool, FloatPool::kInputs, MakeFloatPool<kAveragePool>},
+    Operator{"", kGlobalAveragePool, FloatPool::kInputs, MakeFloatPool<kGlobalAveragePool>},
+    Operator{"", kGlobalMaxPool, FloatPool::kInputs, MakeFloatPool<kGlobalMaxPool>},
     Operator{"", "Conv", FloatConv::kInputs, MakeFloatConv},
     Operator{"", "MatMul", FloatMatMul::kInputs, MakeFloatMatMul},
     Operator{"", "ReduceSum", FloatReduce::kInputs, MakeFloatReduce<false>},
