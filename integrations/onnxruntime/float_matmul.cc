@@ -161,7 +161,7 @@ bool FloatMatMul::DependsOnThreads(const Node& product) {
   const Shape a = product.ShapeOf(0);
   if (a.size() < 2) return true;
   const int64_t depth = product.Integer("transA", 0) != 0 ? a.front() : a.back();  // only a Gemm has transA
-  return depth < 0 || depth > kBlock;
+  return depth < 0 || depth > kMostDepthOfOneOrder;
 }
 
 std::string FloatMatMul::Kernel() const {

@@ -30,6 +30,9 @@ class FloatMatMul : public Layer {
   /// The operator's inputs, as its definition names them.
   static constexpr std::array kInputs = {"A", "B"};
 
+  /// ONNX Runtime adds at most so many depths in one order for every number of threads.
+  static constexpr int64_t kMostDepthOfOneOrder = 128;
+
   FloatMatMul(const Node& node, const Context& context);
   void Compute(Run& run) const override;
   std::string Kernel() const override;

@@ -10,6 +10,7 @@
 #include "convolution.h"
 #include "elementwise.h"
 #include "float_conv.h"
+#include "float_function.h"
 #include "float_matmul.h"
 #include "float_pool.h"
 #include "float_reduce.h"
@@ -72,13 +73,14 @@ std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context& context) {
   return std::make_unique<MaxPool>(node);
 }
 
-// `type`: the operator.
-template <const char* type>
-std::unique_ptr<Layer> MakeFloatPool(const Node& node, const Context& context) {
-  return std::make_unique<FloatPool>(node, context, type);
+// A layer of floats that is made for several operators.
+template <class OfFloats, const char* type>
+std::unique_ptr<Layer> Make(const Node& node, const Context& context) {
+  return std::make_unique<OfFloats>(node, context, type);
 }
 constexpr char kAveragePool[] = "AveragePool", kGlobalAveragePool[] = "GlobalAveragePool",
-               kGlobalMaxPool[] = "GlobalMaxPool";
+               kGlobalMaxPool[] = "GlobalMaxPool", kCelu[] = "Celu", kElu[] = "Elu", kLog[] = "Log",
+               kSelu[] = "Selu", kSoftplus[] = "Softplus";
 
 std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& context) {
   return std::make_unique<QLinearSoftmax>(node, context, node.Integer("opset", node.SinceVersion()));
@@ -111,13 +113,18 @@ const std::array kOperators = {
     Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
     Operator{"", "MaxPool", FloatPool::kInputs, MakeMaxPool},
-    Operator{"", kAveragePool, FloatPool::kInputs, MakeFloatPool<kAveragePool>},
-    Operator{"", kGlobalAveragePool, FloatPool::kInputs, MakeFloatPool<kGlobalAveragePool>},
-    Operator{"", kGlobalMaxPool, FloatPool::kInputs, MakeFloatPool<kGlobalMaxPool>},
+    Operator{"", kAveragePool, FloatPool::kInputs, Make<FloatPool, kAveragePool>},
+    Operator{"", kGlobalAveragePool, FloatPool::kInputs, Make<FloatPool, kGlobalAveragePool>},
+    Operator{"", kGlobalMaxPool, FloatPool::kInputs, Make<FloatPool, kGlobalMaxPool>},
     Operator{"", "Conv", FloatConv::kInputs, MakeFloatConv},
     Operator{"", "MatMul", FloatMatMul::kInputs, MakeFloatMatMul},
     Operator{"", "ReduceSum", FloatReduce::kInputs, MakeFloatReduce<false>},
     Operator{"", "ReduceMean", FloatReduce::kInputs, MakeFloatReduce<true>},
+    Operator{"", kCelu, FloatFunction::kInputs, Make<FloatFunction, kCelu>},
+    Operator{"", kElu, FloatFunction::kInputs, Make<FloatFunction, kElu>},
+    Operator{"", kLog, FloatFunction::kInputs, Make<FloatFunction, kLog>},
+    Operator{"", kSelu, FloatFunction::kInputs, Make<FloatFunction, kSelu>},
+    Operator{"", kSoftplus, FloatFunction::kInputs, Make<FloatFunction, kSoftplus>},
     Operator{"", "Softmax", FloatSoftmax::kInputs, MakeFloatSoftmax<false>},
     Operator{"", "LogSoftmax", FloatSoftmax::kInputs, MakeFloatSoftmax<true>},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},

@@ -78,6 +78,13 @@ bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
   }
   if (type == "ReduceSum" || type == "ReduceMean")
     return !AxesOf(Node(node, {FloatReduce::kInputs.begin(), FloatReduce::kInputs.end()})).depends_on_threads;
+  if (type ==
+      "ConvTranspose") {  // a product whose depths are the channels of a group, and sums of one thread
+    const Node convolution(node, {"X", "W", "B"});
+    const Shape weights = convolution.ShapeOf(1);
+    return !weights.empty() && weights[0] > 0 &&
+           weights[0] <= FloatMatMul::kMostDepthOfOneOrder * convolution.Integer("group", 1);
+  }
   if (type != "MatMul" && type != "Gemm") return false;
   return !FloatMatMul::DependsOnThreads(
       Node(node, {FloatMatMul::kInputs.begin(), FloatMatMul::kInputs.end()}));

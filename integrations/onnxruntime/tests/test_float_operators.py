@@ -428,6 +428,10 @@ def test_nothing_beyond_the_tensors_is_read_or_written(isa):
         session, given = session_of(model, max_isa=isa, reproducible=True), inputs_of(model)
         expected = session.run(None, given)[0]
         assert_same(run_guarded(session, given["x"], expected.shape), expected, name)
+    log = session_of(softmax("Log"), max_isa=isa, reproducible=True)
+    for length in range(1, 10):
+        given = np.random.default_rng(length).normal(0, 3, (1, length)).astype(np.float32)
+        assert_same(run_guarded(log, given, given.shape), log.run(None, {"x": given})[0], f"Log, {length}")
     for name, model in POOLS.items():
         session, given = session_of(model, max_isa=isa, reproducible=True), images_of(model)
         expected = session.run(None, given)[0]
