@@ -59,10 +59,6 @@ std::unique_ptr<Layer> MakeDequantizedBlocks(const Node& node, const Context&) {
   return std::make_unique<DequantizedBlocks>(node);
 }
 
-std::unique_ptr<Layer> MakeFloatMatMul(const Node& node, const Context& context) {
-  return std::make_unique<FloatMatMul>(node, context);
-}
-
 template <bool is_mean>
 std::unique_ptr<Layer> MakeFloatReduce(const Node& node, const Context& context) {
   return std::make_unique<FloatReduce>(node, context, is_mean);
@@ -79,7 +75,8 @@ std::unique_ptr<Layer> Make(const Node& node, const Context& context) {
   return std::make_unique<OfFloats>(node, context, type);
 }
 constexpr char kAveragePool[] = "AveragePool", kGlobalAveragePool[] = "GlobalAveragePool",
-               kGlobalMaxPool[] = "GlobalMaxPool", kCelu[] = "Celu", kElu[] = "Elu", kLog[] = "Log",
+               kGlobalMaxPool[] = "GlobalMaxPool", kCelu[] = "Celu", kElu[] = "Elu",
+               kFusedMatMul[] = "FusedMatMul", kGemm[] = "Gemm", kLog[] = "Log", kMatMul[] = "MatMul",
                kSelu[] = "Selu", kSoftplus[] = "Softplus";
 
 std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& context) {
@@ -117,7 +114,9 @@ const std::array kOperators = {
     Operator{"", kGlobalAveragePool, FloatPool::kInputs, Make<FloatPool, kGlobalAveragePool>},
     Operator{"", kGlobalMaxPool, FloatPool::kInputs, Make<FloatPool, kGlobalMaxPool>},
     Operator{"", "Conv", FloatConv::kInputs, MakeFloatConv},
-    Operator{"", "MatMul", FloatMatMul::kInputs, MakeFloatMatMul},
+    Operator{"", kMatMul, FloatMatMul::kInputs, Make<FloatMatMul, kMatMul>},
+    Operator{"", kGemm, FloatMatMul::kInputs, Make<FloatMatMul, kGemm>},
+    Operator{"com.microsoft", kFusedMatMul, FloatMatMul::kInputs, Make<FloatMatMul, kFusedMatMul>},
     Operator{"", "ReduceSum", FloatReduce::kInputs, MakeFloatReduce<false>},
     Operator{"", "ReduceMean", FloatReduce::kInputs, MakeFloatReduce<true>},
     Operator{"", kCelu, FloatFunction::kInputs, Make<FloatFunction, kCelu>},

@@ -122,7 +122,7 @@ std::string DependentNodes(const std::vector<Ort::ConstNode>& nodes, const std::
 bool IsTakenAsFloats(Ort::ConstNode node, const Settings& settings) {
   const std::string type = node.GetOperatorType();
   return settings.is_reproducible &&
-         (type == "MatMul" || (type == "MaxPool" && node.GetOutputs().size() == 1));
+         (type == "MatMul" || type == "Gemm" || (type == "MaxPool" && node.GetOutputs().size() == 1));
 }
 
 int32_t AvailableThreads() {

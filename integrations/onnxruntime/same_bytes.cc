@@ -85,7 +85,7 @@ bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
     return !weights.empty() && weights[0] > 0 &&
            weights[0] <= FloatMatMul::kMostDepthOfOneOrder * convolution.Integer("group", 1);
   }
-  if (type != "MatMul" && type != "Gemm") return false;
+  if (type != "MatMul" && type != "Gemm" && type != "FusedMatMul") return false;
   return !FloatMatMul::DependsOnThreads(
       Node(node, {FloatMatMul::kInputs.begin(), FloatMatMul::kInputs.end()}));
 }
