@@ -3,8 +3,12 @@
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_FLOAT_MATMUL_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "linear.h"
 #include "node.h"
@@ -13,12 +17,13 @@
 
 namespace intact::onnxruntime {
 
-/// C = A·B of float32, the items of [..., M, K] and [..., K, N] with broadcasting. The depths are added in blocks of D:
+/// MatMul, Gemm, or FusedMatMul of com.microsoft: Y = alpha·A·B + beta·C of float32, the items of [..., M, K] and [..., K, N] with
+/// broadcasting. A and B may be transposed; only a Gemm has C. The depths are added in blocks of D:
 ///
 ///     block = fma(a[m][k], b[k][n], … fma(a[m][k0 + 1], b[k0 + 1][n], fma(a[m][k0], b[k0][n], 0)))      k = k0 … k0 + D − 1
-///     c[m][n] = block 0 + block 1 + …      added from left to right
+///     y[m][n] = fma(block 1, alpha, fma(block 0, alpha, beta·c[m][n])) …      alpha·block 0 in the middle without C or with beta = 0
 ///
-/// D is 128, and doubles as often as N fits into half of 128, a quarter, …, an eighth, but only if N < K: then C has the bytes of
+/// D is 128, and doubles as often as N fits into half of 128, a quarter, …, an eighth, but only if N < K: then Y has the bytes of
 /// ONNX Runtime's CPU provider with one thread (MlasSgemmOperation()), except for M = 1, where its order is another one.
 /// ONNX Runtime itself cuts N among the threads, so that D, and with it the bytes, depends on their number if K > 128. Rows do
 /// not depend on other rows.
@@ -28,21 +33,49 @@ namespace intact::onnxruntime {
 class FloatMatMul : public Layer {
  public:
   /// The operator's inputs, as its definition names them.
-  static constexpr std::array kInputs = {"A", "B"};
+  static constexpr std::array kInputs = {"A", "B", "C"};
 
-  FloatMatMul(const Node& node, const Context& context);
+  /// ONNX Runtime adds at most so many depths in one order for every number of threads.
+  static constexpr int64_t kMostDepthOfOneOrder = 128;
+
+  /// `type`: the operator.
+  FloatMatMul(const Node& node, const Context& context, const std::string& type);
   void Compute(Run& run) const override;
   std::string Kernel() const override;
 
-  /// Whether the bytes of a MatMul or Gemm depend on the number of threads in ONNX Runtime.
+  /// Whether the bytes of a node of these operators depend on the number of threads in ONNX Runtime.
   static bool DependsOnThreads(const Node& product);
 
- private:
-  // A product of `rows` rows. Matrices are row-major, one row behind the other. `block`: D.
-  using Function = void (*)(const float* a, const float* b, float* c, int64_t rows, int64_t n, int64_t k,
-                            int64_t block);
+  /// How the blocks of depths become an output.
+  struct Terms {
+    int64_t block;  ///< D
+    float alpha;
+    bool has_c;  ///< the outputs have beta·C before
+  };
 
-  const Function function_;
+ private:
+  // A product of `rows` rows. Matrices are row-major, one row behind the other.
+  using Function = void (*)(const float* a, const float* b, float* y, int64_t rows, int64_t n, int64_t k,
+                            const Terms& terms);
+  struct Kernels;
+
+  struct Operand {
+    Shape shape;
+    const float* data;
+  };
+
+  static const Kernels& ChooseKernels(const Settings& settings);
+  static Operand Transposed(Run& run, const Operand& operand);
+  Operand OperandOf(const Run& run, size_t input) const;
+  // Writes beta·C, broadcast.
+  void WriteC(const Run& run, float* y, int64_t m, int64_t n) const;
+
+  const Kernels& kernels_;
+  const bool is_a_transposed_, is_b_transposed_;
+  const float alpha_, beta_;
+  const bool has_c_;
+  std::array<std::optional<std::pair<Shape, std::vector<float>>>, 2>
+      constants_;  // B and C, if the model has them
 };
 
 }  // namespace intact::onnxruntime

@@ -516,6 +516,18 @@ bool IsWeightOnly(Ort::ConstNode node) {
 
 }  // namespace
 
+bool IsPoolOfIntegers(Ort::ConstNode node) {
+  if (!Is(node, "AveragePool") && !Is(node, "GlobalAveragePool")) return false;
+  const auto input = InputOf(node, 0);
+  const auto dequantizer = ProducerOf(input), quantizer = SoleConsumer(OutputOf(node));
+  if (!Is(dequantizer, "DequantizeLinear") || SoleConsumer(input) == nullptr ||
+      !Is(quantizer, "QuantizeLinear"))
+    return false;
+  // An s8 tensor may become u8 in ONNX Runtime, or not if intact takes the node on its other side.
+  constexpr auto kU8 = ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8;
+  return ElementTypeOf(InputOf(dequantizer, 0)) == kU8 && ElementTypeOf(OutputOf(quantizer)) == kU8;
+}
+
 Group GroupOf(Ort::ConstNode node) {
   if (std::ranges::none_of(node.GetOutputs(), IsRead)) throw Refusal("output: nothing reads it");
   const auto weights = InputOf(node, 1);
@@ -530,6 +542,9 @@ Group GroupOf(Ort::ConstNode node) {
   if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return PoolGroup(node);
   if (IsFloatSoftmax(node)) return NodeAlone(node);
+  if (IsPoolOfIntegers(node))
+    throw Refusal(
+        "operator: ONNX Runtime computes it in integers, with the same bytes on every CPU; expected floats");
   if (Is(node, "Softmax") && Is(ProducerOf(InputOf(node, 0)), "DequantizeLinear") &&
       Is(SoleConsumer(OutputOf(node)), "QuantizeLinear"))
     return SoftmaxGroup(node);

@@ -48,6 +48,9 @@ std::string HarmOfIntegers(Ort::ConstNode node);
 /// `hidden`, some of these nodes.
 bool IsOfIntegers(Ort::ConstNode node, const std::vector<Ort::ConstNode>& hidden);
 
+/// Whether ONNX Runtime makes an integer operator of an AveragePool or GlobalAveragePool between DequantizeLinear and QuantizeLinear.
+bool IsPoolOfIntegers(Ort::ConstNode node);
+
 /// The group around `node`: a product, a convolution, a sum or product element by element, MaxPool, Softmax. Any other
 /// node is a group by itself. ONNX Runtime's CPU provider makes the same operators of the same groups, except where Group::note
 /// says otherwise.

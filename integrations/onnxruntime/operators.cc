@@ -10,7 +10,9 @@
 #include "convolution.h"
 #include "elementwise.h"
 #include "float_conv.h"
+#include "float_function.h"
 #include "float_matmul.h"
+#include "float_pool.h"
 #include "float_reduce.h"
 #include "float_softmax.h"
 #include "linear.h"
@@ -44,7 +46,6 @@ constexpr std::array kQLinearElementwise = {"A",       "A_scale",      "A_zero_p
                                             "B_scale", "B_zero_point", "C_scale",      "C_zero_point"};
 constexpr std::array kMatMulNBits = {"A", "B", "scales", "zero_points", "g_idx", "bias"};
 constexpr std::array kProductOfBlocksInputs = {"A", "x", "x_scale", "x_zero_point", "bias"};
-constexpr std::array kMaxPool = {"X"};
 constexpr std::array kQLinearConv = {"x",       "x_scale",      "x_zero_point", "w",
                                      "w_scale", "w_zero_point", "y_scale",      "y_zero_point",
                                      "B",       "B_scale",      "B_zero_point"};
@@ -61,18 +62,25 @@ std::unique_ptr<Layer> MakeDequantizedBlocks(const Node& node, const Context&) {
   return std::make_unique<DequantizedBlocks>(node);
 }
 
-std::unique_ptr<Layer> MakeFloatMatMul(const Node& node, const Context& context) {
-  return std::make_unique<FloatMatMul>(node, context);
-}
-
 template <bool is_mean>
 std::unique_ptr<Layer> MakeFloatReduce(const Node& node, const Context& context) {
   return std::make_unique<FloatReduce>(node, context, is_mean);
 }
 
-std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context&) {
+std::unique_ptr<Layer> MakeMaxPool(const Node& node, const Context& context) {
+  if (node.IsOfType(0, INTACT_F32)) return std::make_unique<FloatPool>(node, context, "MaxPool");
   return std::make_unique<MaxPool>(node);
 }
+
+// A layer of floats that is made for several operators.
+template <class OfFloats, const char* type>
+std::unique_ptr<Layer> Make(const Node& node, const Context& context) {
+  return std::make_unique<OfFloats>(node, context, type);
+}
+constexpr char kAveragePool[] = "AveragePool", kGlobalAveragePool[] = "GlobalAveragePool",
+               kGlobalMaxPool[] = "GlobalMaxPool", kCelu[] = "Celu", kElu[] = "Elu",
+               kFusedMatMul[] = "FusedMatMul", kGemm[] = "Gemm", kLog[] = "Log", kMatMul[] = "MatMul",
+               kSelu[] = "Selu", kSoftplus[] = "Softplus";
 
 std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& context) {
   return std::make_unique<QLinearSoftmax>(node, context, node.Integer("opset", node.SinceVersion()));
@@ -104,11 +112,21 @@ const std::array kOperators = {
     Operator{"", "QLinearMatMul", kQLinearMatMul, MakeQLinearMatMul},
     Operator{"", "ConvInteger", kConvInteger, MakeConvInteger},
     Operator{"", "QLinearConv", kQLinearConv, MakeQLinearConv},
-    Operator{"", "MaxPool", kMaxPool, MakeMaxPool},
+    Operator{"", "MaxPool", FloatPool::kInputs, MakeMaxPool},
+    Operator{"", kAveragePool, FloatPool::kInputs, Make<FloatPool, kAveragePool>},
+    Operator{"", kGlobalAveragePool, FloatPool::kInputs, Make<FloatPool, kGlobalAveragePool>},
+    Operator{"", kGlobalMaxPool, FloatPool::kInputs, Make<FloatPool, kGlobalMaxPool>},
     Operator{"", "Conv", FloatConv::kInputs, MakeFloatConv},
-    Operator{"", "MatMul", FloatMatMul::kInputs, MakeFloatMatMul},
+    Operator{"", kMatMul, FloatMatMul::kInputs, Make<FloatMatMul, kMatMul>},
+    Operator{"", kGemm, FloatMatMul::kInputs, Make<FloatMatMul, kGemm>},
+    Operator{"com.microsoft", kFusedMatMul, FloatMatMul::kInputs, Make<FloatMatMul, kFusedMatMul>},
     Operator{"", "ReduceSum", FloatReduce::kInputs, MakeFloatReduce<false>},
     Operator{"", "ReduceMean", FloatReduce::kInputs, MakeFloatReduce<true>},
+    Operator{"", kCelu, FloatFunction::kInputs, Make<FloatFunction, kCelu>},
+    Operator{"", kElu, FloatFunction::kInputs, Make<FloatFunction, kElu>},
+    Operator{"", kLog, FloatFunction::kInputs, Make<FloatFunction, kLog>},
+    Operator{"", kSelu, FloatFunction::kInputs, Make<FloatFunction, kSelu>},
+    Operator{"", kSoftplus, FloatFunction::kInputs, Make<FloatFunction, kSoftplus>},
     Operator{"", "Softmax", FloatSoftmax::kInputs, MakeFloatSoftmax<false>},
     Operator{"", "LogSoftmax", FloatSoftmax::kInputs, MakeFloatSoftmax<true>},
     Operator{kGroupDomain, "DynamicQuantizeConv", kDynamicQuantizeConv, MakeDynamicQuantizeConv},

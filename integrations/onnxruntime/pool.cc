@@ -21,24 +21,36 @@ void CheckValues(const char* attribute, const std::array<int64_t, kCount>& value
 
 }  // namespace
 
-MaxPool::MaxPool(const Node& node)
-    : channels_last_(node.IsChannelsLast()), is_signed_(node.Type(0, {INTACT_U8, INTACT_S8}) == INTACT_S8) {
+PoolWindow::PoolWindow(const Node& node) : kernel{}, strides{}, dilations{}, pads{} {
   if (const size_t dimensions = node.ShapeOf(0).size(); dimensions != 4)
     throw Refusal("X: has " + std::to_string(dimensions) + " dimensions; expected 4");
   if (const std::string automatic = node.String("auto_pad", "NOTSET"); automatic != "NOTSET")
     throw Refusal("auto_pad: is " + automatic + "; expected explicit pads");
   if (node.Integer("ceil_mode", 0) != 0) throw Refusal("ceil_mode: is not 0; expected 0");
-  std::ranges::copy(node.Integers("kernel_shape", 2, 1), kernel_.begin());
-  std::ranges::copy(node.Integers("strides", 2, 1), strides_.begin());
-  std::ranges::copy(node.Integers("dilations", 2, 1), dilations_.begin());
-  std::ranges::copy(node.Integers("pads", 4, 0), pads_.begin());
+  std::ranges::copy(node.Integers("kernel_shape", 2, 1), kernel.begin());
+  std::ranges::copy(node.Integers("strides", 2, 1), strides.begin());
+  std::ranges::copy(node.Integers("dilations", 2, 1), dilations.begin());
+  std::ranges::copy(node.Integers("pads", 4, 0), pads.begin());
   if (!node.HasAttribute("kernel_shape")) throw Refusal("kernel_shape: is not given; expected two extents");
   constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  CheckValues("kernel_shape", kernel_, 1, {kMost, kMost});
-  CheckValues("strides", strides_, 1, {kMost, kMost});
-  CheckValues("dilations", dilations_, 1, {kMost, kMost});
-  CheckValues("pads", pads_, 0, {kernel_[0] - 1, kernel_[1] - 1});
+  CheckValues("kernel_shape", kernel, 1, {kMost, kMost});
+  CheckValues("strides", strides, 1, {kMost, kMost});
+  CheckValues("dilations", dilations, 1, {kMost, kMost});
+  CheckValues("pads", pads, 0, {kernel[0] - 1, kernel[1] - 1});
 }
+
+int64_t PoolWindow::OutputExtent(size_t i, int64_t extent) const {
+  const int64_t reach = (kernel[i] - 1) * dilations[i] + 1, padded = extent + pads[i] + pads[i + 2];
+  if (padded < reach)
+    throw std::invalid_argument("X: has extent " + std::to_string(padded) +
+                                " with its padding; expected at least " + std::to_string(reach));
+  return (padded - reach) / strides[i] + 1;
+}
+
+MaxPool::MaxPool(const Node& node)
+    : channels_last_(node.IsChannelsLast()),
+      is_signed_(node.Type(0, {INTACT_U8, INTACT_S8}) == INTACT_S8),
+      window_(node) {}
 
 template <class Element>
 void MaxPool::ComputeRow(const Element* image, std::array<int64_t, 2> extents, int64_t channels, int64_t y,
@@ -46,11 +58,11 @@ void MaxPool::ComputeRow(const Element* image, std::array<int64_t, 2> extents, i
   for (int64_t x = 0; x < width; ++x) {
     Element* const target = outputs + x * channels;
     bool is_first = true;
-    for (int64_t i = 0; i < kernel_[0]; ++i) {
-      const int64_t row = y * strides_[0] - pads_[0] + i * dilations_[0];
+    for (int64_t i = 0; i < window_.kernel[0]; ++i) {
+      const int64_t row = y * window_.strides[0] - window_.pads[0] + i * window_.dilations[0];
       if (row < 0 || row >= extents[0]) continue;
-      for (int64_t j = 0; j < kernel_[1]; ++j) {
-        const int64_t column = x * strides_[1] - pads_[1] + j * dilations_[1];
+      for (int64_t j = 0; j < window_.kernel[1]; ++j) {
+        const int64_t column = x * window_.strides[1] - window_.pads[1] + j * window_.dilations[1];
         if (column < 0 || column >= extents[1]) continue;
         const Element* const source = image + (row * extents[1] + column) * channels;
         if (std::exchange(is_first, false)) {
@@ -73,14 +85,7 @@ void MaxPool::Compute(Run& run) const {
   const size_t first = channels_last_ ? 1 : 2;
   const int64_t batch = shape[0], channels = shape[channels_last_ ? 3 : 1];
   const std::array<int64_t, 2> extents = {shape[first], shape[first + 1]};
-  for (size_t i = 0; i < 2; ++i) {
-    const int64_t window = (kernel_[i] - 1) * dilations_[i] + 1,
-                  padded = extents[i] + pads_[i] + pads_[i + 2];
-    if (padded < window)
-      throw std::invalid_argument("X: has extent " + std::to_string(padded) +
-                                  " with its padding; expected at least " + std::to_string(window));
-    shape[first + i] = (padded - window) / strides_[i] + 1;
-  }
+  for (size_t i = 0; i < 2; ++i) shape[first + i] = window_.OutputExtent(i, extents[i]);
   const int64_t height = shape[first], width = shape[first + 1], elements = CountOf(shape);
   const void* source = input.GetTensorRawData();
   void* const result = run.Output(shape);

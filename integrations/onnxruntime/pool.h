@@ -3,6 +3,7 @@
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_POOL_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -10,6 +11,18 @@
 #include "operators.h"
 
 namespace intact::onnxruntime {
+
+/// The window of a pool in two dimensions.
+struct PoolWindow {
+  /// Throws Refusal unless the node states all extents.
+  explicit PoolWindow(const Node& node);
+
+  /// How many outputs dimension `i` has. Throws std::invalid_argument if `extent` is too small for one.
+  int64_t OutputExtent(size_t i, int64_t extent) const;
+
+  std::array<int64_t, 2> kernel, strides, dilations;
+  std::array<int64_t, 4> pads;
+};
 
 /// MaxPool of NCHW tensors, or NHWC ones. A DequantizeLinear before it and a QuantizeLinear behind it with one scale and
 /// zero point change nothing.
@@ -25,9 +38,8 @@ class MaxPool : public Layer {
   void ComputeRow(const Element* image, std::array<int64_t, 2> extents, int64_t channels, int64_t y,
                   int64_t width, Element* outputs) const;
 
-  std::array<int64_t, 2> kernel_, strides_, dilations_;
-  std::array<int64_t, 4> pads_;
-  bool channels_last_, is_signed_;
+  const bool channels_last_, is_signed_;
+  const PoolWindow window_;
 };
 
 }  // namespace intact::onnxruntime

@@ -6,8 +6,10 @@
 
 #include "float_conv.h"
 #include "float_matmul.h"
+#include "float_pool.h"
 #include "float_reduce.h"
 #include "graph.h"
+#include "groups.h"
 #include "node.h"
 #include "rules.h"
 
@@ -59,16 +61,11 @@ bool IsPool(const std::string& type) {
   return type == "AveragePool" || type == "GlobalAveragePool" || type == "MaxPool" || type == "GlobalMaxPool";
 }
 
-// Whether ONNX Runtime computes a pool in the same order on every CPU. It cuts channels into blocks of 16 with AVX-512 and of 8 with
-// AVX2, if the blocks are full.
-bool HasEqualBlocks(Ort::ConstNode node) {
-  const Shape x = Node(node, {"X"}).ShapeOf(0);
-  return x.size() > 1 && x[1] > 0 && (x[1] % 8 != 0 || x[1] % 16 == 0);
-}
-
 // Whether a node of an operator whose bytes depend on something is one whose bytes do not.
 bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
-  if (IsPool(type)) return HasEqualBlocks(node);
+  if (IsPool(type))
+    return node.GetOutputs().size() > 1 || IsPoolOfIntegers(node) ||
+           FloatPool::HasOneOrder(Node(node, {FloatPool::kInputs.begin(), FloatPool::kInputs.end()}), type);
   if (type == "LSTM" || type == "GRU") {
     const Node recurrent(node, {"X", "W", "R"});
     return !recurrent.IsFromRun(1) && !recurrent.IsFromRun(2);
@@ -81,7 +78,14 @@ bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
   }
   if (type == "ReduceSum" || type == "ReduceMean")
     return !AxesOf(Node(node, {FloatReduce::kInputs.begin(), FloatReduce::kInputs.end()})).depends_on_threads;
-  if (type != "MatMul" && type != "Gemm") return false;
+  if (type ==
+      "ConvTranspose") {  // a product whose depths are the channels of a group, and sums of one thread
+    const Node convolution(node, {"X", "W", "B"});
+    const Shape weights = convolution.ShapeOf(1);
+    return !weights.empty() && weights[0] > 0 &&
+           weights[0] <= FloatMatMul::kMostDepthOfOneOrder * convolution.Integer("group", 1);
+  }
+  if (type != "MatMul" && type != "Gemm" && type != "FusedMatMul") return false;
   return !FloatMatMul::DependsOnThreads(
       Node(node, {FloatMatMul::kInputs.begin(), FloatMatMul::kInputs.end()}));
 }

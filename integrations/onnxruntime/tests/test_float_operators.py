@@ -242,6 +242,119 @@ def test_float_convolutions_stay_with_onnx_runtime_unless_it_is_asked():
         session_of(CONVOLUTIONS["16 inputs"], reproducible="yes")
 
 
+def pool(op: str, channels: int | str = 8, opset: int = 17, **attributes: object) -> bytes:
+    return layers.model_of([onnx.helper.make_node(op, ["x"], ["y"], **attributes)], {"x": (np.float32, ["n", channels, "h", "w"])},
+                           {"y": (np.float32, ["n", channels, "e", "f"])}, {}, opset)
+
+
+def images(batch: int = 2, channels: int = 8, extents: tuple = (21, 33)) -> dict:
+    """Images with NaNs, infinities and zeros of both signs."""
+    rng = np.random.default_rng(channels)
+    x = rng.normal(0, 1, (batch, channels, *extents)).astype(np.float32)
+    rare = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], np.float32)
+    chosen = rng.random(x.shape) < 0.02
+    x[chosen] = rng.choice(rare, np.count_nonzero(chosen))
+    x[0, 0] = -0.0
+    return {"x": x}
+
+
+# ONNX Runtime cuts these into blocks of 8 channels if the CPU has no AVX-512.
+POOLS = {
+    "GlobalAveragePool": pool("GlobalAveragePool", 24), "GlobalAveragePool, 40": pool("GlobalAveragePool", 40),
+    "GlobalMaxPool": pool("GlobalMaxPool"), "AveragePool": pool("AveragePool", kernel_shape=[3, 3]),
+    "AveragePool, padding": pool("AveragePool", 24, kernel_shape=[4, 3], pads=[2, 1, 3, 2], strides=[3, 1]),
+    "AveragePool, stride 2": pool("AveragePool", kernel_shape=[3, 5], pads=[1, 2, 1, 2], strides=[2, 2], count_include_pad=1),
+    "AveragePool, stride 3": pool("AveragePool", kernel_shape=[5, 4], pads=[2, 3, 2, 3], strides=[1, 3]),
+    "AveragePool, whole": pool("AveragePool", kernel_shape=[21, 33]), "AveragePool, long": pool("AveragePool", kernel_shape=[2, 33]),
+    "AveragePool, old": pool("AveragePool", opset=10, kernel_shape=[2, 2], strides=[2, 2]),
+    "MaxPool": pool("MaxPool", kernel_shape=[3, 3], pads=[1] * 4), "MaxPool, 24": pool("MaxPool", 24, kernel_shape=[2, 4], strides=[2, 2]),
+    "MaxPool, stride 3": pool("MaxPool", kernel_shape=[3, 3], strides=[3, 3]),
+    "MaxPool, dilations": pool("MaxPool", kernel_shape=[3, 2], dilations=[2, 3], pads=[1, 1, 2, 0]),
+    "MaxPool, new": pool("MaxPool", opset=22, kernel_shape=[3, 3]),
+}
+# The bytes of these depend on nothing.
+POOLS_THAT_STAY = {"16": pool("GlobalAveragePool", 16), "12": pool("AveragePool", 12, kernel_shape=[3, 3]), "3": pool("MaxPool", 3, kernel_shape=[2, 2]),
+                   "new": pool("AveragePool", opset=19, kernel_shape=[3, 3])}
+
+
+def without_nans(x: np.ndarray) -> np.ndarray:
+    """The same numbers, with one NaN for all."""
+    return np.where(np.isnan(x), np.float32(np.nan), x)
+
+
+def images_of(model: bytes, batch: int = 2, extents: tuple = (21, 33)) -> dict:
+    graph = onnx.load_from_string(model).graph
+    given = images(batch, graph.input[0].type.tensor_type.shape.dim[1].dim_value or 24, extents)
+    if any(each.name == "dilations" for each in graph.node[0].attribute):  # ONNX Runtime 1.28 drops NaNs there, 1.32 does not
+        given["x"][np.isnan(given["x"])] = 1
+    return given
+
+
+@stock_has_avx512
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_equal_the_cpu_provider(name):
+    session, cpu = session_of(POOLS[name], reproducible=True), cpu_session_of(POOLS[name])
+    assert_taken(session)
+    # Beyond 2045 elements of a line the order is another one.
+    for batch, extents in ((2, (21, 33)), (1, (21, 40)), (3, (22, 33)), (1, (21, 2060)), (1, (40, 41))):
+        given = images_of(POOLS[name], batch, extents)
+        assert_same(without_nans(session.run(None, given)[0]), without_nans(cpu.run(None, given)[0]), str(given["x"].shape))
+
+
+@stock_has_avx512
+def test_pools_of_unknown_channels_equal_the_cpu_provider():
+    for op, more in (("GlobalAveragePool", {}), ("AveragePool", {"kernel_shape": [3, 3]}), ("MaxPool", {"kernel_shape": [2, 2]})):
+        model = pool(op, "c", **more)
+        session, cpu = session_of(model, reproducible=True), cpu_session_of(model)
+        assert_taken(session)
+        for channels in (3, 8, 16):
+            given = images(2, channels)
+            assert_same(without_nans(session.run(None, given)[0]), without_nans(cpu.run(None, given)[0]), f"{op} {channels}")
+
+
+def test_pools_do_not_depend_on_threads_or_the_batch():
+    for name, model in POOLS.items():
+        given = images_of(model, 5, (21, 33))
+        expected, *others = [session_of(model, threads=threads, reproducible=True).run(None, given)[0] for threads in (1, 2, 4)]
+        for computed in others:
+            assert_same(computed, expected, name)
+        assert_same(session_of(model, reproducible=True).run(None, {"x": given["x"][3:4]})[0], expected[3:4], name)
+
+
+def test_pools_that_stay_with_onnx_runtime():
+    for model in POOLS_THAT_STAY.values():
+        (node,) = intact.onnxruntime.report(session_of(model, reproducible=True))
+        assert not node["taken"] and node["same_bytes"] and "same bytes in ONNX Runtime on every CPU" in node["reason"]
+    (node,) = intact.onnxruntime.report(session_of(POOLS["GlobalAveragePool"]))
+    assert not node["taken"] and not node["same_bytes"]
+    indices = layers.model_of([onnx.helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 2])], {"x": (np.float32, ["n", 8, 9, 9])},
+                              {"y": (np.float32, None), "i": (np.int64, None)}, {})
+    (node,) = intact.onnxruntime.report(session_of(indices, reproducible=True))
+    assert not node["taken"] and node["same_bytes"]
+    with pytest.raises(Exception, match="reproducible: 1 node .*ceil_mode: is not 0"):
+        session_of(pool("AveragePool", kernel_shape=[2, 2], ceil_mode=1), reproducible=True)
+
+
+@stock_has_avx512
+@pytest.mark.parametrize("types", [(np.uint8, np.uint8), (np.int8, np.int8), (np.uint8, np.float32)])
+def test_pools_between_quantized_tensors(types):
+    """ONNX Runtime computes integers between u8 tensors, in one order."""
+    node, constants = onnx.helper.make_node, {"s": np.float32(0.05), "ys": np.float32(0.03)}
+    constants |= {"z": types[0](3), "yz": types[0](5)}
+    nodes = [node("DequantizeLinear", ["x", "s", "z"], ["f"]), node("GlobalAveragePool", ["f"], ["p"])]
+    if types[1] != np.float32:
+        nodes.append(node("QuantizeLinear", ["p", "ys", "yz"], ["y"]))
+    else:
+        nodes[-1].output[0] = "y"
+    model = layers.model_of(nodes, {"x": (types[0], ["n", 24, "h", "w"])}, {"y": (types[1], None)}, constants)
+    session = session_of(model, reproducible=True)
+    (found,) = [each for each in intact.onnxruntime.report(session) if each["op"] == "GlobalAveragePool"]
+    assert found["taken"] == (types != (np.uint8, np.uint8)) and found["same_bytes"]
+    x = np.random.default_rng(0).integers(0, 120, (3, 24, 13, 17)).astype(types[0])
+    if types[0] == np.uint8:
+        assert_same(session.run(None, {"x": x})[0], cpu_session_of(model).run(None, {"x": x})[0], str(types))
+
+
 DIGESTS_IN_CHILD = """
 import hashlib, json, sys
 import test_float_operators as tests
@@ -251,12 +364,14 @@ def digest(cases):
     for model, inputs in cases:
         session = cpu_session_of(model) if sys.argv[1] == "stock" else session_of(model, reproducible=True)
         for given in inputs:
-            found.update(session.run(None, given)[0].tobytes())
+            found.update(tests.without_nans(session.run(None, given)[0]).tobytes())
     return found.hexdigest()
 digests = {"SOFTMAX": digest([(tests.softmax(), [{"x": x} for x in tests.rows_of_each_length(200)])])}
 for name in ("CONVOLUTIONS", "OTHER_CONVOLUTIONS", "CONVOLUTIONS_THAT_STAY"):
     models = [model if isinstance(model, bytes) else model[0] for model in vars(tests)[name].values()]
     digests[name] = digest((model, [tests.inputs_of(model)]) for model in models)
+for name in ("POOLS", "POOLS_THAT_STAY"):
+    digests[name] = digest((model, [tests.images_of(model)]) for model in vars(tests)[name].values())
 print(json.dumps(digests))
 """
 
@@ -279,7 +394,7 @@ def test_bytes_of_a_process_that_is_held_to_avx2():
     stock, stock_held = digests_of("stock", own), digests_of("stock", held)
     computed, computed_held = digests_of("intact", own), digests_of("intact", held)
     assert computed_held == computed
-    assert {name for name in stock if stock[name] != stock_held[name]} == {"SOFTMAX", "CONVOLUTIONS", "OTHER_CONVOLUTIONS"}
+    assert {name for name in stock if stock[name] != stock_held[name]} == {"SOFTMAX", "CONVOLUTIONS", "OTHER_CONVOLUTIONS", "POOLS"}
     assert {name for name in stock if stock[name] != computed[name]} == {"OTHER_CONVOLUTIONS"}
 
 
@@ -314,6 +429,14 @@ def test_nothing_beyond_the_tensors_is_read_or_written(isa):
             assert_same(run_guarded(session, given, given.shape), session.run(None, {"x": given})[0], f"{op}, {length}")
     for name, model in CONVOLUTIONS.items():
         session, given = session_of(model, max_isa=isa, reproducible=True), inputs_of(model)
+        expected = session.run(None, given)[0]
+        assert_same(run_guarded(session, given["x"], expected.shape), expected, name)
+    log = session_of(softmax("Log"), max_isa=isa, reproducible=True)
+    for length in range(1, 10):
+        given = np.random.default_rng(length).normal(0, 3, (1, length)).astype(np.float32)
+        assert_same(run_guarded(log, given, given.shape), log.run(None, {"x": given})[0], f"Log, {length}")
+    for name, model in POOLS.items():
+        session, given = session_of(model, max_isa=isa, reproducible=True), images_of(model)
         expected = session.run(None, given)[0]
         assert_same(run_guarded(session, given["x"], expected.shape), expected, name)
 
