@@ -7,6 +7,12 @@
 
 namespace intact::onnxruntime {
 
+void CheckRows(const Shape& a, int64_t k) {
+  if (a.empty() || a.back() != k)
+    throw std::invalid_argument("A: has rows of " + std::to_string(a.empty() ? 0 : a.back()) +
+                                " elements; expected " + std::to_string(k));
+}
+
 void CheckDepth(int64_t rows, int64_t k) {
   if (rows != k)
     throw std::invalid_argument("B: has " + std::to_string(rows) + " rows; expected " + std::to_string(k));

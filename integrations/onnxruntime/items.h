@@ -10,6 +10,8 @@
 
 namespace intact::onnxruntime {
 
+/// Throws unless A's rows have `k` elements.
+void CheckRows(const Shape& a, int64_t k);
 /// Throws unless B's matrices have `k` rows.
 void CheckDepth(int64_t rows, int64_t k);
 

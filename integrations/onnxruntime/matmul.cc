@@ -36,9 +36,7 @@ class MatMul : public Layer {
     const auto a = run.Input(0);
     Shape shape = a.GetTensorTypeAndShapeInfo().GetShape();
     if (a_transposed_ && shape.size() == 2) std::swap(shape[0], shape[1]);
-    if (shape.empty() || shape.back() != k_)
-      throw std::invalid_argument("A: has rows of " + std::to_string(shape.empty() ? 0 : shape.back()) +
-                                  " elements; expected " + std::to_string(k_));
+    CheckRows(shape, k_);
     shape.back() = n_;
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = CountOf(shape) / n_;

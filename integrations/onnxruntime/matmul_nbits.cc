@@ -4,8 +4,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <stdexcept>
 #include <vector>
+
+#include "items.h"
 
 namespace intact::onnxruntime {
 namespace {
@@ -179,9 +180,7 @@ std::unique_ptr<Layer> MakeProductOfBlocks(const Node& node, const Context& cont
 void ProductOfBlocks::Compute(Run& run) const {
   const auto a = run.Input(0);
   Shape shape = a.GetTensorTypeAndShapeInfo().GetShape();
-  if (shape.empty() || shape.back() != k_)
-    throw std::invalid_argument("A: has rows of " + std::to_string(shape.empty() ? 0 : shape.back()) +
-                                " elements; expected " + std::to_string(k_));
+  CheckRows(shape, k_);
   shape.back() = n_;
   intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
   args.m = CountOf(shape) / n_;
