@@ -694,7 +694,8 @@ std::string OrOthers(std::span<const Rounding> others) {
 std::vector<Rounding> Identity::OtherRoundings() const {
   std::vector<Rounding> others;
   for (const Arithmetic& other : also) {
-    if (other.model == arithmetic.model) others.push_back(other.rounding);
+    const bool is_as_likely = Strangeness(other) == Strangeness(arithmetic);
+    if (is_as_likely && other.model == arithmetic.model) others.push_back(other.rounding);
   }
   return others;
 }

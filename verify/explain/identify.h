@@ -71,7 +71,7 @@ struct Identity {
   bool Found() const { return unexplained == 0; }
   /// The models in `also` whose rounding is the rounding of `arithmetic`.
   std::vector<reference::Model> OtherModels() const;
-  /// The roundings in `also` whose model is the model of `arithmetic`.
+  /// The roundings in `also` whose model is the model of `arithmetic`, if they are as likely as its rounding.
   std::vector<reference::Rounding> OtherRoundings() const;
 };
 

@@ -147,6 +147,7 @@ std::vector<std::string> Cover(const Those& those) {
 std::vector<reference::Rounding> OtherRoundings(const std::string& text, const Those& those) {
   const reference::Arithmetic named = *reference::ParseArithmetic(text);
   std::vector<reference::Rounding> others;
+  if (named.rounding == reference::Rounding::kContract) return others;  // all others are stranger
   for (const reference::Rounding rounding : reference::kAllRoundings) {
     const std::string other = ToString(reference::Arithmetic{named.model, rounding});
     const auto reproduces = [&](const Computed* computed) { return computed->IsReproducedBy(other); };
