@@ -91,6 +91,12 @@ double WithEachStepRounded(int32_t y, const Requantization& q, const Scales& sca
   return f;
 }
 
+double WithNanAsZero(int32_t y, const Requantization& q) noexcept {
+  const float scaled = static_cast<float>(y) * q.scale;
+  const float f = q.has_bias_f32 ? scaled + q.bias_f32 : scaled;
+  return AfterBias(std::isnan(f) ? 0.0f : f, q);
+}
+
 // The bias in units of the accumulator.
 double BiasOverScale(const Requantization& q) noexcept {
   return q.has_bias_f32 ? static_cast<double>(q.bias_f32) / q.scale : 0.0;
@@ -146,6 +152,8 @@ double Value(int32_t y, const Requantization& q, const Scales& scales, Rounding 
       return WithDenormalsFlushed(y, q, scales);
     case Rounding::kEachStep:
       return WithEachStepRounded(y, q, scales);
+    case Rounding::kNanIsZero:
+      return WithNanAsZero(y, q);
     case Rounding::kDivision:
       return scaled(real / (1.0f / q.scale));
     case Rounding::kRowFirst:
@@ -255,6 +263,8 @@ std::string_view ToString(Rounding rounding) {
       return "half away from zero";
     case Rounding::kTruncation:
       return "truncation";
+    case Rounding::kNanIsZero:
+      return "a NaN taken for 0";
     case Rounding::kZeroPointFirst:
       return "zero point added before rounding";
     case Rounding::kBfloat16First:

@@ -21,6 +21,7 @@ enum class Rounding : uint8_t {
   kHalfUp,
   kHalfAway,
   kTruncation,
+  kNanIsZero,       // a NaN becomes 0 instead of −∞ before the post-operations
   kZeroPointFirst,  // f + zero point is rounded: ties go to even outputs (oneDNN)
   kBfloat16First,   // f is rounded to bfloat16 first
   kFloat16First,    // f is rounded to float16 first
@@ -49,12 +50,13 @@ enum class Rounding : uint8_t {
   kThroughFloat,  // s32 outputs: int32(float(y))
 };
 inline constexpr std::array kAllRoundings = {
-    Rounding::kContract,     Rounding::kHalfUp,         Rounding::kHalfAway,     Rounding::kTruncation,
-    Rounding::kFloatScale,   Rounding::kBiasFirst,      Rounding::kFused,        Rounding::kResidualFused,
-    Rounding::kDouble,       Rounding::kZeroPointFirst, Rounding::kDivision,     Rounding::kRowFirst,
-    Rounding::kColumnFirst,  Rounding::kBiasRounded,    Rounding::kGemmlowp,     Rounding::kGemmlowpUp,
-    Rounding::kFixedPoint,   Rounding::kBfloat16First,  Rounding::kFloat16First, Rounding::kEachStep,
-    Rounding::kResidualLast, Rounding::kThroughFloat,   Rounding::kReluByFactor, Rounding::kFlushed};
+    Rounding::kContract,      Rounding::kHalfUp,       Rounding::kHalfAway,       Rounding::kTruncation,
+    Rounding::kNanIsZero,     Rounding::kFloatScale,   Rounding::kBiasFirst,      Rounding::kFused,
+    Rounding::kResidualFused, Rounding::kDouble,       Rounding::kZeroPointFirst, Rounding::kDivision,
+    Rounding::kRowFirst,      Rounding::kColumnFirst,  Rounding::kBiasRounded,    Rounding::kGemmlowp,
+    Rounding::kGemmlowpUp,    Rounding::kFixedPoint,   Rounding::kBfloat16First,  Rounding::kFloat16First,
+    Rounding::kEachStep,      Rounding::kResidualLast, Rounding::kThroughFloat,   Rounding::kReluByFactor,
+    Rounding::kFlushed};
 
 /// "half up", "fused multiply-add", …
 std::string_view ToString(Rounding rounding);

@@ -428,17 +428,20 @@ intact_status RunGemm(const intact_gemm_desc* desc, const intact_linear_desc* li
   return INTACT_OK;
 }
 
+bool HasGroups() { return fault.starts_with("group_edge"); }
 bool HasMasks() { return Is("masks") || Is("masks_merged"); }
 
-// Convolves without padding, groups and steps. The last output is one too large, unless the plug-in has masks.
+// Convolves without padding and steps. The last output is one too large, unless the plug-in has masks.
 intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* linear, const void* weights,
                       const intact_conv_args* args, char* /*message*/) {
   if ((args->batch != 1 || linear->c_type != INTACT_S32) && !HasMasks()) return INTACT_UNSUPPORTED;
-  const int64_t inputs = desc->input_channels, outputs = desc->output_channels;
+  const int64_t groups = std::max<int64_t>(desc->groups, 1);
+  const int64_t inputs = desc->input_channels / groups, outputs = desc->output_channels;
   const int64_t* kernel = desc->kernel;
   const int64_t* input = desc->input;
   const int64_t height = input[0] - kernel[0] + 1, width = input[1] - kernel[1] + 1;
-  const int32_t wrong_by = HasMasks() || (Is("long_line") && (width < 64 || width > 256)) ? 0 : 1;
+  const int32_t wrong_by =
+      HasMasks() || HasGroups() || (Is("long_line") && (width < 64 || width > 256)) ? 0 : 1;
   const auto* a = static_cast<const uint8_t*>(args->a);
   const auto value_of = [&](int64_t i) {
     return linear->a_type == INTACT_S8 ? static_cast<int8_t>(a[i]) : a[i];
@@ -448,12 +451,17 @@ intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* li
   for (int64_t i = 0; i < args->batch * height * width; ++i) {
     const int64_t pixel = i % (height * width), first_row = i / (height * width) * input[0];
     for (int64_t o = 0; o < outputs; ++o) {
+      int64_t group = o / (outputs / groups);
+      const bool is_at_edge = (o + 1) % (outputs / groups) == 0 && group + 1 < groups;
+      if (Is("group_edge_of_outputs") && is_at_edge) ++group;
       int32_t sum = pixel == height * width - 1 && o == outputs - 1 ? wrong_by : 0;
       for (int64_t tap = 0; tap < kernel[0] * kernel[1]; ++tap) {
         const int64_t row = first_row + pixel / width + tap / kernel[1],
                       column = pixel % width + tap % kernel[1];
         for (int64_t channel = 0; channel < inputs; ++channel) {
-          sum += (value_of((row * input[1] + column) * args->a_stride + channel) - linear->a_zero_point) *
+          const bool is_last = channel == inputs - 1 && group + 1 < groups;
+          const int64_t read = group * inputs + channel + (Is("group_edge_of_inputs") && is_last ? 1 : 0);
+          sum += (value_of((row * input[1] + column) * args->a_stride + read) - linear->a_zero_point) *
                  w[(o * kernel[0] * kernel[1] + tap) * inputs + channel];
         }
       }
@@ -579,6 +587,10 @@ const intact_target* intact_target_open(uint32_t abi, const char* options,
   }
   if (Is("wrong_conv") || Is("long_line")) {
     target.supports |= Bits({INTACT_TARGET_CONV_2D});
+    target.conv = RunConv;
+  }
+  if (HasGroups()) {
+    target.supports |= Bits({INTACT_TARGET_CONV_2D, INTACT_TARGET_CONV_GROUPS});
     target.conv = RunConv;
   }
   if (Is("compensated_by_127")) {  // s8 activations, which it shifts to u8

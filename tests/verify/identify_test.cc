@@ -11,6 +11,7 @@
 #include <array>
 #include <bit>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -287,6 +288,11 @@ std::vector<reference::Gemm> RoundingGemms(intact_type c_type) {
   gemms[0].scales = {0x1p-10f};
   for (const float scale : {1.0f, 0.5f, 0.011f}) gemms.push_back(Scaled(c_type, scale));
   if (c_type == INTACT_F32 || c_type == INTACT_BF16) gemms.push_back(Scaled(c_type, 0x1p-140f));  // denormal
+  if (core::BytesOf(c_type) == 1) {  // products of scales are infinite, and sums of the first row are 0: NaNs
+    gemms.push_back(Scaled(c_type, 2.0f));
+    gemms.back().a_scales.assign(static_cast<size_t>(gemms.back().m), std::numeric_limits<float>::max());
+    std::fill_n(gemms.back().a.begin(), gemms.back().k, uint8_t{0});
+  }
   gemms.push_back(CancelledByResidual(c_type));
   gemms.push_back(Scaled(c_type, 0.011f));  // a scale of a real layer: rounding steps change results
   gemms.back().bias_f32.assign(static_cast<size_t>(gemms.back().n), 1.1f);

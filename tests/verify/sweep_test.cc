@@ -18,6 +18,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/verify/mutants/mutants.h"
 #include "verify/report/report_terminal.h"
+#include "verify/sweep/grouped_sweep.h"
 #include "verify/sweep/minimise.h"
 #include "verify/targets/intact_target.h"
 
@@ -39,6 +40,21 @@ TEST(SweepProblems, AreValidAndDistinct) {
     lines.insert(problem.ToString());
   }
   EXPECT_EQ(lines.size(), problems.size());
+}
+
+// What the quick run finds, the standard run finds too.
+TEST(SweepProblems, OfTheQuickRunAreOfTheStandardRun) {
+  constexpr std::array kIsas = {INTACT_ISA_ANY};
+  constexpr std::array kModes = {INTACT_EXACT, INTACT_SATURATING};
+  const auto lines = [](const auto& problems) {
+    std::set<std::string> all;
+    for (const auto& problem : problems) all.insert(problem.ToString());
+    return all;
+  };
+  EXPECT_TRUE(std::ranges::includes(lines(SweepProblems(kIsas, kModes, Effort::kStandard)),
+                                    lines(SweepProblems(kIsas, kModes, Effort::kQuick))));
+  EXPECT_TRUE(std::ranges::includes(lines(GroupedSweepProblems(INTACT_ISA_ANY, Effort::kStandard, 1)),
+                                    lines(GroupedSweepProblems(INTACT_ISA_ANY, Effort::kQuick, 1))));
 }
 
 TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {

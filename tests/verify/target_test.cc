@@ -35,6 +35,7 @@
 #include "verify/report/report_terminal.h"
 #include "verify/report/target_report.h"
 #include "verify/sweep/grouped_sweep.h"
+#include "verify/sweep/mixture.h"
 #include "verify/sweep/random_sweep.h"
 #include "verify/sweep/reproducer.h"
 #include "verify/sweep/sweep.h"
@@ -566,7 +567,7 @@ TEST(QuickRun, FindsStateThreadsBatchesAndDepths) {
        {Kind{"", ""}, Kind{"cached_weights", "implementation error, accumulator"},
         Kind{"from_8_threads", "right with one thread"},
         Kind{"fourth_item", "A of item 2 taken for that of item 3"},
-        Kind{"nan_is_0", "output m . n .* instead of 0"},
+        Kind{"nan_is_0", "requantization, a NaN taken for 0, or "},
         Kind{"call_1009", "call [0-9]+ of [0-9]+ in the same memory wrote other outputs than call 1"},
         Kind{"race_of_one_store", "in the same memory wrote other outputs|change from run to run"},
         Kind{"deep", "implementation error, accumulator"}, Kind{"wide", "output m 0 n 4096"},
@@ -612,6 +613,64 @@ TEST(Causes, AreNotNamedForSomeOfTheWrongOutputs) {
   EXPECT_THAT(says("tail_of_64", "gemm u8s8s32 m=9 n=33 k=65 za=3"), HasSubstr("depth tail k=64…64 missing"));
   EXPECT_THAT(says("signed_zero_point", "gemm u8s8s32 m=9 n=33 k=65 za=200"),
               HasSubstr("activation zero point read as s8"));
+}
+
+// The outputs of an FMA are those of double precision too.
+TEST(Causes, AreAllNamedThatExplainTheSame) {
+  const auto computed = [](const std::string& fault, const char* line) {
+    const Result<std::unique_ptr<Target>> target = Faulty(fault);
+    const std::vector<Problem> problems = {*Problem::Parse(line)};
+    return ToText(RunSweep(problems, **target, [](int64_t, int64_t) {}));
+  };
+  EXPECT_THAT(computed("fused", "gemm u8s8f32 m=9 n=33 k=64 bias=f32"),
+              HasSubstr("1 of 1 problems: exact; fused multiply-add, or double precision\n"));
+  const std::string nan =
+      computed("nan_is_0", "gemm u8s8u8 m=9 n=33 k=5 quant=rows scale=huge wmax=1 fill=one_hot zc=9");
+  EXPECT_THAT(nan, HasSubstr("1 of 1 problems: exact; a NaN taken for 0, or "));
+  EXPECT_THAT(nan,
+              HasSubstr("FAILED: output m 0 n 0 is 9 instead of 0: requantization, a NaN taken for 0, or "));
+}
+
+TEST(Causes, AreNamedAtTheEdgesOfGroups) {
+  for (const auto& [fault, cause] :
+       {std::pair("group_edge_of_inputs", "the last channel of a group read from the next group"),
+        std::pair("group_edge_of_outputs", "the channels of another group")}) {
+    const Result<std::unique_ptr<Target>> target = Faulty(fault);
+    ASSERT_TRUE(target) << target.error().message;
+    const std::vector<Problem> problems = {
+        *Problem::Parse("conv u8s8s32 in=6x7 c=12 o=15 kernel=3x3 groups=3 za=3")};
+    const SweepResult sweep = RunSweep(problems, **target, [](int64_t, int64_t) {});
+    ASSERT_EQ(sweep.failures.size(), 1u) << fault;
+    EXPECT_THAT(sweep.failures[0].kind, HasSubstr(cause));
+    EXPECT_THAT(
+        sweep.failures[0].minimised_reason,
+        HasSubstr(cause == std::string("the channels of another group") ? "read the channels of group 1"
+                                                                        : cause));
+  }
+}
+
+// A target that is wrong everywhere: the first failures are explained, the others are counted.
+TEST(Causes, AreSoughtForTheFirstFailuresOnly) {
+  const Result<std::unique_ptr<Target>> target = Faulty("off_by_one");
+  ASSERT_TRUE(target) << target.error().message;
+  std::vector<Problem> problems;
+  for (uint64_t seed = 1; seed <= kMostExplained + 5; ++seed) {
+    problems.push_back(*Problem::Parse(fmt::format("gemm u8s8s32 m=2 n=3 k=4 seed={}", seed)));
+  }
+  const SweepResult sweep = RunSweep(problems, **target, [](int64_t, int64_t) {});
+  ASSERT_EQ(sweep.failures.size(), problems.size());
+  EXPECT_EQ(sweep.cells.at(0).differing, 2 * std::ssize(problems));
+  EXPECT_EQ(sweep.cells[0].Unexplained(), sweep.cells[0].differing);
+  EXPECT_EQ(std::ranges::count_if(sweep.failures,
+                                  [](const SweepFailure& failure) {
+                                    return failure.reason.ends_with(": not explained") &&
+                                           failure.minimised.empty();
+                                  }),
+            5);
+  EXPECT_THAT(sweep.failures[kMostExplained - 1].reason, HasSubstr("implementation error, accumulator"));
+  EXPECT_THAT(ToText(sweep),
+              HasSubstr("5: wrong, and not explained, because 100 failures had been explained"));
+  EXPECT_EQ(Mixtures(sweep).at(0).not_explained, 5);
 }
 
 TEST(TargetReport, SaysWhatEachComputes) {

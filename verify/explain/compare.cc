@@ -81,6 +81,13 @@ class Comparer {
 
   bool Parity() const { return result_.Parity(); }
 
+  // All outputs that differ, none of them explained.
+  Comparison Count() && {
+    result_.by_cause[static_cast<size_t>(Cause::kImplementationError)] = result_.differing;
+    if (!Parity()) result_.listed.push_back(PlaceAndValues(result_.first_differing));
+    return std::move(result_);
+  }
+
   // `accumulators`: the target's accumulators, if known.
   Comparison Run(Answer::Accumulators accumulators, const Prejudice& prejudice) {
     CountSaturation();
@@ -89,6 +96,7 @@ class Comparer {
     if (names_) Name(prejudice);
     if (Parity()) return std::move(result_);
     explanations_ = ExplainOutputs(answer_, prejudice);
+    FindAlternatives(prejudice);
     FindWrong();
     FindMistakes(prejudice);
     for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
@@ -146,6 +154,43 @@ class Comparer {
   bool IsOfOneArithmetic() const {
     if (result_.naming) return !result_.naming->reproduced_by.empty();
     return result_.off_maddubs == 0 || answer_.IsIdentified();
+  }
+
+  // Finds the other roundings that explain all outputs of each rounding. If a rounding makes all outputs of the
+  // problem, so must the others.
+  void FindAlternatives(const Prejudice& prejudice) {
+    std::vector<std::pair<Arithmetic, std::vector<int64_t>>> outputs;
+    for (const auto& [output, explanation] : explanations_) {
+      if (explanation.arithmetic.model != Model::kExact) continue;
+      const auto found =
+          std::ranges::find(outputs, explanation.arithmetic, [](const auto& entry) { return entry.first; });
+      auto& its = found != outputs.end()
+                      ? *found
+                      : outputs.emplace_back(explanation.arithmetic, std::vector<int64_t>());
+      its.second.push_back(output);
+    }
+    for (const auto& [named, its] : outputs) {
+      std::vector<Rounding> others = CandidateRoundings(oracle_.type());
+      std::erase_if(others, [&, rounding = named.rounding](Rounding other) {
+        return other == Rounding::kContract || other == rounding || !prejudice.Allows({Model::kExact, other});
+      });
+      for (const int64_t output : its) {
+        if (others.empty()) break;
+        const Observation seen = answer_.Observe(output);
+        std::erase_if(others, [&](Rounding other) { return !seen.GivenBy(seen.exact, other); });
+      }
+      if (oracle_.Wrapped(named) == answer_.actual()) {
+        std::erase_if(others, [&](Rounding other) {
+          return oracle_.Wrapped({Model::kExact, other}) != answer_.actual();
+        });
+      }
+      alternatives_.emplace_back(named, std::move(others));
+    }
+  }
+
+  std::vector<Rounding> AlternativesTo(const Arithmetic& named) const {
+    const auto found = std::ranges::find(alternatives_, named, [](const auto& entry) { return entry.first; });
+    return found == alternatives_.end() ? std::vector<Rounding>() : found->second;
   }
 
   // Finds the wrong outputs, and which of them have no cause.
@@ -249,8 +294,12 @@ class Comparer {
             .outputs;
     }
     std::ranges::stable_sort(its_outputs_, std::greater(), &Comparison::Part::outputs);
-    for (const Comparison::Part& part : its_outputs_)
+    for (const Comparison::Part& part : its_outputs_) {
       result_.explained_by.arithmetics.push_back(part.arithmetic);
+      for (const Rounding other : AlternativesTo(part.arithmetic)) {
+        result_.explained_by.arithmetics.push_back({Model::kExact, other});
+      }
+    }
   }
 
   // If each differing output has an arithmetic: describes where its outputs are.
@@ -296,18 +345,23 @@ class Comparer {
     return conv_suspects_->Of(seen);
   }
 
+  Difference PlaceAndValues(int64_t output) const {
+    const size_t at = static_cast<size_t>(output) * size_;
+    Difference difference;
+    difference.m = output / oracle_.columns();
+    difference.n = output % oracle_.columns();
+    difference.expected = core::Decode(oracle_.type(), &oracle_.expected()[at]);
+    difference.actual = core::Decode(oracle_.type(), &answer_.actual()[at]);
+    return difference;
+  }
+
   void List(int64_t output) {
     const Observation seen = answer_.Observe(output);
     const auto found = explanations_.find(output);
     const Explanation* explanation = found == explanations_.end() ? nullptr : &found->second;
     const auto overflow = oracle_.overflows().find(output);
     const bool overflows = overflow != oracle_.overflows().end();
-    Difference difference;
-    difference.m = output / oracle_.columns();
-    difference.n = output % oracle_.columns();
-    difference.expected =
-        core::Decode(oracle_.type(), &oracle_.expected()[static_cast<size_t>(output) * size_]);
-    difference.actual = core::Decode(oracle_.type(), seen.element);
+    Difference difference = PlaceAndValues(output);
     difference.accumulator = seen.exact;
     const std::optional<std::string> not_wrapped = HowNotWrapped(seen);
     if (overflows) {
@@ -370,7 +424,8 @@ class Comparer {
   void Detail(const Observation& seen, const Explanation& explanation, Difference* difference) const {
     const auto& [model, rounding] = explanation.arithmetic;
     if (explanation.accumulator == seen.exact) {
-      difference->detail = reference::ToString(rounding);
+      difference->detail =
+          std::string(reference::ToString(rounding)) + OrOthers(AlternativesTo(explanation.arithmetic));
       return;
     }
     difference->detail = fmt::format("accumulator {} instead of {}", explanation.accumulator, seen.exact);
@@ -399,8 +454,10 @@ class Comparer {
   const size_t size_;  // bytes of an element
   const int64_t max_listed_;
   bool names_ = false;
-  std::map<int64_t, Explanation> explanations_;          // explanations of outputs that differ
-  std::map<int64_t, Explanation> by_chance_;             // explanations that are no causes
+  std::map<int64_t, Explanation> explanations_;  // explanations of outputs that differ
+  std::map<int64_t, Explanation> by_chance_;     // explanations that are no causes
+  // The other roundings that explain the outputs of an arithmetic with exact sums.
+  std::vector<std::pair<Arithmetic, std::vector<Rounding>>> alternatives_;
   std::vector<Comparison::Part> its_outputs_;            // their number for each arithmetic, most first
   int64_t wrong_ = 0;                                    // outputs that are neither exact nor as promised
   std::vector<std::pair<Arithmetic, int64_t>> numbers_;  // wrong outputs that each arithmetic explains
@@ -542,6 +599,10 @@ Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions&
   const bool needs_accumulators = !comparer.Parity() && oracle.type() != INTACT_S32;
   return comparer.Run(needs_accumulators ? RunForAccumulators(target, oracle, options) : std::nullopt,
                       prejudice);
+}
+
+Comparison CountDifferences(const Oracle& oracle, const std::vector<uint8_t>& output) {
+  return Comparer(oracle, output, 1).Count();
 }
 
 bool Saturates(intact_mode mode, intact_isa isa) {

@@ -160,6 +160,9 @@ Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions&
                    const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed,
                    const Causes* of_larger = nullptr);
 
+/// The outputs that differ and the first of them, without explanations: all count as implementation errors.
+Comparison CountDifferences(const Oracle& oracle, const std::vector<uint8_t>& output);
+
 /// Whether `mode` clamps pairs on `isa`: the saturating mode on ISAs without VNNI and AMX, and with isa ANY.
 bool Saturates(intact_mode mode, intact_isa isa);
 /// The model that a target must equal on `isa`: MaddubsOf() the pairing if the mode saturates, otherwise

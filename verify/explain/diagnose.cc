@@ -275,11 +275,6 @@ Mistake OtherNarrowing(const Observation& seen) {
   if (static_cast<uint8_t>(std::clamp(clamped, lowest, lowest + 255)) == *seen.element) {
     return Same("the zero point added after clamping");
   }
-  if (std::isnan(f)) {
-    const int32_t of_zero = std::clamp(q.zero_point, lowest, lowest + 255);
-    if (static_cast<uint8_t>(of_zero) == *seen.element) return Same("a NaN taken for 0");
-    return std::nullopt;
-  }
   // cvtps2dq makes −2³¹ of floats beyond int32, which is then clamped.
   if (f >= 0x1p31f && static_cast<uint8_t>(lowest) == *seen.element) {
     return Same("a float beyond int32 converted to int32 before it is clamped");

@@ -29,6 +29,10 @@ struct Reading {
   bool reads_on = false;  // reads pixels that follow in memory beyond an end of the input
   std::optional<int64_t> channels = std::nullopt;  // how many channels of a tap count; nullopt: all
   int64_t channel_step = 0;                        // how many channels away the input was read
+  int64_t first_channel_step = 0;                  // the same of the first channel of a group alone
+  int64_t last_channel_step = 0;                   // the same of the last channel of a group alone
+  int64_t channels_skipped = 0;  // how many channels of a tap, from the first on, do not count
+  int64_t weight_step = 0;       // how many output channels away the weights were read
 };
 
 int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, int64_t m, int64_t n) {
@@ -44,11 +48,14 @@ int32_t AccumulatorUnder(const Reading& reading, const reference::Conv& conv, in
     for (size_t i = 0; reading.reverses_taps && i < at.size(); ++i) at[i] = g.axes[i].kernel - 1 - at[i];
     int64_t row = reference::InputRow(reading.geometry, pixel, at);
     if (reading.reads_on) row = RowThatFollows(g, pixel, at).value_or(row);
-    for (int64_t c = 0; c < reading.channels.value_or(g.GroupInputs()); ++c) {
-      const int64_t channel =
-          std::clamp<int64_t>(first_channel + c + reading.channel_step, 0, g.input_channels - 1);
+    for (int64_t c = reading.channels_skipped; c < reading.channels.value_or(g.GroupInputs()); ++c) {
+      int64_t step = reading.channel_step;
+      if (c == 0) step += reading.first_channel_step;
+      if (c == g.GroupInputs() - 1) step += reading.last_channel_step;
+      const int64_t channel = std::clamp<int64_t>(first_channel + c + step, 0, g.input_channels - 1);
       const auto a_at = static_cast<size_t>(row * g.input_channels + channel);
-      const auto b_at = static_cast<size_t>((n * g.Taps() + tap) * g.GroupInputs() + c);
+      const auto b_at =
+          static_cast<size_t>(((n + reading.weight_step) * g.Taps() + tap) * g.GroupInputs() + c);
       const int64_t a = row < 0 ? padding : core::DecodeInt8(conv.a_type, conv.a[a_at]);
       const int64_t b = core::DecodeInt8(conv.b_type, static_cast<uint8_t>(conv.b[b_at]));
       sum += (a - zero_point) * (b - reference::WeightZeroPoint(conv, n));
@@ -81,6 +88,23 @@ void SuspectPhases(const ConvGeometry& g, const Suspect& suspect) {
                           shift < 0 ? "- 1" : "+ 1"));
     }
   }
+}
+
+// Mistakes with the first or the last channel of a group.
+template <class Suspect>
+void SuspectGroupEdges(const ConvGeometry& g, const Suspect& suspect) {
+  Reading reading{g};
+  reading.last_channel_step = 1;
+  suspect("the last channel of a group read from the next group", reading);
+  reading = {g};
+  reading.first_channel_step = -1;
+  suspect("the first channel of a group read from the group before", reading);
+  reading = {g};
+  reading.channels = g.GroupInputs() - 1;
+  suspect("the last channel of a group missing", reading);
+  reading = {g};
+  reading.channels_skipped = 1;
+  suspect("the first channel of a group missing", reading);
 }
 
 // The accumulator (m, n) under each mistake with the geometry; n is the output channel.
@@ -140,7 +164,15 @@ void SuspectGeometry(const reference::Conv& conv, int64_t m, int64_t n, std::vec
             fmt::format("each input channel read one {}", step < 0 ? "too early" : "too late"));
   }
 
+  for (const int64_t step : {-1, 1}) {
+    if (n + step < 0 || n + step >= g.output_channels) continue;
+    Reading shifted{g};
+    shifted.weight_step = step;
+    suspect("the weights of another output channel", shifted,
+            fmt::format("the weights of output channel {} taken for those of {}", n + step, n));
+  }
   const int64_t group = n / g.GroupOutputs();
+  if (g.groups > 1) SuspectGroupEdges(g, suspect);
   for (const int64_t step : {-1, 1}) {
     if (group + step < 0 || group + step >= g.groups) continue;
     Reading shifted{g};

@@ -538,6 +538,11 @@ int Strangeness(const Arithmetic& arithmetic) {
   return HowStrange(arithmetic.model) + (arithmetic.rounding == Rounding::kContract ? 0 : 1);
 }
 
+std::pair<int, int> NamingRank(const Arithmetic& arithmetic) {
+  const auto at = std::ranges::find(reference::kAllRoundings, arithmetic.rounding);
+  return {Strangeness(arithmetic), static_cast<int>(at - reference::kAllRoundings.begin())};
+}
+
 // ----- candidates and words -------------------------------------------------------------------------------
 
 OperationKind KindOf(const Oracle& oracle) { return KindOf(oracle.linear(), oracle.geometry()); }
@@ -602,10 +607,10 @@ std::vector<Rounding> CandidateRoundings(intact_type c_type) {
   }
   std::vector<Rounding> roundings;
   for (const Rounding rounding : reference::kAllRoundings) {
-    const bool is_of_integers = rounding == R::kHalfUp || rounding == R::kZeroPointFirst ||
-                                rounding == R::kGemmlowp || rounding == R::kGemmlowpUp ||
-                                rounding == R::kFixedPoint || rounding == R::kResidualLast ||
-                                rounding == R::kBfloat16First || rounding == R::kFloat16First;
+    const bool is_of_integers =
+        rounding == R::kHalfUp || rounding == R::kZeroPointFirst || rounding == R::kGemmlowp ||
+        rounding == R::kGemmlowpUp || rounding == R::kFixedPoint || rounding == R::kResidualLast ||
+        rounding == R::kBfloat16First || rounding == R::kFloat16First || rounding == R::kNanIsZero;
     // Integers have no −0, and values near 0 round to 0.
     const bool is_of_floats =
         rounding == R::kReluByFactor || rounding == R::kFlushed || rounding == R::kEachStep;
@@ -678,6 +683,23 @@ std::string InWords(const Arithmetic& arithmetic) {
   return text;
 }
 
+std::string OrOthers(std::span<const Rounding> others) {
+  constexpr size_t kNamed = 2;
+  if (others.size() > kNamed) return fmt::format(", or one of {} other roundings", others.size());
+  std::string text;
+  for (const Rounding other : others) text.append(", or ").append(reference::ToString(other));
+  return text;
+}
+
+std::vector<Rounding> Identity::OtherRoundings() const {
+  std::vector<Rounding> others;
+  for (const Arithmetic& other : also) {
+    const bool is_as_likely = Strangeness(other) == Strangeness(arithmetic);
+    if (is_as_likely && other.model == arithmetic.model) others.push_back(other.rounding);
+  }
+  return others;
+}
+
 std::vector<Model> Identity::OtherModels() const {
   std::vector<Model> others;
   for (const Arithmetic& other : also) {
@@ -693,8 +715,8 @@ std::string InWords(const Identity& identity) {
         "closest: {}",
         identity.unexplained, identity.outputs, identity.first_place, InWords(identity.arithmetic));
   }
-  std::string text =
-      fmt::format("{}: all {} outputs reproduced", InWords(identity.arithmetic), identity.outputs);
+  std::string text = fmt::format("{}{}: all {} outputs reproduced", InWords(identity.arithmetic),
+                                 OrOthers(identity.OtherRoundings()), identity.outputs);
   if (identity.arithmetic == Arithmetic()) {
     return text + (identity.telling ? "; saturation would have shown"
                                     : "; none of them could have shown saturation");

@@ -11,8 +11,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reference/models/arithmetic.h"
@@ -52,6 +54,8 @@ bool IsOddInterval(int32_t spill);
 
 /// How unusual an arithmetic is. If several explain the same outputs, the least strange one is named.
 int Strangeness(const reference::Arithmetic& arithmetic);
+/// The order in which arithmetics are named that explain the same: by strangeness, then as in kAllRoundings.
+std::pair<int, int> NamingRank(const reference::Arithmetic& arithmetic);
 
 /// The arithmetic behind a problem's outputs.
 struct Identity {
@@ -67,6 +71,8 @@ struct Identity {
   bool Found() const { return unexplained == 0; }
   /// The models in `also` whose rounding is the rounding of `arithmetic`.
   std::vector<reference::Model> OtherModels() const;
+  /// The roundings in `also` whose model is the model of `arithmetic`, if they are as likely as its rounding.
+  std::vector<reference::Rounding> OtherRoundings() const;
 };
 
 /// Identifies the arithmetic of a target's dense `output`; `accumulators`: the target's, if known. For
@@ -75,6 +81,8 @@ struct Identity {
 Identity Identify(const Oracle& oracle, const std::vector<uint8_t>& output,
                   const std::optional<std::vector<int32_t>>& accumulators = {});
 
+/// ", or half up"; "" if there are none. Names a few of `others`, which explain the same outputs, and counts the rest.
+std::string OrOthers(std::span<const reference::Rounding> others);
 /// "exact", "pairs of adjacent depths clamped to int16 (maddubs)", …, and the rounding unless it is the
 /// contract's.
 std::string InWords(const reference::Arithmetic& arithmetic);

@@ -107,6 +107,20 @@ void FailAsClaimed(const Oracle& oracle, const Arithmetic& claim, const Bytes& o
   judgement->kind = {FailureKind::kClaim, instead};
 }
 
+Judgement NotExplained(Comparison comparison) {
+  Judgement judgement = {std::move(comparison), {}};
+  // An exact output may not be as claimed.
+  judgement.failure =
+      judgement.comparison.Parity() ? std::string("the outputs are exact, not as claimed") : "";
+  if (judgement.failure.empty()) {
+    const Difference& first = judgement.comparison.listed.at(0);
+    judgement.failure = fmt::format("output {} is {} instead of {}: {}", PlaceOf(judgement.comparison, first),
+                                    first.actual, first.expected, kNotExplained);
+  }
+  judgement.kind = {FailureKind::kOutput, std::string(kNotExplained)};
+  return judgement;
+}
+
 }  // namespace
 
 RunOptions InAllPlaces(const Problem& problem) {
@@ -119,11 +133,17 @@ std::string MessageOf(const Error& error) {
   return error.message.empty() ? "the target does not say why" : error.message;
 }
 
-Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
-                        const Causes* of_larger) {
+namespace {
+
+// `explains`: whether to look for causes of a failure.
+Result<Judgement> JudgeBy(const Target& target, const Oracle& oracle, const RunOptions& options,
+                          const Causes* of_larger, bool explains) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
   ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised, Promised(claim, oracle.linear(), options.isa));
   ASSIGN_OR_RETURN(const Bytes output, RunChecked(target, oracle, options));
+  if (!explains && !promised.empty() && !IsAsPromised(oracle, promised, output)) {
+    return NotExplained(CountDifferences(oracle, output));
+  }
   Judgement judgement = {Explain(target, oracle, options, output, kMaxDifferencesListed, of_larger), {}};
   // If a sum leaves int32, a target that must be exact has no right s32 output: Parity() accounts for this.
   const bool is_to_be_exact = promised == std::vector<Arithmetic>{Arithmetic()};
@@ -137,6 +157,17 @@ Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOpt
     FailAsClaimed(oracle, promised.front(), output, &judgement);
   }
   return judgement;
+}
+
+}  // namespace
+
+Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
+                        const Causes* of_larger) {
+  return JudgeBy(target, oracle, options, of_larger, true);
+}
+
+Result<Judgement> JudgeBriefly(const Target& target, const Oracle& oracle, const RunOptions& options) {
+  return JudgeBy(target, oracle, options, nullptr, false);
 }
 
 Result<Judgement> Judge(const Target& target, const Problem& problem, const Causes* of_larger) {

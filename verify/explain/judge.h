@@ -42,6 +42,10 @@ Result<Judgement> Judge(const Target& target, const Problem& problem, const Caus
 Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
                         const Causes* of_larger = nullptr);
 
+/// As Judge(), but looks for no cause of a failure, unless the target claims nothing: kind is then kNotExplained.
+Result<Judgement> JudgeBriefly(const Target& target, const Oracle& oracle, const RunOptions& options);
+inline constexpr std::string_view kNotExplained = "not explained";
+
 /// Whether Judge() finds a failure, or an error other than UNSUPPORTED. Faster than Judge(): it looks for
 /// causes only if the target claims nothing.
 bool Fails(const Target& target, const Problem& problem);

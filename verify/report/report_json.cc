@@ -415,6 +415,7 @@ Json ToJson(const std::vector<Mixture>& mixtures) {
                    {"in_parts", ToJson(mixture.in_parts)},
                    {"unexplained", ToJson(mixture.unexplained)},
                    {"without_outputs", ToJson(mixture.without_outputs)},
+                   {"not_explained", mixture.not_explained},
                    {"in_words", InWords(mixture)}});
   }
   return all;

@@ -22,7 +22,7 @@
 //   computes[]       what follows from computed (verify/sweep/mixture.h): operation, problems, exact,
 //                    telling, parts[] (arithmetic, in_words, problems, sizes); in_parts, unexplained and
 //                    without_outputs, each with problems, sizes, example (a line) and what is known of it;
-//                    and all of it in_words
+//                    not_explained (a number of problems); and all of it in_words
 //   tried            the largest sizes of the shard's problems that ran: m, n, k, batch, threads, calls
 //   random           the random problems after the sweep: seed, stream, problems, cells[], tried, failures[]
 //                    (the first hundred, and all that are minimised); of a merged sweep: shards (how many
@@ -30,7 +30,8 @@
 //
 // Lists are in the order of the sweep's problems. The JSON does not depend on interruptions and shards: a
 // sweep that was resumed, or run in shards and merged, writes the bytes of an uninterrupted sweep. This holds
-// if the target's outputs do not depend on earlier runs.
+// if the target's outputs do not depend on earlier runs, and if no more failures are found than a sweep explains and
+// has time to minimise (verify/sweep/sweep.h).
 //
 // A journal (support/journal.h) is lines of JSON. The first has the fields above `cells`, with the schema
 // "intact-sweep-journal". Each other line is a problem's outcome, in the order of the shard's problems:

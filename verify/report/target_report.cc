@@ -76,7 +76,8 @@ Json ToJson(const TargetFindings& findings) {
 
 support::html::Cell MixtureCell(const Mixture* mixture) {
   if (mixture == nullptr) return "–";
-  const bool is_bad = mixture->unexplained.problems > 0 || mixture->without_outputs.problems > 0;
+  const bool is_bad = mixture->unexplained.problems > 0 || mixture->without_outputs.problems > 0 ||
+                      mixture->not_explained > 0;
   const support::html::Tone tone = is_bad                               ? support::html::Tone::kBad
                                    : mixture->exact < mixture->problems ? support::html::Tone::kDoubtful
                                                                         : support::html::Tone::kGood;

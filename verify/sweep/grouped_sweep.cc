@@ -85,8 +85,12 @@ std::vector<GroupedProblem> GroupedSweepProblems(intact_isa isa, Effort effort, 
   std::vector<GroupedProblem> problems;
   for (int64_t round = 0; round < rounds; ++round) {
     support::Random random(seed, 1, static_cast<uint64_t>(round));
-    for (int64_t i = 0; i < kCombinations; i += step) problems.push_back(Combination(i, &random));
-    for (int64_t i = 0; i < kRandom; i += step) problems.push_back(GroupedProblem::Draw(&random));
+    for (int64_t i = 0; i < kCombinations + kRandom;
+         ++i) {  // all are drawn, so that the quick ones are of them
+      const GroupedProblem problem =
+          i < kCombinations ? Combination(i, &random) : GroupedProblem::Draw(&random);
+      if (i % step == 0) problems.push_back(problem);
+    }
   }
   for (const std::string_view line : kStateLines) problems.push_back(*GroupedProblem::Parse(line));
   for (GroupedProblem& problem : problems) problem.isa = isa;

@@ -31,6 +31,7 @@ struct Computed {
   Problem problem;
   const SweepComputed* how = nullptr;  // nullptr if the target gave no outputs
   std::string failure;                 // if so: why
+  bool is_explained = true;
   bool IsReproducedBy(const std::string& arithmetic) const {
     return std::ranges::find(how->reproduced_by, arithmetic) != how->reproduced_by.end();
   }
@@ -43,29 +44,32 @@ struct Kind {
 
 std::vector<Kind> KindsOf(const SweepResult& sweep) {
   std::vector<Kind> kinds;
-  const auto add = [&kinds](const std::string& line, const SweepComputed* how, const std::string& failure) {
+  const auto add = [&kinds](const std::string& line, const SweepComputed* how, const std::string& failure,
+                            bool is_explained) {
     const Result<Problem> problem = Problem::Parse(line);
     if (!problem) return;
     const std::string operation = OperationOf(*problem);
     const auto found = std::ranges::find(kinds, operation, &Kind::operation);
     Kind& kind = found == kinds.end() ? kinds.emplace_back(Kind{operation, {}}) : *found;
-    kind.problems.push_back({*problem, how, failure});
+    kind.problems.push_back({*problem, how, failure, is_explained});
   };
   std::set<std::string_view> with_outputs;
   for (const SweepComputed& computed : sweep.computed) {
     with_outputs.insert(computed.problem);
-    add(computed.problem, &computed, {});
+    add(computed.problem, &computed, {}, true);
   }
+  const std::string not_explained = Failure{FailureKind::kOutput, std::string(kNotExplained)}.Text();
   for (const SweepFailure& failure : sweep.failures) {
-    if (!with_outputs.contains(failure.problem)) add(failure.problem, nullptr, failure.reason);
+    if (with_outputs.contains(failure.problem)) continue;
+    add(failure.problem, nullptr, failure.reason, failure.kind != not_explained);
   }
   return kinds;
 }
 
 using Those = std::vector<const Computed*>;
 
-int StrangenessOf(const std::string& arithmetic) {
-  return Strangeness(*reference::ParseArithmetic(arithmetic));
+std::pair<int, int> RankOf(const std::string& arithmetic) {
+  return NamingRank(*reference::ParseArithmetic(arithmetic));
 }
 
 // How many of `those` each arithmetic reproduces.
@@ -82,8 +86,8 @@ std::map<std::string, int64_t> CountsOf(const Those& those) {
 std::optional<std::string> Likeliest(const Those& those) {
   std::optional<std::pair<int64_t, std::string>> best;
   for (const auto& [text, count] : CountsOf(those)) {
-    const bool is_better = !best || count > best->first ||
-                           (count == best->first && StrangenessOf(text) < StrangenessOf(best->second));
+    const bool is_better =
+        !best || count > best->first || (count == best->first && RankOf(text) < RankOf(best->second));
     if (is_better) best = {count, text};
   }
   if (!best) return std::nullopt;
@@ -116,7 +120,7 @@ bool Simplify(const Those& those, std::vector<std::string>* cover) {
     std::string best = (*cover)[i];
     for (const auto& [text, count] : CountsOf(its_own)) {
       const bool will_do = count == std::ssize(its_own);
-      if (will_do && StrangenessOf(text) < StrangenessOf(best)) best = text;
+      if (will_do && RankOf(text) < RankOf(best)) best = text;
     }
     if (best != (*cover)[i]) {
       (*cover)[i] = best;
@@ -137,6 +141,19 @@ std::vector<std::string> Cover(const Those& those) {
   while (Simplify(those, &cover)) {
   }
   return cover;
+}
+
+// The roundings that with the sums of `text` reproduce each of `those` too.
+std::vector<reference::Rounding> OtherRoundings(const std::string& text, const Those& those) {
+  const reference::Arithmetic named = *reference::ParseArithmetic(text);
+  std::vector<reference::Rounding> others;
+  if (named.rounding == reference::Rounding::kContract) return others;  // all others are stranger
+  for (const reference::Rounding rounding : reference::kAllRoundings) {
+    const std::string other = ToString(reference::Arithmetic{named.model, rounding});
+    const auto reproduces = [&](const Computed* computed) { return computed->IsReproducedBy(other); };
+    if (rounding != named.rounding && std::ranges::all_of(those, reproduces)) others.push_back(rounding);
+  }
+  return others;
 }
 
 Mixture::Sizes SizesOf(std::span<const Computed* const> those) {
@@ -163,7 +180,9 @@ Mixture MixtureOf(const Kind& kind) {
   mixture.problems = std::ssize(kind.problems);
   Those explained, in_parts, unexplained, without_outputs;
   for (const Computed& computed : kind.problems) {
-    if (computed.how == nullptr) {
+    if (!computed.is_explained) {
+      ++mixture.not_explained;
+    } else if (computed.how == nullptr) {
       without_outputs.push_back(&computed);
     } else if (computed.how->differing == 0) {
       ++mixture.exact;
@@ -189,7 +208,8 @@ Mixture MixtureOf(const Kind& kind) {
     const auto its = std::stable_partition(explained.begin(), explained.end(), std::not_fn(is_its));
     const Those those(its, explained.end());
     explained.erase(its, explained.end());
-    mixture.parts.push_back({*reference::ParseArithmetic(text), std::ssize(those), SizesOf(those)});
+    mixture.parts.push_back(
+        {*reference::ParseArithmetic(text), std::ssize(those), SizesOf(those), OtherRoundings(text, those)});
   }
   std::ranges::stable_sort(mixture.parts, std::greater(), &Mixture::Part::problems);
   return mixture;
@@ -233,7 +253,7 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
     const Mixture::Part& part = mixture.parts[i];
     // A model of fewer problems than have no model at all may fit by chance.
     const bool is_doubtful = part.problems < mixture.unexplained.problems;
-    add(part.problems, (is_doubtful ? "perhaps " : "") + InWords(part.arithmetic));
+    add(part.problems, (is_doubtful ? "perhaps " : "") + InWords(part.arithmetic) + OrOthers(part.others));
     if (i == 0 && !is_mostly_exact) add_exact();
   }
   const auto add_others = [&](const Mixture::Others& others, std::string_view what) {
@@ -245,6 +265,10 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
   add_others(mixture.in_parts, "each output has an arithmetic, but none reproduces a whole problem");
   add_others(mixture.unexplained, "no model reproduces all that differs");
   add_others(mixture.without_outputs, "no outputs");
+  if (mixture.not_explained > 0) {
+    add(mixture.not_explained,
+        fmt::format("wrong, and not explained, because {} failures had been explained", kMostExplained));
+  }
   return phrases;
 }
 

@@ -34,6 +34,8 @@ struct Mixture {
     reference::Arithmetic arithmetic;
     int64_t problems = 0;  // each problem counts for one part only
     Sizes sizes;
+    std::vector<reference::Rounding>
+        others;  // roundings with the same sums that reproduce all these problems
   };
   std::vector<Part> parts;
   /// Problems that no arithmetic reproduces.
@@ -43,9 +45,10 @@ struct Mixture {
     std::string known;    // what is known of the example
     Sizes sizes = {};
   };
-  Others in_parts;         // each output that differs has an arithmetic; known: PartsInWords()
-  Others unexplained;      // some differing outputs have no arithmetic
-  Others without_outputs;  // the target failed; known: how
+  int64_t not_explained = 0;  // failures after the first kMostExplained
+  Others in_parts;            // each output that differs has an arithmetic; known: PartsInWords()
+  Others unexplained;         // some differing outputs have no arithmetic
+  Others without_outputs;     // the target failed; known: how
 };
 
 /// A mixture for each kind of operation, in order of first appearance. Empty for our own kernels.

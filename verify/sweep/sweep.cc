@@ -131,14 +131,22 @@ bool MinimisedChoice::Take(const std::string& kind) {
 
 SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
   const Oracle oracle(problem);
-  const Result<Judgement> judgement = Judge(target_, oracle, RunOptionsOf(problem));
+  const bool explains = explained_ < kMostExplained;
+  const RunOptions options = RunOptionsOf(problem);
+  const Result<Judgement> judgement =
+      explains ? Judge(target_, oracle, options) : JudgeBriefly(target_, oracle, options);
   SweepOutcome outcome = OutcomeOf(problem, line, judgement);
   const Failure failure = judgement ? judgement->kind : target_.LastFailure();
   if (!outcome.failure.empty()) outcome.kind = failure.Text();
-  if (!outcome.failure.empty() && choice_.Take(outcome.kind)) {
+  if (judgement && !judgement->Passed()) ++explained_;
+  const bool is_explained = failure.of != kNotExplained;
+  if (!outcome.failure.empty() && is_explained && minimising_ < kMostMinimising &&
+      choice_.Take(outcome.kind)) {
+    const auto start = std::chrono::steady_clock::now();
     const std::optional<Causes> causes =
         judgement ? std::optional(judgement->comparison.Explanations()) : std::nullopt;
     AddMinimised(target_, problem, oracle, failure.kind, before_, causes ? &*causes : nullptr, &outcome);
+    minimising_ += std::chrono::steady_clock::now() - start;
   }
   if (!outcome.skipped.empty()) return outcome;
   if (before_.size() == kMostEarlierCalls) before_.erase(before_.begin());
@@ -147,7 +155,9 @@ SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
 }
 
 void Sweeper::Know(const SweepOutcome& outcome) {
-  if (!outcome.failure.empty()) (void)choice_.Take(outcome.kind);
+  if (outcome.failure.empty()) return;
+  (void)choice_.Take(outcome.kind);
+  if (outcome.outputs) ++explained_;
 }
 
 std::vector<SkipReason> SkipReasons(const std::vector<SweepSkip>& skips) {

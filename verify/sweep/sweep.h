@@ -5,6 +5,7 @@
 #define INTACT_VERIFY_SWEEP_SWEEP_H_
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -71,6 +72,11 @@ class MinimisedChoice {
 };
 inline constexpr size_t kMinimisedOfAKind = 2;
 inline constexpr size_t kMaxMinimised = 24;
+/// How many failures with wrong outputs are explained. Later ones are counted, so that a target that is wrong
+/// everywhere does not take hours. Targets that claim nothing are always explained.
+inline constexpr int64_t kMostExplained = 100;
+/// No failure is minimised after this time was spent on minimising others.
+inline constexpr std::chrono::seconds kMostMinimising{60};
 
 struct SweepSkip {
   std::string problem;
@@ -191,7 +197,7 @@ Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& ta
                              const Progress& progress);
 
 /// Runs problems one by one on a target. Remembers the problems, to find the earlier calls that a failure
-/// depends on. Minimises the failures that MinimisedChoice chooses.
+/// depends on. Explains the first kMostExplained failures, and minimises those that MinimisedChoice chooses.
 class Sweeper {
  public:
   explicit Sweeper(const Target& target) : target_(target) {}
@@ -204,6 +210,8 @@ class Sweeper {
   const Target& target_;
   std::vector<Problem> before_;  // the last problems that ran, in order
   MinimisedChoice choice_;
+  std::chrono::steady_clock::duration minimising_{};  // the time spent on minimising
+  int64_t explained_ = 0;                             // failures with wrong outputs
 };
 
 }  // namespace intact::verify
