@@ -120,7 +120,8 @@ std::string DependentNodes(const std::vector<Ort::ConstNode>& nodes, const std::
 
 // Whether a reproducible session computes a node also where it is not computed in integers.
 bool IsTakenAsFloats(Ort::ConstNode node, const Settings& settings) {
-  return settings.is_reproducible && node.GetOperatorType() == "MatMul";
+  return settings.is_reproducible &&
+         (node.GetOperatorType() == "MatMul" || node.GetOperatorType() == "Softmax");
 }
 
 int32_t AvailableThreads() {
