@@ -160,6 +160,17 @@ def test_sums_of_integers_have_one_order():
 
 
 @needs_table
+@needs_table
+def test_a_softmax_between_bytes_is_computed_as_floats():
+    """Else ONNX Runtime computes it: in bytes, or in floats in an order of the CPU."""
+    bytes_of = [helper.make_node("QuantizeLinear", ["x", "s", "z"], ["xq"]), helper.make_node("DequantizeLinear", ["xq", "s", "z"], ["f"]),
+                helper.make_node("Softmax", ["f"], ["p"], name="softmax"), helper.make_node("Relu", ["p"], ["r"]),
+                helper.make_node("QuantizeLinear", ["r", "ys", "yz"], ["q"]), helper.make_node("DequantizeLinear", ["q", "ys", "yz"], ["y"])]
+    constants = {"s": np.float32(0.1), "z": np.uint8(9), "ys": np.float32(1 / 256), "yz": np.uint8(0)}
+    proto = model(bytes_of, {"x": [4, 30]}, ["y"], constants)
+    assert node(session(proto, reproducible=True), "softmax")["taken"] and not node(session(proto), "softmax")["taken"]
+
+
 def test_a_product_of_a_vector_is_refused_with_its_reason():
     proto = model([helper.make_node("MatMul", ["a", "b"], ["y"], name="product")], {"a": [300], "b": [300, 7]}, ["y"])
     with pytest.raises(Exception, match="A: has 1 dimensions; expected at least 2"):
