@@ -17,7 +17,7 @@ import numpy as np
 from ._operator_cases import draw_positive, draw_shape, draw_size, draw_weights, floats
 
 ENGINE = "PyTorch"
-# Threads that wait take no time from other levels. As many threads as asked for, also beyond the number of cores.
+# Threads that wait take no time from other levels. The number of threads is what was asked for, also beyond the number of cores.
 ENVIRONMENT = {"OMP_WAIT_POLICY": "passive", "OMP_DYNAMIC": "false", "MKL_DYNAMIC": "FALSE", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 THREADS = (1, 2, 4)
 _COMPILED, _INTACT = "compiled ", "intact "  # first words of names
