@@ -334,22 +334,48 @@ void FloatConv::Pack(const Constant& w) {
 }
 
 std::vector<FloatConv::Pixels> FloatConv::PixelsOfLine(int64_t in_width, int64_t out_width) const {
-  std::vector<Pixels> line;
+  std::vector<Pixels> runs, line;
   for (int64_t pixel = 0; pixel < out_width; ++pixel) {
     const auto [begin, end] = TapsInside(geometry_.desc, 1, pixel, in_width);
-    if (!line.empty() && line.back().count < kernels_->most_pixels && line.back().w_begin == begin &&
-        line.back().w_end == end) {
-      ++line.back().count;
+    if (!runs.empty() && runs.back().w_begin == begin && runs.back().w_end == end) {
+      ++runs.back().count;
     } else {
-      line.push_back({pixel, 1, begin, end});
+      runs.push_back({pixel, 1, begin, end, false});
+    }
+  }
+  constexpr int64_t kFew = 2;
+  for (const Pixels& run : runs) {
+    const bool are_few = run.count <= kFew;
+    const int64_t parts = are_few ? run.count : (run.count - 1) / kernels_->most_pixels + 1;
+    for (int64_t i = 0; i < parts; ++i) {
+      const int64_t begin = run.count * i / parts, end = run.count * (i + 1) / parts;
+      line.push_back({run.first + begin, end - begin, run.w_begin, run.w_end, are_few});
     }
   }
   return line;
 }
 
+std::vector<int64_t> FloatConv::LinesOfColumns(int64_t in_height, int64_t out_height) const {
+  std::vector<int64_t> lines(static_cast<size_t>(out_height), 1);
+  int64_t first = -1;  // of the lines with all taps that are computed together
+  for (int64_t line = 0; line < out_height; ++line) {
+    const auto [begin, end] = TapsInside(geometry_.desc, 0, line, in_height);
+    if (begin != 0 || end != geometry_.desc.kernel[0]) {
+      first = -1;
+    } else if (first < 0 || line - first == kernels_->most_pixels) {
+      first = line;
+    } else {
+      ++lines[static_cast<size_t>(first)];
+      lines[static_cast<size_t>(line)] = 0;
+    }
+  }
+  return lines;
+}
+
 // `row`: of (image, group, tile of panels, line of outputs).
 void FloatConv::ComputeRow(const float* x, float* y, const Shape& in, const Shape& out,
-                           std::span<const Pixels> pixels, int64_t row) const {
+                           std::span<const Pixels> pixels, std::span<const int64_t> lines,
+                           int64_t row) const {
   const intact_conv_desc& desc = geometry_.desc;
   const int64_t tiles = (panels_ + kernels_->most_panels - 1) / kernels_->most_panels;
   const int64_t line = row % out[1], panel = row / out[1] % tiles * kernels_->most_panels;
@@ -364,8 +390,6 @@ void FloatConv::ComputeRow(const float* x, float* y, const Shape& in, const Shap
   std::tie(tile.h_begin, tile.h_end) = TapsInside(desc, 0, line, in[1]);
   tile.outputs = std::min(panels * kPanel, outputs_ - panel * kPanel);
   tile.kernel_w = desc.kernel[1];
-  tile.x_step = desc.stride[1] * in[3];
-  tile.y_step = out[3];
   tile.h_step = desc.dilation[0] * in[2] * in[3];
   tile.w_step = desc.dilation[1] * in[3];
   tile.panel_step = channels_ * taps * kPanel;
@@ -383,8 +407,11 @@ void FloatConv::ComputeRow(const float* x, float* y, const Shape& in, const Shap
       tile.w_begin = each.w_begin;
       tile.w_end = each.w_end;
       tile.first_tap = (first_line * in[2] + each.first * desc.stride[1] - desc.pad_begin[1]) * in[3];
+      tile.x_step = each.is_of_column ? desc.stride[0] * in[2] * in[3] : desc.stride[1] * in[3];
+      tile.y_step = each.is_of_column ? out[2] * out[3] : out[3];
       tile.y = target + each.first * out[3];
-      functions[static_cast<size_t>(each.count - 1)](tile);
+      const int64_t count = each.is_of_column ? lines[static_cast<size_t>(line)] : each.count;
+      if (count > 0) functions[static_cast<size_t>(count - 1)](tile);
     }
   }
 }
@@ -412,9 +439,10 @@ void FloatConv::Compute(Run& run) const {
   const auto tasks = static_cast<int64_t>(
       std::min<double>(static_cast<double>(rows), multiply_adds / kMultiplyAddsOfTask + 1));
   const std::vector<Pixels> pixels = PixelsOfLine(in[2], out[2]);
+  const std::vector<int64_t> lines = LinesOfColumns(in[1], out[1]);
   run.ForEach(tasks, [&](int64_t task) {
     for (int64_t row = rows * task / tasks; row < rows * (task + 1) / tasks; ++row)
-      ComputeRow(x, y, in, out, pixels, row);
+      ComputeRow(x, y, in, out, pixels, lines, row);
   });
   if (!geometry_.channels_last) run.Transpose(y, output, sizeof(float), out[0], out[1] * out[2], out[3]);
 }

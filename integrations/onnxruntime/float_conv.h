@@ -47,12 +47,15 @@ class FloatConv : public Layer {
   struct Pixels {
     int64_t first, count;
     int64_t w_begin, w_end;  // the taps
+    bool is_of_column;       // one pixel, computed together with the ones below it
   };
 
   void Pack(const Constant& w);
   std::vector<Pixels> PixelsOfLine(int64_t in_width, int64_t out_width) const;
+  // For each line of outputs, how many from it on are computed together where a column has its own tile; 0: together with a line before.
+  std::vector<int64_t> LinesOfColumns(int64_t in_height, int64_t out_height) const;
   void ComputeRow(const float* x, float* y, const Shape& in, const Shape& out, std::span<const Pixels> pixels,
-                  int64_t row) const;
+                  std::span<const int64_t> lines, int64_t row) const;
 
   const ConvGeometry geometry_;
   const Kernels* kernels_;
