@@ -320,9 +320,9 @@ std::string FloatConv::Kernel() const { return kernels_->name; }
 
 void FloatConv::Pack(const Constant& w) {
   const int64_t groups = geometry_.desc.groups, taps = w.shape[2] * w.shape[3];
-  weights_.resize(static_cast<size_t>(groups * panels_ * channels_ * taps * kPanel));
+  weights_.resize(static_cast<size_t>(groups * panels_ * channels_ * taps));
   const float* const source = w.As<float>().data();
-  float* target = weights_.data();
+  float* target = weights_.data()->weights.data();
   for (int64_t panel = 0; panel < groups * panels_; ++panel) {
     const int64_t first = panel % panels_ * kPanel, of_group = panel / panels_ * outputs_;
     for (int64_t c = 0; c < channels_; c += block_)
@@ -398,7 +398,8 @@ void FloatConv::ComputeRow(const float* x, float* y, const Shape& in, const Shap
   const int64_t channels_of_tile = block_ * tile.blocks;
   for (int64_t c = 0; c < channels_; c += channels_of_tile) {
     tile.x = x + image * in[1] * in[2] * in[3] + group * channels_ + c;
-    tile.weights = weights_.data() + (group * panels_ + panel) * tile.panel_step + c * taps * kPanel;
+    tile.weights =
+        weights_.data()->weights.data() + (group * panels_ + panel) * tile.panel_step + c * taps * kPanel;
     tile.channels = std::min(block_, channels_ - c);
     tile.is_first = c == 0;
     tile.lacks_channels = block_ == kPanel && tile.channels < kPanel;
@@ -435,7 +436,7 @@ void FloatConv::Compute(Run& run) const {
   const int64_t tiles = (panels_ + kernels_->most_panels - 1) / kernels_->most_panels;
   const int64_t rows = out[0] * geometry_.desc.groups * tiles * out[1];
   const double multiply_adds =
-      static_cast<double>(out[0] * out[1] * out[2]) * static_cast<double>(weights_.size());
+      static_cast<double>(out[0] * out[1] * out[2]) * static_cast<double>(weights_.size()) * kPanel;
   const auto tasks = static_cast<int64_t>(
       std::min<double>(static_cast<double>(rows), multiply_adds / kMultiplyAddsOfTask + 1));
   const std::vector<Pixels> pixels = PixelsOfLine(in[2], out[2]);

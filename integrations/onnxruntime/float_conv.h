@@ -62,8 +62,11 @@ class FloatConv : public Layer {
   int64_t channels_, outputs_;  // of a group
   int64_t block_;
   int64_t panels_;              // of a group: 16 outputs each
-  std::vector<float> weights_;  // (group, panel, block, kh, kw, channel, output)
-  std::vector<float> bias_;     // (group, panel, output); empty: none
+  struct alignas(64) Outputs {  // vectors that cross no line of the cache
+    std::array<float, 16> weights;
+  };
+  std::vector<Outputs> weights_;  // (group, panel, block, kh, kw, channel)
+  std::vector<float> bias_;       // (group, panel, output); empty: none
 };
 
 }  // namespace intact::onnxruntime
