@@ -62,7 +62,7 @@ void ComputeTilePortable(const Tile& tile) {
     }
 }
 
-#define INTACT_UNROLL _Pragma("GCC unroll 8")
+#define INTACT_UNROLL _Pragma("GCC unroll 12")
 
 // One panel: two vectors.
 template <size_t, size_t kPixels>
@@ -228,9 +228,9 @@ template <size_t kPanels, size_t kPixels>
 
 }  // namespace
 
-// The functions for tiles of 1 to most_panels panels and 1 to 6 pixels.
+// The functions for tiles of 1 to most_panels panels and 1 to most_pixels pixels.
 struct FloatConv::Kernels {
-  static constexpr size_t kMostPanels = 4, kMostPixels = 6;
+  static constexpr size_t kMostPanels = 4, kMostPixels = 12;
   const char* name;
   int64_t most_panels, most_pixels;
   bool adds_blocks;  // of one channel each: a tile computes all of them
@@ -241,10 +241,16 @@ namespace {
 
 // A template cannot take a template of functions, and a macro's argument in parentheses cannot have template arguments.
 // NOLINTBEGIN(bugprone-macro-parentheses)
-#define INTACT_TILES(function, panels)                                                          \
-  std::array<TileFunction, 6> {                                                                 \
-    function<(panels), 1>, function<(panels), 2>, function<(panels), 3>, function<(panels), 4>, \
-        function<(panels), 5>, function<(panels), 6>                                            \
+#define INTACT_THREE_TILES(function, panels, first) \
+  function<(panels), (first)>, function<(panels), (first) + 1>, function<(panels), (first) + 2>
+#define INTACT_TILES(function, panels)                                               \
+  std::array<TileFunction, 12> {                                                     \
+    INTACT_THREE_TILES(function, panels, 1), INTACT_THREE_TILES(function, panels, 4) \
+  }
+#define INTACT_LONG_TILES(function, panels)                                               \
+  std::array<TileFunction, 12> {                                                          \
+    INTACT_THREE_TILES(function, panels, 1), INTACT_THREE_TILES(function, panels, 4),     \
+        INTACT_THREE_TILES(function, panels, 7), INTACT_THREE_TILES(function, panels, 10) \
   }
 // NOLINTEND(bugprone-macro-parentheses)
 const FloatConv::Kernels kPortable = {
@@ -256,6 +262,12 @@ const FloatConv::Kernels kAvx512 = {"conv_f32_avx512",
                                     false,
                                     {INTACT_TILES(ComputeTileAvx512, 1), INTACT_TILES(ComputeTileAvx512, 2),
                                      INTACT_TILES(ComputeTileAvx512, 3), INTACT_TILES(ComputeTileAvx512, 4)}};
+const FloatConv::Kernels kNarrowAvx512 = {
+    "conv_f32_avx512",
+    2,
+    12,
+    false,
+    {INTACT_LONG_TILES(ComputeTileAvx512, 1), INTACT_LONG_TILES(ComputeTileAvx512, 2)}};
 const FloatConv::Kernels kSinglesAvx2 = {"conv_f32_avx2", 1, 3, true, {INTACT_TILES(ComputeSinglesAvx2, 1)}};
 const FloatConv::Kernels kSinglesAvx512 = {
     "conv_f32_avx512",
@@ -264,9 +276,9 @@ const FloatConv::Kernels kSinglesAvx512 = {
     true,
     {INTACT_TILES(ComputeSinglesAvx512, 1), INTACT_TILES(ComputeSinglesAvx512, 2)}};
 
-// `is_of_singles`: whether blocks have one channel.
-const FloatConv::Kernels& ChooseKernels(const Settings& settings, bool is_of_singles) {
-  if (HasAvx512(settings)) return is_of_singles ? kSinglesAvx512 : kAvx512;
+// `is_of_singles`: whether blocks have one channel. `panels`: of a group.
+const FloatConv::Kernels& ChooseKernels(const Settings& settings, bool is_of_singles, int64_t panels) {
+  if (HasAvx512(settings)) return is_of_singles ? kSinglesAvx512 : panels <= 2 ? kNarrowAvx512 : kAvx512;
   if (!HasAvx2(settings)) return kPortable;
   return is_of_singles ? kSinglesAvx2 : kAvx2;
 }
@@ -282,8 +294,7 @@ std::pair<int64_t, int64_t> TapsInside(const intact_conv_desc& desc, size_t i, i
 
 }  // namespace
 
-FloatConv::FloatConv(const Node& node, const Context& context)
-    : geometry_(node, node.ShapeOf(1)), kernels_(&ChooseKernels(context.settings, false)) {
+FloatConv::FloatConv(const Node& node, const Context& context) : geometry_(node, node.ShapeOf(1)) {
   if (!context.settings.is_reproducible)
     throw Refusal("operator: computes floats; expected quantized tensors, or the option reproducible");
   node.Type(0, {INTACT_F32});
@@ -301,8 +312,8 @@ FloatConv::FloatConv(const Node& node, const Context& context)
   const bool is_pointwise = desc.kernel[0] * desc.kernel[1] == 1 &&
                             desc.pad_begin[0] + desc.pad_begin[1] + desc.pad_end[0] + desc.pad_end[1] == 0;
   block_ = desc.groups == 1 && channels_ < kPanel ? 1 : is_pointwise ? 8 * kPanel : kPanel;
-  kernels_ = &ChooseKernels(context.settings, block_ == 1);
   panels_ = (outputs_ + kPanel - 1) / kPanel;
+  kernels_ = &ChooseKernels(context.settings, block_ == 1, panels_);
   const std::vector<float> bias = Bias<float>(node, 2, INTACT_F32, w.shape[0]);
   if (!bias.empty()) bias_.resize(static_cast<size_t>(desc.groups * panels_ * kPanel));
   for (size_t o = 0; o < bias.size(); ++o) {

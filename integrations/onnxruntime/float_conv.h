@@ -58,7 +58,7 @@ class FloatConv : public Layer {
                   std::span<const int64_t> lines, int64_t row) const;
 
   const ConvGeometry geometry_;
-  const Kernels* kernels_;
+  const Kernels* kernels_ = nullptr;
   int64_t channels_, outputs_;  // of a group
   int64_t block_;
   int64_t panels_;              // of a group: 16 outputs each
