@@ -47,20 +47,26 @@ class FloatConv : public Layer {
   struct Pixels {
     int64_t first, count;
     int64_t w_begin, w_end;  // the taps
+    bool is_of_column;       // one pixel, computed together with the ones below it
   };
 
   void Pack(const Constant& w);
   std::vector<Pixels> PixelsOfLine(int64_t in_width, int64_t out_width) const;
+  // For each line of outputs, how many from it on are computed together where a column has its own tile; 0: together with a line before.
+  std::vector<int64_t> LinesOfColumns(int64_t in_height, int64_t out_height) const;
   void ComputeRow(const float* x, float* y, const Shape& in, const Shape& out, std::span<const Pixels> pixels,
-                  int64_t row) const;
+                  std::span<const int64_t> lines, int64_t row) const;
 
   const ConvGeometry geometry_;
-  const Kernels& kernels_;
+  const Kernels* kernels_ = nullptr;
   int64_t channels_, outputs_;  // of a group
   int64_t block_;
   int64_t panels_;              // of a group: 16 outputs each
-  std::vector<float> weights_;  // (group, panel, block, kh, kw, channel, output)
-  std::vector<float> bias_;     // (group, panel, output); empty: none
+  struct alignas(64) Outputs {  // vectors that cross no line of the cache
+    std::array<float, 16> weights;
+  };
+  std::vector<Outputs> weights_;  // (group, panel, block, kh, kw, channel)
+  std::vector<float> bias_;       // (group, panel, output); empty: none
 };
 
 }  // namespace intact::onnxruntime

@@ -193,6 +193,21 @@ std::vector<int> PlacesOf(const std::vector<std::string>& names, const std::vect
 // Whether a node is one that was taken when ONNX Runtime asked before.
 bool IsFused(Ort::ConstNode node) { return node.GetOperatorType().starts_with(kName); }
 
+// Whether ONNX Runtime may replace a node by the nodes of a function: it has no operators in such a domain, and none for Mish.
+bool MayBeFunction(Ort::ConstNode node) {
+  const std::string domain = DomainOf(node);
+  if (domain.empty()) return node.GetOperatorType() == "Mish";
+  return !domain.starts_with("ai.onnx") && !domain.starts_with("com.microsoft") &&
+         !domain.starts_with("org.pytorch");
+}
+
+// What tells the graphs of a model apart.
+std::string IdOf(Ort::ConstGraph graph) {
+  std::string id = graph.GetName();
+  for (const std::string& output : NamesOf(graph.GetOutputs())) id += "\n" + output;
+  return id;
+}
+
 class Provider;
 
 // A group of nodes as a session runs it.
@@ -234,6 +249,12 @@ class Provider : public OrtEp {
                             : 0;
       return nullptr;
     };
+    OrtEp::OnRunStart = [](OrtEp* self, const OrtRunOptions*) noexcept {
+      return Guard([&] {
+        for (const auto& [graph, refusal] : static_cast<Provider*>(self)->deferred_)
+          throw std::invalid_argument(refusal);
+      });
+    };
     OrtEp::ReleaseNodeComputeInfos = [](OrtEp*, OrtNodeComputeInfo** compiled, size_t count) noexcept {
       for (size_t i = 0; i < count; ++i) delete static_cast<Compiled*>(compiled[i]);
     };
@@ -247,8 +268,7 @@ class Provider : public OrtEp {
 
  private:
   void TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info);
-  bool RefusesNodes(const std::vector<Ort::ConstNode>& nodes, std::map<size_t, Fate>* fates,
-                    OrtEpGraphSupportInfo* info);
+  bool RefusesNodes(Ort::ConstGraph graph, std::map<size_t, Fate>* fates, OrtEpGraphSupportInfo* info);
   Compiled* CompileGroup(Ort::ConstNode fused);
   std::map<size_t, std::string> NodesLeft(const std::vector<Ort::ConstNode>& nodes,
                                           std::vector<std::unique_ptr<Layer>>* kept) const;
@@ -267,6 +287,8 @@ class Provider : public OrtEp {
   };
   std::vector<Taken> taken_;
   std::string refusal_;  // why a reproducible session cannot be had; "" if it can
+  // Such refusals of graphs of which nothing was taken, by the graph: ONNX Runtime may ask again when it has replaced functions.
+  std::map<std::string, std::string> deferred_;
   // Whether the graph's bytes depend on which tensors ONNX Runtime would move to u8. Transpositions for NHWC come between
   // QuantizeLinear and DequantizeLinear, and would hide these tensors.
   bool needs_nchw_ = false;
@@ -319,8 +341,11 @@ std::map<size_t, std::string> Provider::NodesLeft(const std::vector<Ort::ConstNo
 }
 
 // Finds what the bytes of each node depend on. Returns whether a reproducible session cannot be had.
-bool Provider::RefusesNodes(const std::vector<Ort::ConstNode>& nodes, std::map<size_t, Fate>* fates,
+bool Provider::RefusesNodes(Ort::ConstGraph graph, std::map<size_t, Fate>* fates,
                             OrtEpGraphSupportInfo* info) {
+  const auto nodes = graph.GetNodes();
+  const bool is_asked_again = deferred_.erase(IdOf(graph)) > 0;
+  bool are_functions = true;
   std::optional<Ort::ConstNode> first;
   for (const auto& node : nodes) {
     if (IsFused(node)) continue;
@@ -329,15 +354,25 @@ bool Provider::RefusesNodes(const std::vector<Ort::ConstNode>& nodes, std::map<s
                    : settings_.mode != INTACT_EXACT
                        ? "the mode is saturating, so sums clamp on CPUs without VNNI"
                        : "";
-    if (!first && !fate.depends.empty()) first = node;
+    if (fate.depends.empty()) continue;
+    if (!first) first = node;
+    are_functions &= MayBeFunction(node);
   }
+  refusal_.clear();
   if (!settings_.is_reproducible || !first) return false;
   refusal_ = DependentNodes(nodes, *fates);
-  // ONNX Runtime goes on when GetCapability() fails. It does not when a node that was taken cannot be compiled.
+  needs_nchw_ =
+      true;  // ONNX Runtime would move nodes that were taken to NHWC, and ask again instead of compiling them
+  // ONNX Runtime goes on when GetCapability() fails. It does not when a node that was taken cannot be compiled. It also asks, and
+  // compiles nothing, before it replaces functions by their nodes: a function must not be taken, for it would stay.
+  if (!taken_.empty()) return true;
+  if (are_functions && !is_asked_again) {
+    deferred_[IdOf(graph)] = refusal_;
+    return true;
+  }
   const OrtNode* const node = *first;
   const OrtNodeFusionOptions options{ORT_API_VERSION, true};
   Ort::ThrowOnError(Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, &node, 1, &options));
-  needs_nchw_ = true;  // ONNX Runtime would move the node to NHWC, and ask again instead of compiling it
   return true;
 }
 
@@ -398,7 +433,7 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
         }
       fates.try_emplace(node.GetId(), std::move(fate));  // unless a group has the node
     }
-  if (RefusesNodes(nodes, &fates, info)) return;
+  if (RefusesNodes(graph, &fates, info)) return;
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
   if (is_nhwc && !is_new) return;
   // It also asks once more if it has replaced functions of ONNX by their nodes. Then the nodes that were taken

@@ -177,6 +177,42 @@ def test_a_product_of_a_vector_is_refused_with_its_reason():
         session(proto, reproducible=True)
 
 
+def with_function(nodes: list, more: list = ()) -> bytes:
+    """A model whose graph has a function of `nodes` from a to b, and `more` nodes from b to y."""
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("local", 1)]
+    function = helper.make_function("local", "Function", ["a"], ["b"], nodes, opsets[:1])
+    graph = helper.make_graph([helper.make_node("Function", ["x"], ["b" if more else "y"], domain="local", name="call"), *more], "graph",
+                              [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8, 5, 7])], [onnx.ValueInfoProto(name="y")])
+    return helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10).SerializeToString()
+
+
+@needs_table
+@pytest.mark.parametrize("more", [[], [helper.make_node("Log", ["b"], ["y"])], [helper.make_node("Relu", ["b"], ["y"])]])
+def test_functions_of_a_model_are_replaced_by_their_nodes(more):
+    """ONNX Runtime asks before it replaces them, too."""
+    x = np.random.default_rng(0).normal(0, 1, (1, 8, 5, 7)).astype(np.float32)
+    for nodes in ([helper.make_node("Softmax", ["a"], ["b"])], [helper.make_node("Mish", ["a"], ["b"])], [helper.make_node("Relu", ["a"], ["b"])]):
+        proto = with_function(nodes, more)
+        mine = session(proto, reproducible=True)
+        assert mine.run(None, {"x": x})[0].tobytes() == session(proto, 2, reproducible=True).run(None, {"x": x})[0].tobytes()
+        found = {each["op"]: each for each in intact.onnxruntime.report(mine)}
+        assert "Function" not in found and all(each["same_bytes"] for each in found.values())
+        assert nodes[0].op_type == "Relu" or found.get("Softmax", found.get("Softplus"))["taken"]
+    with pytest.raises(Exception, match=r"reproducible: 1 node .*\(LRN\): its bytes depend on the number of threads"):
+        session(with_function([helper.make_node("LRN", ["a"], ["b"], size=3)], more), reproducible=True)
+
+
+@needs_table
+def test_a_function_that_is_never_replaced_is_refused_in_the_run():
+    proto = with_function([helper.make_node("LRN", ["a"], ["b"], size=3)])
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.disable_aot_function_inlining", "1")
+    options.log_severity_level = 4
+    intact.onnxruntime.add(options, reproducible=True)
+    with pytest.raises(Exception, match="reproducible: 1 node may have other bytes"):
+        onnxruntime.InferenceSession(proto, options).run(None, {"x": np.zeros((1, 8, 5, 7), np.float32)})
+
+
 @needs_table
 def test_inner_graphs_are_refused_too():
     inner = helper.make_graph([helper.make_node("LRN", ["x"], ["z"], name="inner", size=3)], "then", [],
