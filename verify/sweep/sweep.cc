@@ -138,7 +138,7 @@ SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
   SweepOutcome outcome = OutcomeOf(problem, line, judgement);
   const Failure failure = judgement ? judgement->kind : target_.LastFailure();
   if (!outcome.failure.empty()) outcome.kind = failure.Text();
-  if (judgement && !judgement->Passed()) ++explained_;
+  if (judgement && !judgement->Passed() && judgement->comparison.Unexplained() > 0) ++explained_;
   const bool is_explained = failure.of != kNotExplained;
   if (!outcome.failure.empty() && is_explained && minimising_ < kMostMinimising &&
       choice_.Take(outcome.kind)) {
@@ -157,7 +157,8 @@ SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
 void Sweeper::Know(const SweepOutcome& outcome) {
   if (outcome.failure.empty()) return;
   (void)choice_.Take(outcome.kind);
-  if (outcome.outputs) ++explained_;
+  const auto unexplained = static_cast<size_t>(Cause::kImplementationError);
+  if (outcome.outputs && outcome.outputs->by_cause[unexplained] > 0) ++explained_;
 }
 
 std::vector<SkipReason> SkipReasons(const std::vector<SweepSkip>& skips) {

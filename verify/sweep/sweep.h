@@ -72,8 +72,8 @@ class MinimisedChoice {
 };
 inline constexpr size_t kMinimisedOfAKind = 2;
 inline constexpr size_t kMaxMinimised = 24;
-/// How many failures with wrong outputs are explained. Later ones are counted, so that a target that is wrong
-/// everywhere does not take hours. Targets that claim nothing are always explained.
+/// After this many failures with outputs that no arithmetic makes, failures are only counted, so that a target that
+/// is wrong everywhere does not take hours. Targets that claim nothing are always explained.
 inline constexpr int64_t kMostExplained = 100;
 /// No failure is minimised after this time was spent on minimising others.
 inline constexpr std::chrono::seconds kMostMinimising{60};
@@ -211,7 +211,7 @@ class Sweeper {
   std::vector<Problem> before_;  // the last problems that ran, in order
   MinimisedChoice choice_;
   std::chrono::steady_clock::duration minimising_{};  // the time spent on minimising
-  int64_t explained_ = 0;                             // failures with wrong outputs
+  int64_t explained_ = 0;                             // failures with outputs that no arithmetic makes
 };
 
 }  // namespace intact::verify
