@@ -192,6 +192,11 @@ bool FloatMatMul::DependsOnThreads(const Node& product) {
   if (b && b->shape.size() == 2) return false;  // ONNX Runtime packs it once, for any number of threads
   const Shape a = product.ShapeOf(0);
   if (a.size() < 2) return true;
+  // ONNX Runtime has another order for one column, and cuts the depths among the threads.
+  const Shape of_b = product.ShapeOf(1);
+  if (of_b.empty()) return true;
+  const int64_t columns = IsTransposed(product, "transB") && of_b.size() > 1 ? of_b.end()[-2] : of_b.back();
+  if (of_b.size() > 1 && columns < 2) return true;
   const int64_t depth = IsTransposed(product, "transA") ? a.end()[-2] : a.back();
   return depth < 0 || depth > kMostDepthOfOneOrder;
 }

@@ -24,12 +24,12 @@ namespace intact::onnxruntime {
 ///     y[m][n] = fma(block 1, alpha, fma(block 0, alpha, beta·c[m][n])) …      alpha·block 0 in the middle without C or with beta = 0
 ///
 /// D is 128, and doubles as often as N fits into half of 128, a quarter, …, an eighth, but only if N < K: then Y has the bytes of
-/// ONNX Runtime's CPU provider with one thread (MlasSgemmOperation()), except for M = 1, where its order is another one.
-/// ONNX Runtime itself cuts N among the threads, so that D, and with it the bytes, depends on their number if K > 128. Rows do
-/// not depend on other rows.
+/// ONNX Runtime's CPU provider with one thread (MlasSgemmOperation()), except for M = 1, N = 1 and a transposed A, where its order
+/// is another one. ONNX Runtime itself cuts N among the threads, so that D, and with it the bytes, depends on their number if K > 128
+/// or N = 1. Rows do not depend on other rows.
 ///
 /// Refuses all nodes without the option `reproducible`, and nodes whose bytes do not depend on the threads: B is a constant matrix,
-/// or K is known to be at most 128.
+/// or K is known to be at most 128 and N to be at least 2.
 class FloatMatMul : public Layer {
  public:
   /// The operator's inputs, as its definition names them.

@@ -144,8 +144,11 @@ std::unique_ptr<Layer> MakeProductOfBlocks(const Node& node, const Context& cont
   const auto b = node.FindConstant(1), points = node.FindConstant(3);
   if (!b || b->shape.size() != 2) throw Refusal("x: is no constant matrix; expected K×N constant weights");
   const int64_t k = b->shape[0], n = b->shape[1], stated = node.Integer("block_size", 0);
-  intact_grouped_desc desc =
-      DescOf(context.settings, INTACT_F32, n, k, stated == 0 ? context.settings.nbits_block : stated);
+  const int64_t block = stated == 0 ? context.settings.nbits_block : stated;
+  if (block < 16)
+    throw Refusal("session.qdq_matmulnbits_block_size: is " + std::to_string(block) +
+                  "; expected 0, 16, 32, 64, 128 or 256");
+  intact_grouped_desc desc = DescOf(context.settings, INTACT_F32, n, k, block);
   const int64_t groups = (k + desc.group - 1) / desc.group;
   const Constant scales = node.ConstantOf(2, INTACT_F32);
   if (stated == 0 ? scales.count != 1 && scales.count != n : scales.count != groups * n)

@@ -20,8 +20,9 @@ namespace intact::onnxruntime {
 ///
 /// Each run quantizes A block by block to s8. C is then what include/intact/grouped.h defines with INTACT_GRANULARITY_GROUPS:
 /// exact integer sums of blocks, and their products with the scales added in the order of the blocks. So C has the same bytes on
-/// every CPU, for every number of threads, and rows do not depend on other rows. ONNX Runtime has the same integer sums, and
-/// adds their products in an order that depends on the ISA, the rows and the column.
+/// every CPU, for every number of threads, and rows do not depend on other rows. ONNX Runtime adds the products of
+/// the sums in an order that depends on the ISA, the rows and the column, and rounds some activations that lie between two steps in
+/// the other direction: it multiplies by 127/max.
 class ProductOfBlocks : public Layer {
  public:
   ProductOfBlocks(GroupedPlan plan, int64_t n, int64_t k) : plan_(std::move(plan)), n_(n), k_(k) {}

@@ -526,12 +526,15 @@ class Factory : public OrtEpFactory {
                               nullptr, 10);
         };
         settings.nbits_level = number("session.qdq_matmulnbits_accuracy_level", settings.nbits_level);
-        settings.nbits_block = number("session.qdq_matmulnbits_block_size", settings.nbits_block);
-        if (settings.is_reproducible &&
-            options.GetConfigEntryOrDefault("session.disable_prepacking", "0") == "1")
-          throw std::invalid_argument(
-              "session.disable_prepacking: is '1' with reproducible; expected '0': products of constants "
-              "else depend on the number of threads");
+        if (const int64_t block = number("session.qdq_matmulnbits_block_size", 0); block != 0)
+          settings.nbits_block = block;
+        constexpr std::pair<const char*, const char*> kNeedsZero[] = {
+            {"session.disable_prepacking", "products of constants else depend on the number of threads"},
+            {"session.disable_quant_qdq", "pools between bytes else depend on the CPU"}};
+        for (const auto& [entry, why] : kNeedsZero)
+          if (settings.is_reproducible && options.GetConfigEntryOrDefault(entry, "0") == "1")
+            throw std::invalid_argument(std::string(entry) +
+                                        ": is '1' with reproducible; expected '0': " + why);
         *created = std::make_unique<Provider>(settings, given["report"]).release();
       });
     };

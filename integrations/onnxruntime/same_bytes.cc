@@ -78,11 +78,13 @@ bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
   }
   if (type == "ReduceSum" || type == "ReduceMean")
     return !AxesOf(Node(node, {FloatReduce::kInputs.begin(), FloatReduce::kInputs.end()})).depends_on_threads;
-  if (type ==
-      "ConvTranspose") {  // a product whose depths are the channels of a group, and sums of one thread
+  // A product whose depths are the channels of a group and whose columns are the pixels, and sums of one thread.
+  if (type == "ConvTranspose") {
     const Node convolution(node, {"X", "W", "B"});
-    const Shape weights = convolution.ShapeOf(1);
-    return !weights.empty() && weights[0] > 0 &&
+    const Shape x = convolution.ShapeOf(0), weights = convolution.ShapeOf(1);
+    const bool has_pixels =
+        x.size() > 2 && std::any_of(x.begin() + 2, x.end(), [](int64_t n) { return n > 1; });
+    return has_pixels && !weights.empty() && weights[0] > 0 &&
            weights[0] <= FloatMatMul::kMostDepthOfOneOrder * convolution.Integer("group", 1);
   }
   if (type != "MatMul" && type != "Gemm" && type != "FusedMatMul") return false;

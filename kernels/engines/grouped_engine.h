@@ -1,8 +1,7 @@
 // The engine of grouped weights with generated kernels: columns of B fill the lanes.
 //
 //   few rows    one kernel reads each panel once, and unpacks nibbles
-//   more rows   each panel is read in blocks of groups, and all rows pass a block. A block stays in L1,
-// unless
+//   more rows   each panel is read in blocks of groups, and all rows pass a block. A block stays in L1, unless
 //               one group is larger. If kernels have few rows, or are of tiles, a block is expanded into scratch
 //               memory first, unless one group is larger than half of L2
 //   tiles       with AMX, 16 rows at a time pass a block on tile registers; kernels of vectors compute the rows that

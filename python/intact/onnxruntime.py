@@ -81,7 +81,7 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
       number of threads: nodes that intact computes, and nodes of ONNX Runtime for which this was measured (`intact operators`).
       Else creating the session fails, and the error names the nodes. intact then also computes float convolutions, products and
       sums that it leaves to ONNX Runtime otherwise. `mode` is "exact". docs/onnxruntime.md (Reproducible sessions) says what is not
-      covered: nodes of constants only, other providers, the bits of NaNs.
+      covered: nodes of constants only, other providers, the bits of NaNs. Needs ONNX Runtime's default optimizations.
     - `quantize_activations`: intact also computes `MatMulNBits` nodes that do not ask for quantized activations (`accuracy_level`
       other than 4). Their outputs move by what the quantization to 8 bits moves.
 
@@ -96,6 +96,10 @@ def add(options: Any, mode: str = "exact", max_isa: str | None = None, threads: 
     for name, value in switches.items():
         if not isinstance(value, bool):
             raise invalid(f"{name}: is {value!r}; expected True or False")
+    levels = onnxruntime.GraphOptimizationLevel
+    if reproducible and options.graph_optimization_level in (levels.ORT_DISABLE_ALL, levels.ORT_ENABLE_BASIC):
+        raise invalid(f"graph_optimization_level: is {options.graph_optimization_level.name} with reproducible; expected "
+                      "ORT_ENABLE_EXTENDED or ORT_ENABLE_ALL: pools between bytes else depend on the CPU")
     threads = options.intra_op_num_threads or None if threads is None else integer("threads", threads)
     if threads is not None and threads < 1:
         raise invalid(f"threads: is {threads}; expected a positive number, or None: the session's number")

@@ -286,6 +286,19 @@ TEST_P(GroupedEngineTest, NamesTheKernelOfTheLargestBlock) {
   EXPECT_EQ((*engine)->KernelName(512), (*engine)->KernelName(256));
 }
 
+TEST(GroupedTileTest, NamesTilesFromTheirFirstRows) {
+  if (intact_isa_available(INTACT_ISA_AMX_INT8) == 0) INTACT_SKIP_ISA("amx_int8");
+  support::Random random(11, 0, 0);
+  Case c = MakeCase(random, false);
+  while (c.problem.group != 32 && c.problem.group != 64) c = MakeCase(random, false);
+  const auto engine =
+      GroupedPanelEngine::Create(c.problem, Packed(c, core::Isa::kAmxInt8), core::Isa::kAmxInt8);
+  ASSERT_TRUE(engine) << engine.error().message;
+  const int64_t first = c.problem.group == 32 ? 32 : 16;
+  EXPECT_EQ((*engine)->KernelName(first - 1).find("tiles"), std::string::npos);
+  EXPECT_NE((*engine)->KernelName(first).find("tiles"), std::string::npos);
+}
+
 // Profiles distinguish kernels by their names.
 TEST(GroupedKernelTest, NamesDiffer) {
   std::vector<std::string> names;

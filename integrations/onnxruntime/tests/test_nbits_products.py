@@ -186,6 +186,20 @@ def test_dequantized_weights_are_a_product_of_blocks(kind, block, op):
 
 
 @makes_nbits
+@pytest.mark.parametrize("size,block", [("0", 32), ("32", 32), ("64", 64), ("-1", None)])
+def test_blocks_of_weights_without_blocks(size, block):
+    """By the session's entry; 0 is ONNX Runtime's default."""
+    model, _ = dequantized_model("int8", 0)
+    options = onnxruntime.SessionOptions()
+    options.add_session_config_entry("session.qdq_matmulnbits_block_size", size)
+    intact.onnxruntime.add(options)
+    lines = intact.onnxruntime.report(onnxruntime.InferenceSession(model, options))
+    assert [line["taken"] for line in lines] == [block is not None] * 2
+    if block is None:
+        assert any(f"session.qdq_matmulnbits_block_size: is {size}; expected 0" in line["reason"] for line in lines), lines
+
+
+@makes_nbits
 @pytest.mark.parametrize("changes,reason", [({"alpha": 0.5}, "alpha 1"), ({"beta": 0.5}, "beta 1"),
                                             ({"behind": "Relu"}, "output: one node reads it behind a Relu")])
 def test_dequantized_weights_that_stay_float(changes, reason, tmp_path):

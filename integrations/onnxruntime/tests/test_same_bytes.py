@@ -150,6 +150,42 @@ def test_transposed_convolutions_of_few_channels_have_one_order(channels, group)
 
 
 @needs_table
+def test_optimizations_that_order_needs():
+    proto = model([helper.make_node("Relu", ["x"], ["y"])], {"x": [4]}, ["y"])
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    with pytest.raises(intact.Error, match="graph_optimization_level: is ORT_DISABLE_ALL with reproducible"):
+        intact.onnxruntime.add(options, reproducible=True)
+    for entry in ("session.disable_prepacking", "session.disable_quant_qdq"):
+        options = onnxruntime.SessionOptions()
+        options.add_session_config_entry(entry, "1")
+        intact.onnxruntime.add(options, reproducible=True)
+        with pytest.raises(Exception, match=f"{entry}: is '1' with reproducible"):
+            onnxruntime.InferenceSession(proto, options)
+
+
+@needs_table
+@pytest.mark.parametrize("image", [(1, 1), (None, None)])
+def test_transposed_convolutions_of_one_pixel_are_refused(image):
+    """ONNX Runtime multiplies a matrix by one column, and cuts its depths among the threads."""
+    weights = np.random.default_rng(0).normal(0, 1, (128, 8, 4, 4)).astype(np.float32)
+    proto = model([helper.make_node("ConvTranspose", ["x", "w"], ["y"], name="convolution")], {"x": [1, 128, *image]}, ["y"], {"w": weights})
+    with pytest.raises(Exception, match="'convolution'"):
+        session(proto, reproducible=True)
+
+
+@needs_table
+@pytest.mark.parametrize("op", ["MatMul", "Gemm"])
+def test_products_of_one_column_have_one_order(op):
+    proto = model([helper.make_node(op, ["a", "b"], ["y"], name="product")], {"a": [4099, 100], "b": [100, 1]}, ["y"])
+    rng = np.random.default_rng(0)
+    given = {name: rng.normal(0, 1, shape).astype(np.float32) for name, shape in (("a", (4099, 100)), ("b", (100, 1)))}
+    found = [session(proto, threads, reproducible=True) for threads in (1, 2, 3, 7)]
+    assert node(found[0], "product")["taken"]
+    assert len({each.run(None, given)[0].tobytes() for each in found}) == 1
+
+
+@needs_table
 def test_sums_of_integers_have_one_order():
     axes = numpy_helper.from_array(np.array([1]), "axes")
     graph = helper.make_graph([helper.make_node("ReduceSum", ["x", "axes"], ["y"], name="reduce")], "graph",
