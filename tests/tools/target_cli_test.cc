@@ -155,7 +155,7 @@ TEST_F(TargetCli, SizesAreRoundedUpToWhatTheTargetTakes) {
 }
 
 TEST_F(TargetCli, PartsOfASweepAreMergedToItsText) {
-  const std::string sweep = "verify sweep --quick --target '" + kFaulty + ":edge_column' ";
+  const std::string sweep = "verify sweep --quick --target '" + kFaulty + ":cvtps2dq' ";
   const auto json = [this](const char* name) { return " '" + folder_ + "/" + name + "' "; };
   const Outcome whole = Run(sweep + "--json" + json("whole"));
   EXPECT_EQ(Run(sweep + "--shard 1/2 --json" + json("1")).status, 1);
@@ -163,7 +163,7 @@ TEST_F(TargetCli, PartsOfASweepAreMergedToItsText) {
   const Outcome merged = Run("verify merge" + json("merged") + json("1") + json("2"));
   EXPECT_EQ(merged.status, 1);
   EXPECT_EQ(merged.out, whole.out);
-  EXPECT_THAT(merged.out, HasSubstr("' --target " + kFaulty + ":edge_column\n"));
+  EXPECT_THAT(merged.out, HasSubstr("' --target " + kFaulty + ":cvtps2dq\n"));
   EXPECT_THAT(Run("verify compare" + json("whole") + json("merged")).out, HasSubstr("SAME BYTES"));
 }
 
