@@ -201,7 +201,7 @@ bool MayBeFunction(Ort::ConstNode node) {
          !domain.starts_with("org.pytorch");
 }
 
-// What tells the graphs of a model apart.
+// The identity of a graph among the graphs of a model.
 std::string IdOf(Ort::ConstGraph graph) {
   std::string id = graph.GetName();
   for (const std::string& output : NamesOf(graph.GetOutputs())) id += "\n" + output;
@@ -287,7 +287,7 @@ class Provider : public OrtEp {
   };
   std::vector<Taken> taken_;
   std::string refusal_;  // why a reproducible session cannot be had; "" if it can
-  // Such refusals of graphs of which nothing was taken, by the graph: ONNX Runtime may ask again when it has replaced functions.
+  // Refusals of graphs without a taken node, by the graph: ONNX Runtime may ask again when it has replaced functions.
   std::map<std::string, std::string> deferred_;
   // Whether the graph's bytes depend on which tensors ONNX Runtime would move to u8. Transpositions for NHWC come between
   // QuantizeLinear and DequantizeLinear, and would hide these tensors.

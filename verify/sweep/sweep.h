@@ -76,7 +76,7 @@ inline constexpr size_t kMaxMinimised = 24;
 /// is wrong everywhere does not take hours. Targets that claim nothing are always explained.
 inline constexpr int64_t kMostExplained = 100;
 /// No failure is minimised after this time was spent on minimising others.
-inline constexpr std::chrono::seconds kMostMinimising{60};
+inline constexpr std::chrono::seconds kMostMinimising{300};
 
 struct SweepSkip {
   std::string problem;
@@ -197,7 +197,7 @@ Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& ta
                              const Progress& progress);
 
 /// Runs problems one by one on a target. Remembers the problems, to find the earlier calls that a failure
-/// depends on. Explains the first kMostExplained failures, and minimises those that MinimisedChoice chooses.
+/// depends on. Explains failures up to kMostExplained, and minimises the failures that MinimisedChoice chooses.
 class Sweeper {
  public:
   explicit Sweeper(const Target& target) : target_(target) {}
