@@ -23,13 +23,16 @@ constexpr int64_t kChunkRows = 256;
 
 Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(
     const GroupedProblem& problem, std::shared_ptr<const GroupedWeights> packed, core::Isa isa) {
-  const bool has_tiles = UsesTiles(isa) && HasGroupedTileKernel(problem.group);
+  const bool may_have_tiles = UsesTiles(isa) && HasGroupedTileKernel(problem.group);
   isa = VectorIsa(isa);
   std::unique_ptr<GroupedPanelEngine> engine(new GroupedPanelEngine);
   engine->weights_ = std::move(packed);
   const GroupedWeights& weights = *engine->weights_;
   const GroupedLayout& layout = weights.layout();
   const int columns = weights.columns();
+  // Tiles of 8-bit weights subtract zero points from each sum, which takes longer than their products in small groups.
+  const int64_t least_group = layout.NeedsExpansion() ? 32 : layout.zero_point_bytes == 0 ? 64 : 128;
+  const bool has_tiles = may_have_tiles && problem.group >= least_group;
   engine->n_ = problem.n;
   engine->groups_ = problem.groups();
   engine->group_ = problem.group;
@@ -95,7 +98,7 @@ Error GroupedPanelEngine::MakeTiles(const GroupedKernelSpec& spec) {
   ASSIGN_OR_RETURN(tiles_.functions, GetTileFunctions());
   ASSIGN_OR_RETURN(tiles_.kernel, GetGroupedTileKernel(of_tiles));
   tiles_.name = of_tiles.Name();
-  if (group_ < kTileDepth) tiles_.least_rows = 2 * kTileRows;
+  if (group_ < kTileDepth || !of_tiles.is_centered) tiles_.least_rows = 2 * kTileRows;
   return {};
 }
 

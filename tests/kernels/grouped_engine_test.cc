@@ -290,7 +290,9 @@ TEST(GroupedTileTest, NamesTilesFromTheirFirstRows) {
   if (intact_isa_available(INTACT_ISA_AMX_INT8) == 0) INTACT_SKIP_ISA("amx_int8");
   support::Random random(11, 0, 0);
   Case c = MakeCase(random, false);
-  while (c.problem.group != 32 && c.problem.group != 64) c = MakeCase(random, false);
+  while (c.problem.b_type.bits != 4 || (c.problem.group != 32 && c.problem.group != 64)) {
+    c = MakeCase(random, false);
+  }
   const auto engine =
       GroupedPanelEngine::Create(c.problem, Packed(c, core::Isa::kAmxInt8), core::Isa::kAmxInt8);
   ASSERT_TRUE(engine) << engine.error().message;
