@@ -335,6 +335,9 @@ bool FailsBehindBlocks(Ort::ConstNode dequantizer) {
     if (!IsS8(stored) && ElementTypeOf(stored) != ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8) return false;
   try {
     const Group group = DequantizedGroup(next, *FindFloatOperator(next), *FindRule(next), false);
+    const auto output = ElementTypeOf(group.output);
+    if (output == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT16 || output == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT16)
+      return false;  // ONNX Runtime computes floats
     return group.type != "QLinearMatMul" || RuntimeMinor() < kChecksScalesOfQLinearMatMul;
   } catch (const Refusal&) {
     return false;  // ONNX Runtime computes floats

@@ -58,7 +58,7 @@ def test_each_unusual_feature(all_changes):
 SHRUNK = [
     {"op": "MatMul", "a": "s16"}, {"op": "Gemm", "a": "u16", "bias": "fit"}, {"op": "Gemm", "a": "s16", "behind": "two quantizers"},
     {"op": "Gemm", "a": "s16", "a_through": "transpose"}, {"op": "Gemm", "a": "s16", "a_scale": "from run", "bias": "float"},
-    {"op": "MatMul", "w_scale": "blocks"}, {"op": "MatMul", "a": "u16", "w_scale": "blocks"}, {"bias": "fit", "w_scale": "blocks"}, {"a": "s8", "w_scale": "blocks"},
+    {"op": "MatMul", "w_scale": "blocks"}, {"w_scale": "blocks", "y": "u16"}, {"w_scale": "blocks", "y": "s16"}, {"op": "MatMul", "a": "u16", "w_scale": "blocks"}, {"bias": "fit", "w_scale": "blocks"}, {"a": "s8", "w_scale": "blocks"},
     {"op": "Gemm", "w_scale": "rows"}, {"op": "MatMul", "w_scale": "column", "batch": "3-d"},
     {"op": "Gemm", "behind": "quantize and float", "y_through": "identity"}, {"op": "Gemm", "behind": "two quantizers", "y_through": "reshape"},
     {"op": "MatMul", "behind": "clip", "y_through": "reshape"}, {"behind": "relu", "y_through": "identity"},
