@@ -22,8 +22,8 @@ namespace intact::onnxruntime {
 ///     Softplus: x > 0 ? x + log1p(exp(−x)) : log1p(exp(x))
 ///
 /// Each operation is rounded to float32. ONNX Runtime cuts a tensor among the threads, and computes the last 1 to 3 elements of each
-/// part with the C library's functions. Only these elements differ from ONNX Runtime's: with one thread the last ones of a tensor
-/// whose elements are no multiple of 4.
+/// part with the C library's functions. Only these elements differ from ONNX Runtime's: with one thread, the last
+/// elements of a tensor if their number is no multiple of 4.
 class FloatFunction : public Layer {
  public:
   /// The operators' inputs, as their definitions name them.

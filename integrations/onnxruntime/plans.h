@@ -30,7 +30,7 @@ GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* 
 ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const std::byte> weights,
                       const std::function<std::vector<std::byte>()>& reordered);
 
-/// A plan for `b`, whose columns are adjacent bytes: `desc` has no strides except b_stride_n. Throws Refusal.
+/// A plan for `b`. Each column of `b` is adjacent bytes: `desc.b_stride_n` is given, and `b_stride_k` is 0. Throws Refusal.
 GroupedPlan MakeGroupedPlan(const intact_grouped_desc& desc, const void* b);
 
 /// The name of a plan's main kernel.

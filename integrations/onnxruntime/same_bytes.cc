@@ -78,7 +78,7 @@ bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
   }
   if (type == "ReduceSum" || type == "ReduceMean")
     return !AxesOf(Node(node, {FloatReduce::kInputs.begin(), FloatReduce::kInputs.end()})).depends_on_threads;
-  // A product whose depths are the channels of a group and whose columns are the pixels, and sums of one thread.
+  // ONNX Runtime multiplies matrices: a depth is a channel of a group, a column is a pixel. One thread then adds the products.
   if (type == "ConvTranspose") {
     const Node convolution(node, {"X", "W", "B"});
     const Shape x = convolution.ShapeOf(0), weights = convolution.ShapeOf(1);

@@ -138,7 +138,7 @@ class TileKernelGenerator : GroupedGenerator {
     move(next_, last_header_, group_bytes());
   }
 
-  // The products of the group whose first operands are loaded, into a tile of sums. Loads the first operands of the next group.
+  // Multiplies one group into a tile of sums. Its first operands are loaded before; loads the first operands of the next group.
   void MultiplyGroup(int j, int buffer) {
     const Tile& sums = sum_tiles_[static_cast<size_t>(buffer)];
     code().tilezero(sums);
