@@ -4,7 +4,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
-readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libbenchmark-dev
+readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev help2man
   libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
 readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libcpuinfo-dev libgemmlowp-dev)
 # For tools/test_summary.py, and the Python package's tests.
@@ -38,7 +38,7 @@ Each command installs missing Debian packages, then configures and builds the pr
              --build  only build
   verify   run `intact verify`, which writes report/;  arguments go to it
   bench    run `intact_bench`: a table that compares with oneDNN (installed if possible) and this machine's peaks;
-           it also goes to report/;                    arguments go to it (--help, --benchmark_filter=REGEX, ...)
+           it also goes to report/;                    arguments go to it (--help, --suite NAME, tune, ...)
   pytorch  build PyTorch's operators; run their tests and a comparison with PyTorch's own kernels (takes torch from PyPI);
                                                        arguments go to the comparison (--help), except
              --test  only test
@@ -140,10 +140,9 @@ install_peers() {
 
 # bench [ARGUMENT...]
 bench() {
-  local argument outputs=(--json report/bench.json --html report/bench.html)
-  for argument in "$@"; do
-    [[ $argument != --benchmark_* && $argument != -h && $argument != --help ]] || outputs=()
-  done
+  local outputs=(--json report/bench.json --html report/bench.html)
+  # Subcommands and --help write no page.
+  [[ ${1:-} != [a-z]* && ${1:-} != -h && ${1:-} != --help* ]] || outputs=()
   build/release/bench/intact_bench "${outputs[@]}" "$@"
 }
 

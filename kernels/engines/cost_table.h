@@ -1,8 +1,8 @@
 // The constants of the cost models, one table for each CPU that was measured. Plans that have not been tuned
 // (intact_…_tune) choose engines, register blocks and layouts by them. The bytes of C never depend on them.
 //
-//   `intact_bench --fit FILE`      measures this CPU and writes its table (cost_tables/*.inc)
-//   `intact_bench --suite tune`    lists choices that are wrong on this CPU
+//   `intact_bench fit FILE`  measures this CPU and writes its table (cost_tables/*.inc)
+//   `intact_bench tune`      lists choices that are wrong on this CPU
 //   `intact info`                  says which table this CPU uses
 //
 // Costs are compared within a plan only, so their unit depends on the plan's ISA: a *product* is the time
