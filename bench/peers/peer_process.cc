@@ -40,10 +40,10 @@ constexpr std::array kKinds = {kOneDnn, kOnnxRuntime, kFbgemm, kGgml};
 constexpr int64_t kPageBytes = 4096;
 constexpr const char* kNoMessage = "ended without a message";
 constexpr const char* kProgram =
-#include "bench/peer_process.inc"
+#include "bench/peers/peer_process.inc"
     ;
 constexpr const char* kGgmlTarget =
-#include "bench/ggml_target.inc"
+#include "bench/peers/ggml_target.inc"
     ;
 
 /// Whether the value of the peer's option is a library, and Python is python3.
