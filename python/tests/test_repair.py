@@ -13,14 +13,15 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact import _order, _program, _repair, _repair_check, _repair_plan, _shorten  # noqa: E402
-from intact._audit import audit, certify  # noqa: E402
+from intact import _program  # noqa: E402
+from intact._repair import check as _repair_check, editor, order as _order, plan as _repair_plan, shorten as _shorten  # noqa: E402
+from intact._audit.audit import audit, certify  # noqa: E402
 from intact._library import Error  # noqa: E402
-from intact._model import QuantizedLayer  # noqa: E402
-from intact._onnx import Scope  # noqa: E402
-from intact._repair import repair_file  # noqa: E402
-from intact._repair_report import to_json, to_text  # noqa: E402
-from intact._run import as_u8, exact_variant, run_on_data  # noqa: E402
+from intact._formats.model import QuantizedLayer  # noqa: E402
+from intact._graph.scope import Scope  # noqa: E402
+from intact._repair.repair import repair_file  # noqa: E402
+from intact._repair.report import to_json, to_text  # noqa: E402
+from intact._audit.run import as_u8, exact_variant, run_on_data  # noqa: E402
 from graph_builder import GraphBuilder  # noqa: E402
 import random_graphs  # noqa: E402
 from random_graphs import evaluate, random_graph  # noqa: E402
@@ -689,7 +690,7 @@ def test_the_order_of_channels_shows_in_instance_normalization():
 
 def test_the_check_sees_a_wrong_repair(tmp_path):
     pytest.importorskip("onnxruntime")
-    from intact._repair_check import check
+    from intact._repair.check import check
 
     b = Builder()
     path, out = tmp_path / "m.onnx", tmp_path / "r.onnx"
@@ -1077,7 +1078,7 @@ def test_a_shortened_model_clamps_nowhere_on_data(tmp_path):
 
 def test_the_check_of_shortened_weights(tmp_path):
     pytest.importorskip("onnxruntime")
-    from intact._repair_check import check
+    from intact._repair.check import check
 
     b = Builder()
     path, out = tmp_path / "m.onnx", tmp_path / "r.onnx"
@@ -1303,7 +1304,7 @@ def test_no_gather_between_the_operators_that_ONNX_Runtime_moves_to_u8(slow_u8_w
 
 def test_a_repair_that_loses_a_layer_fails(monkeypatch, slow_u8_weights):
     """The Gather makes the layer float in ONNX Runtime, so the repaired model has no such layer."""
-    for module in (_repair, _repair_plan):
+    for module in (editor, _repair_plan):
         monkeypatch.setattr(module, "gather_obstacle", lambda *_: "")
     with pytest.raises(Error, match="has the layer None where the stored model has"):
         intact.repair(first_convolution(True, a_type=np.int8), max_depth=700)
