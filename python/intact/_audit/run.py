@@ -15,6 +15,7 @@ from .._engines.table import Engine, engines, pairs_of
 from .._formats.model import QuantizedLayer
 from .._graph.control import control_variant
 from .._graph.nodes import array_of_tensor, attributes, every_node
+from .._graph.operators import row_of
 from .._graph.scope import Scope
 from .._graph.weights import SHARED_SIZE, set_array
 from .._library import excerpt, invalid
@@ -246,10 +247,9 @@ class Sums:
 def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
     """The activations' zero point; None if it is no constant."""
     node = layer.graph_node
-    places = {"QLinearConv": 2, "ConvInteger": 2}
-    name = ""
-    if node.op_type in places and len(node.input) > places[node.op_type]:
-        name = node.input[places[node.op_type]]
+    name, place = "", row_of(node).inputs.a_point
+    if layer.is_convolution and place is not None and len(node.input) > place:
+        name = node.input[place]
     elif layer.is_qdq:
         dequantizer = scope.producer(node.input[0])
         name = dequantizer.input[2] if len(dequantizer.input) > 2 else ""

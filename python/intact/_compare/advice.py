@@ -15,7 +15,7 @@ import numpy as np
 
 from .._engines.data import decibels
 from .._engines.session import session_of
-from .._graph.nodes import MOVED_THROUGH
+from .._graph.operators import row_of
 from .comparison import Advice, ComparedLayer, Comparison, Distance
 
 LEFT_IN_FLOAT = 3  # how many layers are tried in float, one by one
@@ -86,7 +86,7 @@ class _Network:
             return self.real[name]
         if node is None or depth > 16:
             return ""
-        if node.op_type in MOVED_THROUGH | {"Flatten"}:
+        if row_of(node).is_passed or node.op_type == "Flatten":
             x = self.float_of(place, node.input[0], depth + 1)
             if x:
                 self.add(place, node.op_type, [x, *node.input[1:]])
@@ -116,7 +116,7 @@ class _Network:
             if change.bias is not None:
                 node.input[2] = self.constant(change.bias)
             return True
-        if layer.op_type in ("QLinearConv", "QLinearMatMul", "QGemm"):
+        if row_of(node).c_point is not None:
             return self._static(change, place, node, stored)
         if layer.op_type in ("MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat") and not m.is_static:
             return self._dynamic(change, place, node, stored)
@@ -134,16 +134,15 @@ class _Network:
         else:
             return False
         inputs = [x, self.constant(weights)]
-        bias = 6 if node.op_type == "QGemm" else 8
-        if node.op_type != "QLinearMatMul" and len(node.input) > bias and node.input[bias]:
+        row = row_of(node)
+        bias, point = row.inputs.bias, row.c_point
+        if bias is not None and len(node.input) > bias and node.input[bias]:
             if m.biases is None:
                 return False
             inputs.append(self.constant(m.biases[0] if change.bias is None else change.bias))
-        op = {"QLinearConv": "Conv", "QLinearMatMul": "MatMul", "QGemm": "Gemm"}[node.op_type]
-        real = self.add(place, op, inputs)
+        real = self.add(place, row.quantizes, inputs)
         made = self.before[place][-1]
         made.attribute.extend(a for a in node.attribute if a.name not in ("transB", "channels_last"))
-        point = 7 if node.op_type != "QGemm" else 8
         self.add(place, "QuantizeLinear", [real, *node.input[point - 1:point + 1]], [node.output[0]])
         self.real[node.output[0]] = real
         self.dropped.add(place)
@@ -184,7 +183,7 @@ def changed(exact: Any, found: Comparison, places: dict[str, int], changes: list
     names = {change.layer.name for change in changes}
     if any(change.input != "stored" for change in changes):  # expose the floats that later layers need
         for layer in found.layers:
-            if layer.name not in names and layer.matched.layer.op_type in ("QLinearConv", "QLinearMatMul", "QGemm"):
+            if layer.name not in names and row_of(layer.matched.layer).c_point is not None:
                 network.change(Change(layer))
     return network, [change.layer.name for change in changes if network.change(change)]
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from .._formats.model import QuantizedLayer
 from .._graph.nodes import as_matrix, attributes, load_onnx
+from .._graph.operators import row_of
 from .._graph.scope import Scope
 from .._library import excerpt, invalid
 from .constants import correlation, multipliers, names_before
@@ -207,8 +208,9 @@ def _find_input(matched: Matched, scope: Scope, known: set[str]) -> None:
         dequantizer = scope.producer(node.input[0])
         scale, point = _constant(scope, dequantizer, 1), _constant(scope, dequantizer, 2)
         point = np.zeros(1, np.uint8) if point is None and len(dequantizer.input) < 3 else point
-    elif layer.op_type in ("QLinearConv", "QLinearMatMul", "QGemm"):
-        scale, point = _constant(scope, node, 1), _constant(scope, node, 2)
+    elif row_of(layer).c_point is not None:
+        inputs = row_of(layer).inputs
+        scale, point = _constant(scope, node, inputs.a_scale), _constant(scope, node, inputs.a_point)
     if scale is not None and point is not None and scale.size == point.size == 1 and 0 < scale.reshape(-1)[0] < np.inf:
         matched.scale, matched.point, matched.cut_type = float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype
         matched.cut = layer.activation
@@ -238,9 +240,8 @@ def _find_outputs(layer: QuantizedLayer, scope: Scope) -> list[Output]:
         point = np.zeros((), np.uint8) if point is None else point
         return [Output(name, float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype)]
 
-    places = {"QLinearConv": 6, "QLinearMatMul": 6, "QGemm": 7}
-    if layer.op_type in places:
-        place = places[layer.op_type]
+    if row_of(layer).c_point is not None:
+        place = row_of(layer).inputs.c_scale
         if len(node.input) > place and node.input[place]:
             return quantized(node.output[0], _constant(scope, node, place), _constant(scope, node, place + 1))
     if layer.op_type in ("MatMulInteger", "ConvInteger"):
@@ -269,8 +270,8 @@ def _find_biases(matched: Matched, scope: Scope, before: Scope) -> None:
             integers, scale, point = (_constant(scope, maker, i) for i in range(3))
             if integers is not None and scale is not None and (point is None or not point.any()):
                 stored = integers * scale.astype(np.float64)
-    elif layer.op_type in ("QLinearConv", "QGemm") and matched.is_static:
-        integers = _constant(scope, node, 8 if layer.op_type == "QLinearConv" else 6)
+    elif not layer.is_qdq and row_of(layer).inputs.int_bias is not None and matched.is_static:
+        integers = _constant(scope, node, row_of(layer).inputs.int_bias)
         stored = None if integers is None else integers.reshape(-1) * (matched.scale * matched.scales)
     columns = columns_last(layer.weights).shape[1]
     if stored is not None and wanted is not None and stored.size == wanted.size == columns:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Iterable
 
+from .._graph.operators import is_integer_product
 from .._library import PACKAGE
-
-# Operators whose bytes depend on the CPU because sums of integers clamp.
-_OF_INTEGERS = {"MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv", "QGemm", "QAttention", "DynamicQuantizeMatMul",
-                "MatMulIntegerToFloat", "DynamicQuantizeLSTM"}
 
 
 def known() -> dict[str, Any]:
@@ -24,6 +21,6 @@ def float_nodes_by_cpu(nodes: "Iterable[Any]") -> dict[str, int]:
     found: dict[str, int] = {}
     for node in nodes:
         name = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-        if "the CPU" in depends_on.get(name, "") and node.op_type not in _OF_INTEGERS:
+        if "the CPU" in depends_on.get(name, "") and not is_integer_product(node):
             found[node.op_type] = found.get(node.op_type, 0) + 1
     return found

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .._graph.operators import OPERATORS
 from .._library import excerpt
 
 TYPE_RANGES = {"u8": (0, 255), "s8": (-128, 127)}
@@ -50,9 +51,10 @@ class QuantizedLayer:
     @property
     def scale_input(self) -> int | None:
         """Index of the weights' scale among the inputs of `weights_node`; None if a Mul after the operator reads the scale."""
-        if self.op_type in ("MatMulInteger", "ConvInteger"):
-            return None
-        return {"MatMulIntegerToFloat": 3, "QAttention": 4}.get(self.op_type, self.point_input - 1)
+        inputs = OPERATORS[self.op_type].inputs if not self.is_qdq and self.op_type in OPERATORS else None
+        if inputs is None or self.op_type == "DynamicQuantizeLSTM":  # whose two weights have scales before the zero points
+            return self.point_input - 1
+        return inputs.b_scale
 
     @property
     def is_convolution(self) -> bool:

@@ -12,16 +12,12 @@ from typing import Any, Sequence
 import numpy as np
 
 from .._graph.fusion import FAILS, WEIGHT_ONLY, Fusions, exchanges_operands, is_moved, stays_s8, weights_in_words, wrong_bias
-from .._graph.nodes import DEEPEST, MOVED_THROUGH, as_matrix, attributes, load_onnx, type_name
-from .._graph.scope import KEEPERS, Scope
+from .._graph.nodes import DEEPEST, as_matrix, attributes, load_onnx, type_name
+from .._graph.operators import BOUNDED, Inputs, is_convolution, row_of
+from .._graph.scope import Scope
 from .._library import Error, excerpt, invalid
 from .model import TYPE_RANGES, ActivationProduct, QuantizedLayer, QuantizedModel, bounded, ratio
 
-# The numbers of the inputs that are the weights and their zero point.
-_INPUTS = {"QLinearConv": (3, 5), "ConvInteger": (1, 3), "QLinearMatMul": (3, 5), "MatMulInteger": (1, 3), "QGemm": (3, 5),
-           "MatMulIntegerToFloat": (1, 5), "DynamicQuantizeMatMul": (1, 3), "QAttention": (1, 7)}
-_OPERATORS = {("", op) for op in ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "Conv", "MatMul", "Gemm")} | {
-    ("com.microsoft", op) for op in ("QLinearConv", "QGemm", "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention")}
 _ELEMENTWISE = {"QLinearAdd", "QLinearMul", "QLinearConcat", "QLinearAveragePool", "QLinearGlobalAveragePool", "QLinearSigmoid",
                 "QLinearLeakyRelu", "QLinearSoftmax", "QLinearReduceMean", "QLinearWhere"}
 _BLOCKS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
@@ -56,8 +52,9 @@ class _Reader:
     def _node(self, scope: Scope, node: Any) -> None:
         op = node.op_type
         domain = node.domain if node.domain != "ai.onnx" else ""
-        if (domain, op) in _OPERATORS:
-            getattr(self, "_" + op)(scope, node)
+        inputs = row_of(node).inputs
+        if inputs is not None and domain in row_of(node).domains:
+            self._operator(scope, node, inputs)
         elif op in _BLOCKS:
             bits = attributes(node).get("bits", 4)
             self.model.pass_over(f"{op}: weights in blocks of {bits} bits", is_harmless=True)
@@ -70,38 +67,25 @@ class _Reader:
             if op not in _ELEMENTWISE:
                 self.model.pass_over(op)
 
-    # ----- one method for each operator: where its operands are --------------------------------------------------
-
-    def _QLinearConv(self, scope, node):
-        if attributes(node).get("channels_last"):
-            self.model.pass_over("QLinearConv: channels_last")
-            return
-        self._convolution(scope, node, "QLinearConv", node.input[0], node.input[3], self._steps(scope, node, 1, 4, 6))
-
-    def _ConvInteger(self, scope, node):
-        self._convolution(scope, node, "ConvInteger", node.input[0], node.input[1], None)
-
-    def _QLinearMatMul(self, scope, node):
-        self._product(scope, node, node.op_type, node.input[0], node.input[3], self._steps(scope, node, 1, 4, 6))
-
-    def _MatMulInteger(self, scope, node):
-        self._product(scope, node, node.op_type, node.input[0], node.input[1], None)
-
-    def _QGemm(self, scope, node):
+    def _operator(self, scope: Scope, node: Any, inputs: Inputs) -> None:
         values = attributes(node)
-        self._product(scope, node, node.op_type, node.input[0], node.input[3],
-                      self._steps(scope, node, 1, 4, 7), transposed=bool(values.get("transB")))
+        if node.op_type == "DynamicQuantizeLSTM":
+            self._lstm(scope, node)
+        elif inputs.b_point is None:  # between DequantizeLinear and QuantizeLinear
+            is_gemm = node.op_type == "Gemm"
+            self._qdq(scope, node, *((self._convolution,) if node.op_type == "Conv" else (self._product,)),
+                      **({"transposed": bool(values.get("transB"))} if is_gemm else {}))
+        elif is_convolution(node):
+            if values.get("channels_last"):
+                self.model.pass_over(f"{node.op_type}: channels_last")
+                return
+            self._convolution(scope, node, node.op_type, node.input[0], node.input[inputs.b], self._steps(scope, node, inputs))
+        else:
+            self._product(scope, node, node.op_type, node.input[0], node.input[inputs.b], self._steps(scope, node, inputs),
+                          transposed=node.op_type == "QGemm" and bool(values.get("transB")),
+                          a_type="u8" if node.op_type == "DynamicQuantizeMatMul" else None)
 
-    def _MatMulIntegerToFloat(self, scope, node):
-        self._product(scope, node, node.op_type, node.input[0], node.input[1], None)
-
-    def _DynamicQuantizeMatMul(self, scope, node):
-        self._product(scope, node, node.op_type, node.input[0], node.input[1], None, a_type="u8")
-
-    def _QAttention(self, scope, node):
-        self._product(scope, node, node.op_type, node.input[0], node.input[1], None)
-
-    def _DynamicQuantizeLSTM(self, scope, node):
+    def _lstm(self, scope: Scope, node: Any) -> None:
         for i, part in ((1, "input"), (2, "recurrent")):
             weights = scope.constant(node.input[i])
             if weights is None or weights.ndim != 3:
@@ -111,15 +95,6 @@ class _Reader:
                 suffix = f" {part} weights" + (f", direction {direction}" if len(weights) > 1 else "")
                 self._add(scope, node, node.op_type, "u8", weights, itemgetter(direction), None, "", suffix=suffix,
                           inputs=(i, 7 + 2 * i))
-
-    def _Conv(self, scope, node):
-        self._qdq(scope, node, self._convolution)
-
-    def _MatMul(self, scope, node):
-        self._qdq(scope, node, self._product)
-
-    def _Gemm(self, scope, node):
-        self._qdq(scope, node, self._product, transposed=bool(attributes(node).get("transB")))
 
     # ----- shared by the operators ----------------------------------------------------------------------------------
 
@@ -167,8 +142,8 @@ class _Reader:
             return
         outputs = scope.consumers.get(node.output[0], [])
         quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
-        between = MOVED_THROUGH | {"Relu", "Clip"}
-        while node.op_type == "Conv" and not quantizers and len(outputs) == 1 and outputs[0].op_type in between:
+        while node.op_type == "Conv" and not quantizers and len(outputs) == 1 and (
+                row_of(outputs[0]).is_passed or outputs[0].op_type in ("Relu", "Clip")):
             outputs = scope.consumers.get(outputs[0].output[0], [])
             quantizers = [n for n in outputs if n.op_type == "QuantizeLinear"]
         steps = None
@@ -203,8 +178,10 @@ class _Reader:
         self.model.pass_over(f"{node.op_type} (QDQ): {what}", is_harmless=True)
 
     @staticmethod
-    def _steps(scope: Scope, node: Any, a: int, b: int, c: int) -> np.ndarray | None:
-        return ratio(*(scope.constant(node.input[i]) if len(node.input) > i else None for i in (a, b, c)))
+    def _steps(scope: Scope, node: Any, inputs: Inputs) -> np.ndarray | None:
+        """The requantization scales, if they are constants."""
+        steps = inputs.steps
+        return ratio(*(scope.constant(node.input[i]) if len(node.input) > i else None for i in steps)) if steps else None
 
     def _convolution(self, scope, node, operator, a, b, steps, qdq=False):
         weights = b if isinstance(b, np.ndarray) else scope.constant(b)
@@ -267,7 +244,8 @@ class _Reader:
             self.model.pass_over(f"{node.op_type}: weights of {weights.dtype}")
             return
         weights_node = scope.dequantizer(node.input[1]) if qdq else node
-        weights_input, point_input = (0, 2) if qdq else inputs or _INPUTS[node.op_type]
+        of_row = row_of(node).inputs
+        weights_input, point_input = (0, 2) if qdq else inputs or (of_row.b, of_row.b_point)
         b_name = weights_node.input[weights_input]
         note = ""
         source = scope.scope_of(b_name)
@@ -303,7 +281,7 @@ class _Reader:
         low, high = TYPE_RANGES[a_type]
         node = scope.producer(a) if a else None
         for _ in range(16):
-            if node is None or node.op_type not in KEEPERS or not node.input:
+            if node is None or row_of(node).range is not BOUNDED or not node.input:
                 break
             node = scope.producer(node.input[0])
         if node is None or node.op_type != "QuantizeLinear":

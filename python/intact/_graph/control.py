@@ -13,37 +13,13 @@ from typing import Any
 import numpy as np
 
 from .nodes import array_of_tensor, attributes, every_node
+from .operators import row_of
 from .weights import set_array
 
 CONTROL = 1e-7  # relative change of a float constant
 _PIECE = 1 << 20  # numbers that are changed at once; even
 _FLOAT = 1  # onnx.TensorProto.FLOAT
 _FLOATS = {1, 10, 11, 16}  # onnx.TensorProto.DataType: float, float16, double, bfloat16
-
-_ARITHMETIC = {"Add", "Sub", "Mul", "Div", "Sum", "Mean", "Max", "Min", "Neg", "Abs", "Floor", "Ceil", "Round", "Cast", "Where"}
-_MOVERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Expand", "Tile", "Concat", "Slice", "Split",
-           "Gather", "Pad"}
-# Operators that read float constants as values, and the inputs that are values. None: all inputs.
-_VALUES: "dict[str, tuple[int, ...] | None]" = {
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Sum", "Mean", "Max", "Min", "MatMul", "Gemm", "FusedMatMul", "FusedGemm", "Conv",
-                     "FusedConv", "ConvTranspose", "PRelu", "BatchNormalization", "InstanceNormalization", "LayerNormalization",
-                     "GroupNormalization", "RMSNormalization", "SimplifiedLayerNormalization", "SkipLayerNormalization",
-                     "SkipSimplifiedLayerNormalization", "EmbedLayerNormalization", "BiasGelu", "FastGelu", "Attention",
-                     "MatMulIntegerToFloat", "DynamicQuantizeMatMul", "DynamicQuantizeLSTM", "QAttention", "QGemm",
-                     "MatMulNBits", "QuantizeLinear", "DequantizeLinear")),
-    "Where": (1, 2), "Gather": (0,), "LSTM": (1, 2, 3, 5, 6, 7), "GRU": (1, 2, 3, 5), "RNN": (1, 2, 3, 5)}
-# Inputs that describe a computation, and so does each tensor from which arithmetic computes them. None: all inputs.
-_DESCRIPTIONS: "dict[str, tuple[int, ...] | None]" = {
-    **dict.fromkeys(("Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Mod", "NonZero", "Range", "IsInf")),
-    "Pow": (1,), "Resize": (1, 2, 3), "Upsample": (1,), "OneHot": (1, 2), "NonMaxSuppression": (2, 3, 4)}
-_INTEGERS = {"Shape", "Size", "NonZero", "ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Not",
-             "And", "Or", "Xor", "IsNaN", "IsInf", "ConstantOfShape", "Constant"}  # operators whose outputs have no rounding
-
-
-def _is_among(table: "dict[str, tuple[int, ...] | None]", op: str, place: int) -> bool:
-    places = table.get(op, ()) if not (table is _VALUES and op.startswith("QLinear")) else None
-    return places is None or place in places
-
 
 class _Roles:
     """What the tensors of a graph and of its inner graphs are. `descriptions`: tensors that describe a computation. `exact`:
@@ -62,7 +38,7 @@ class _Roles:
     def _descriptions(self) -> set[str]:
         producers = {name: node for node in self.nodes for name in node.output if name}
         stack = [name for node in self.nodes for place, name in enumerate(node.input)
-                 if _is_among(_DESCRIPTIONS, node.op_type, place)
+                 if place in row_of(node).descriptions
                  or (node.op_type == "Cast" and attributes(node).get("to") not in _FLOATS)]
         found: set[str] = set()
         while stack:
@@ -71,7 +47,7 @@ class _Roles:
                 continue
             found.add(name)
             node = producers.get(name)
-            if node is not None and node.op_type in _ARITHMETIC | _MOVERS:
+            if node is not None and row_of(node).is_arithmetic:
                 stack += node.input
         return found
 
@@ -79,7 +55,7 @@ class _Roles:
         found = {value.name for value in graph.input if value.type.tensor_type.elem_type not in _FLOATS} | self.constants | {""}
         for node in graph.node:
             is_lookup = node.op_type == "Gather" and node.input[0] in self.constants  # of an embedding, say
-            if node.op_type in _INTEGERS or (node.op_type in _ARITHMETIC | _MOVERS | {"Range"} and not is_lookup
+            if row_of(node).has_no_noise or ((row_of(node).is_arithmetic or node.op_type == "Range") and not is_lookup
                                              and all(name in found for name in node.input)):
                 found.update(node.output)
         return found
@@ -87,9 +63,9 @@ class _Roles:
     def is_value(self, name: str, array: np.ndarray) -> bool:
         """Whether every operator that reads a constant reads it as a value, in which rounding noise may be."""
         def reads_value(node: Any, place: int) -> bool:
-            if not _is_among(_VALUES, node.op_type, place):
+            if place not in row_of(node).values:
                 return False
-            if node.op_type not in _ARITHMETIC | _MOVERS:
+            if not row_of(node).is_arithmetic:
                 return True
             return not any(out in self.descriptions or out in self.exact for out in node.output) and not _is_of_a_formula(array)
 

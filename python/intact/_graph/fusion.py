@@ -19,7 +19,8 @@ from typing import Any, Callable
 import numpy as np
 
 from .._library import PACKAGE
-from .nodes import MOVED_THROUGH, attributes, every_node
+from .nodes import attributes, every_node
+from .operators import row_of
 
 _MOST_BYTES = 1 << 30  # larger models are not given to ONNX Runtime, which would copy them
 _INTEGER = {"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "ConvInteger", "MatMulInteger"}
@@ -119,6 +120,7 @@ def _asked(proto: Any, folder: Path) -> tuple[dict[int, set[str]], str]:
     names = {entry.value for tensor in proto.graph.initializer for entry in tensor.external_data if entry.key == "location"}
     try:
         import onnx
+
         import onnxruntime
 
         size += sum((folder / name).stat().st_size for name in names)
@@ -279,7 +281,7 @@ def _behind(scope: Any, name: str) -> list:
         if readers[0].op_type == "QuantizeLinear":
             is_constant = all(_constant(scope, each) is not None for each in readers[0].input[1:] if each)
             return readers if is_constant or not needs_constants else _readers(scope, name)
-        if readers[0].op_type not in MOVED_THROUGH:
+        if not row_of(readers[0]).is_passed:
             break
         needs_constants |= readers[0].op_type not in (*_REMOVED, "Transpose")  # ONNX Runtime exchanges a Transpose and any QuantizeLinear
         at = readers[0].output[0]
@@ -298,7 +300,7 @@ def _stays_s8_behind(scope: Any, node: Any, quantizer: Any) -> bool:
         return not _has_one_point(scope, quantizer)
     through = scope.producer(quantizer.input[0])
     for _ in range(16):
-        if through is None or through.op_type not in MOVED_THROUGH or exchanges_operands(scope, node):
+        if through is None or not row_of(through).is_passed or exchanges_operands(scope, node):
             return True
         if through.op_type not in _REMOVED:
             return not _has_one_point(scope, quantizer)
@@ -586,7 +588,7 @@ def _turns(scope: Any, name: str) -> int:
 
     count, maker = 0, scope.producer(name)
     for _ in range(16):
-        if maker is None or maker.op_type not in MOVED_THROUGH or not maker.input:
+        if maker is None or not row_of(maker).is_passed or not maker.input:
             break
         count += maker.op_type == "Transpose"
         maker = scope.producer(maker.input[0])

@@ -18,8 +18,6 @@ from .weights import shared
 DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
            11: np.float64, 12: np.uint32, 13: np.uint64}
 ITEM_SIZES = {number: np.dtype(dtype).itemsize for number, dtype in DTYPES.items()}  # bytes, by onnx.TensorProto.DataType
-# Operators through which ONNX Runtime 1.32 moves a DequantizeLinear forward, and a QuantizeLinear back.
-MOVED_THROUGH = {"Identity", "Dropout", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "MaxPool", "Slice"}
 DEEPEST = 16  # levels of nested graphs
 
 
@@ -149,3 +147,50 @@ def load_onnx(path: str | Path) -> Any:
 def type_name(dtype: Any) -> str:
     """"u8", "s8", or "" for other types."""
     return {np.uint8: "u8", np.int8: "s8"}.get(np.dtype(dtype).type, "")
+
+
+def names_that_inner_graphs_read(graph: Any) -> set[str]:
+    """The names that inner graphs read or return; tensors of the outermost graph are among them."""
+    found: set[str] = set()
+
+    def visit(inner: Any, depth: int) -> None:
+        for node in inner.node:
+            found.update(node.input)
+            visit_node(node, depth)
+        found.update(value.name for value in inner.output)
+
+    def visit_node(node: Any, depth: int) -> None:
+        for attribute in node.attribute:
+            for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
+                if depth < 16:
+                    visit(inner, depth + 1)
+
+    for node in graph.node:
+        visit_node(node, 0)
+    return found - {""}
+
+
+def sorted_nodes(nodes: list, scope: Any) -> list[int]:
+    """The numbers of the operators, each after the makers of its inputs. ONNX Runtime accepts files in other orders."""
+    places = {id(node): i for i, node in enumerate(nodes)}
+    order: list[int] = []
+    state = [0] * len(nodes)  # 1: being visited, 2: in the order
+    for root in range(len(nodes)):
+        stack = [(root, iter(nodes[root].input))] if not state[root] else []
+        state[root] = state[root] or 1
+        while stack:
+            i, inputs = stack[-1]
+            for name in inputs:
+                maker = scope.producers.get(name) if name and name not in scope.initializers else None
+                k = places[id(maker)] if maker is not None else i
+                if k != i and state[k] == 1:
+                    raise ValueError(f"operators form a cycle: {excerpt(name)!r}")
+                if k != i and not state[k]:
+                    state[k] = 1
+                    stack.append((k, iter(nodes[k].input)))
+                    break
+            else:
+                state[i] = 2
+                order.append(i)
+                stack.pop()
+    return order

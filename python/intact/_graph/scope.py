@@ -8,14 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from .nodes import DTYPES, MOVED_THROUGH, array_of_tensor, attributes, captured, four_bits, type_name
-
-# Operators whose output has the range of their input.
-KEEPERS = {"Identity", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "MaxPool", "Slice", "Gather", "Split",
-            "GlobalAveragePool", "ReduceMax", "Expand", "Tile"}
-# Operators whose output has the shape of their first input.
-_SHAPE_KEEPERS = {"Identity", "QuantizeLinear", "DequantizeLinear", "Relu", "Clip", "Sigmoid", "Tanh", "Softmax", "LayerNormalization",
-                  "Neg", "Abs", "Erf", "Gelu", "LeakyRelu"}
+from .nodes import DTYPES, array_of_tensor, attributes, captured, four_bits, type_name
+from .operators import BOUNDED, row_of
 
 
 class Scope:
@@ -90,7 +84,7 @@ class Scope:
         node = self.producer(name) if depth < 32 else None
         if stored is not None or node is None:
             return stored[1] if stored is not None else None
-        if node.op_type in _SHAPE_KEEPERS and node.input:
+        if row_of(node).keeps_shape and node.input:
             return self.shape_of(node.input[0], depth + 1)
         if node.op_type == "Transpose" and node.input:
             shape = self.shape_of(node.input[0], depth + 1)
@@ -166,12 +160,12 @@ class Scope:
         return None if value is None else self._moved(node, value, depth)
 
     def dequantizer(self, name: str) -> Any:
-        """The DequantizeLinear that makes a tensor, directly or through operators of MOVED_THROUGH."""
+        """The DequantizeLinear that makes a tensor, directly or through operators that ONNX Runtime passes."""
         for _ in range(16):
             node = self.producer(name)
             if node is None or node.op_type == "DequantizeLinear":
                 return node
-            if node.op_type not in MOVED_THROUGH or not node.input:
+            if not row_of(node).is_passed or not node.input:
                 return None
             name = node.input[0]
         return None
@@ -213,11 +207,9 @@ class Scope:
         if node.op_type == "QuantizeLinear":
             has_point = len(node.input) > 2 and node.input[2]
             return self.type_of(node.input[2], depth + 1) if has_point else DTYPES.get(attributes(node).get("output_dtype") or 2)
-        if node.op_type in KEEPERS | {"Concat", "Pad"} and node.input:
+        if (row_of(node).moves or row_of(node).range is BOUNDED) and node.input:
             return self.type_of(node.input[0], depth + 1)
-        point = {"QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8, "QLinearAdd": 7, "QLinearMul": 7, "QLinearSigmoid": 4,
-                 "QLinearLeakyRelu": 4, "QLinearSoftmax": 4, "QLinearAveragePool": 4, "QLinearGlobalAveragePool": 4,
-                 "QLinearReduceMean": 4, "QLinearConcat": 1, "QLinearWhere": 8}.get(node.op_type)
+        point = row_of(node).c_point
         if point is None or len(node.input) <= point:
             return None
         value = self.constant(node.input[point])
@@ -228,11 +220,9 @@ class Scope:
         node = self.producer(name) if depth < 32 else None
         if node is None:
             return -math.inf, math.inf, ""
-        op = node.op_type
-        if op in ("Sigmoid", "HardSigmoid", "Softmax"):
-            return 0.0, 1.0, op
-        if op == "Tanh":
-            return -1.0, 1.0, op
+        op, range_ = node.op_type, row_of(node).range
+        if isinstance(range_, tuple):
+            return (*range_, op)
         if op == "Relu":
             low, high, why = self.real_range(node.input[0], depth + 1)
             return max(low, 0.0), max(high, 0.0), f"{op} of {why}" if why else op
@@ -246,6 +236,6 @@ class Scope:
             if math.isnan(low) or math.isnan(high):
                 return -math.inf, math.inf, ""
             return min(low, high), high, op  # if low > high, Clip returns `high`
-        if op in KEEPERS and node.input:
+        if range_ is BOUNDED and node.input:
             return self.real_range(node.input[0], depth + 1)
         return -math.inf, math.inf, ""

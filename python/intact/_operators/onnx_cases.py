@@ -9,6 +9,8 @@ from typing import Any, Callable, Iterator, Mapping
 
 import numpy as np
 
+from .._graph.operators import where
+
 ENGINE = "ONNX Runtime"
 ENVIRONMENT: Mapping[str, str] = {}  # of the processes
 THREADS = (1, 2, 4)
@@ -509,10 +511,7 @@ DRAWS: dict[str, Draw] = {
         "DynamicQuantizeMatMul": _dynamic_product, "MatMulNBits": _blocks}.items()}}
 
 # Operators that move values and compute on shapes or integers: no rounding, so their bytes depend on nothing.
-EXACT = frozenset((
-    "And BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Compress Concat ConcatFromSequence Constant ConstantOfShape DepthToSpace "
-    "Expand EyeLike Flatten Gather GatherElements GatherND Identity NonZero Not OneHot Or Pad Range Reshape ReverseSequence ScatterElements "
-    "ScatterND Shape Size Slice SpaceToDepth Split Squeeze Tile Transpose Trilu Unsqueeze Xor").split())
+EXACT = where("is_exact")
 
 
 # The opset that brought an operator, or the inputs and attributes that the problems have, if _OPSETS[0] does not have it.

@@ -11,8 +11,9 @@ import numpy as np
 
 from .._audit.run import as_u8, weights_zero_point
 from .._formats.model import QuantizedLayer
-from .._graph.axes import Axes, Axis, Dim, factors, names_that_inner_graphs_read, resolved, segment_size
-from .._graph.nodes import every_node
+from .._graph.axes import Axes
+from .._graph.dims import Axis, Dim, factors, resolved, segment_size
+from .._graph.nodes import every_node, names_that_inner_graphs_read
 from .._graph.scope import Scope
 from .plan import gather_obstacle, moved, spread
 from .shorten import Halving

@@ -19,10 +19,13 @@ import numpy as np
 
 from .._audit.audit import Audit, AuditedLayer
 from .._formats.model import QuantizedLayer
-from .._graph.axes import Axes, Axis, Dim, Reader, factors, resolved, segment_size, shapes_of, size_of
+from .._graph.axes import Axes
+from .._graph.dims import Axis, Dim, Reader, factors, resolved, segment_size, size_of
 from .._graph.fusion import has_s8_activations
 from .._graph.nodes import attributes
+from .._graph.operators import is_convolution
 from .._graph.scope import Scope
+from .._graph.sizes import shapes_of
 from .order import limits, order_channels
 from .shorten import (
     Halving,
@@ -347,7 +350,7 @@ class _Product:
         self.dims, self.positions, self.is_depthwise = dims, positions, is_depthwise
         self.known: dict[tuple, tuple[int, float]] = {}
         self.axes = list(dict.fromkeys(factor.axis.root() for dim in dims for factor in factors(dim)))
-        self.groups = attributes(node).get("group", 1) if node.op_type in ("Conv", "QLinearConv", "ConvInteger") else 1
+        self.groups = attributes(node).get("group", 1) if is_convolution(node) else 1
         depth = [d for d, dim in enumerate(dims) if any(factor.is_depth for factor in factors(dim))]
         self.outputs = len(dims) - 1 if depth and depth[0] == len(dims) - 2 and len(dims) < 4 else len(dims) - 2 if depth and (
             depth[0] == len(dims) - 1) else 0
@@ -413,7 +416,7 @@ class Work:
         node = self.axes.nodes[place]
         dims = self.axes.dims.get(node.output[0])
         sizes = self._sizes(node.output[0], dims)
-        if node.op_type in ("Conv", "QLinearConv", "ConvInteger"):
+        if is_convolution(node):
             return None if sizes is None or len(sizes) < 3 or None in sizes[2:] else math.prod([sizes[0] or 1, *sizes[2:]])
         if node.op_type == "DynamicQuantizeLSTM":
             sizes = self._sizes(node.input[0], self.axes.dims.get(node.input[0]))

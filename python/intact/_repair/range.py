@@ -22,13 +22,12 @@ from .._compare.constants import FloatConstants, Match, agreement, multipliers
 from .._engines.data import inputs_of
 from .._engines.session import session_of
 from .._formats.model import QuantizedLayer
-from .._graph.axes import names_that_inner_graphs_read
-from .._graph.nodes import MOVED_THROUGH, attributes
+from .._graph.nodes import attributes, names_that_inner_graphs_read
+from .._graph.operators import row_of
 from .._graph.scope import Scope
 from .._library import excerpt, invalid
 from .editor import Editor
 
-_BIASES = {"QLinearConv": 8, "QGemm": 6}  # the number of the input that is an int32 bias
 _LEAST_GAIN = 3.0  # decibels; one bit gains 6
 _LEAST_BOUNDED_GAIN = 0.5  # decibels, if the layer gets only the range that is safe in the stored order
 _MOST_FILLED = 128  # the largest value of activations of 7 bits: 127, plus one step if their zero point was rounded up
@@ -369,7 +368,7 @@ class _Widener:
                 elif reader.op_type == "Clip" and self._is_clip_to_7_bits(reader):
                     tensor.clips.append(self.places[id(reader)])
                     pending.append(reader.output[0])
-                elif reader.input[0] == name and (reader.op_type in MOVED_THROUGH | {"Flatten"} or (
+                elif reader.input[0] == name and (row_of(reader).is_passed or reader.op_type == "Flatten" or (
                         reader.op_type == "Cast" and attributes(reader).get("to") == 2)):
                     pending += reader.output[:1]
                 else:
@@ -442,7 +441,7 @@ class _Widener:
     def _bias(self, layer: QuantizedLayer, weights: "_Weights | None", tensor: "_Tensor | None") -> Any:
         """A product's bias in its new unit; None if it has no int32 bias; a reason in words if the bias cannot be converted."""
         node = layer.graph_node
-        k = 2 if layer.is_qdq else _BIASES.get(node.op_type, len(node.input))
+        k = 2 if layer.is_qdq else row_of(node).inputs.int_bias or len(node.input)
         if len(node.input) <= k or not node.input[k]:
             return None
         reader = self.scope.producer(node.input[k]) if layer.is_qdq else node

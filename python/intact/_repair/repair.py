@@ -20,7 +20,8 @@ import numpy as np
 
 from .._audit.audit import Audit, audit
 from .._audit.run import exact_variant
-from .._graph.axes import Axes, factors
+from .._graph.axes import Axes
+from .._graph.dims import factors
 from .._graph.nodes import array_of_tensor, every_node, load_onnx
 from .._graph.scope import Scope
 from .._library import Error, excerpt, invalid

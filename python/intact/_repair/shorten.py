@@ -15,6 +15,7 @@ import numpy as np
 from .._audit.audit import slices
 from .._formats.model import QuantizedLayer
 from .._graph.nodes import attributes
+from .._graph.operators import row_of
 from .._graph.scope import Scope
 from .order import limits
 
@@ -121,7 +122,6 @@ def squares(layer: QuantizedLayer, weights: np.ndarray, halved: "np.ndarray | No
 
 # ----- outputs with 7 bits --------------------------------------------------------------------------------------------------
 
-_BIASES = {"QLinearConv": 8, "QGemm": 6}  # the number of the input that is an int32 bias; a float bias does not change
 
 
 def has_zero_in_the_middle(layer: QuantizedLayer, scope: Scope) -> bool:
@@ -169,7 +169,7 @@ def halving(layer: QuantizedLayer, scope: Scope) -> "Halving | None":
     stored = scope.constant(weights_node.input[layer.weights_input])
     numbers = layer.view(np.arange(stored.size).reshape(stored.shape))
     numbers = numbers.reshape(outputs, -1) if layer.is_convolution else numbers.T
-    at, bias_at = layer.scale_input, 2 if layer.is_qdq else _BIASES.get(layer.op_type)
+    at, bias_at = layer.scale_input, 2 if layer.is_qdq else row_of(layer).inputs.int_bias
     names = [weights_node.input[i] if i < len(weights_node.input) else "" for i in (at, layer.point_input)]
     scale = scope.constant(names[0]) if names[0] else None
     point = scope.constant(names[1]) if names[1] else np.zeros((), layer.weights.dtype)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
+
 import torch
 
 from .._library import invalid

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Iterator
 
 import numpy as np
+
 import torch
 from torch import fx
 
