@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact._repair import plan as _repair_plan  # noqa: E402
+from intact._repair import cost  # noqa: E402
 from intact._audit.audit import audit, slices  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._graph.scope import Scope  # noqa: E402
@@ -725,7 +725,7 @@ def test_the_repair_makes_8_bits_safe(tmp_path):
 
 @needs_orders
 def test_copied_channels_need_leave_to_cost_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
+    monkeypatch.setattr(cost, "_U8_OUTPUT", 10 ** 9)
     b = Builder()
     options = chain(b, heavy=9)
     path, out, source = files_of(tmp_path, b, b.model(**options))

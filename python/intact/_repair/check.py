@@ -25,7 +25,7 @@ from .._graph.control import control_variant
 from .._graph.nodes import load_onnx
 from .._graph.weights import write_model
 from .._library import excerpt, invalid
-from .repair import Repair
+from .result import Repair
 
 _RUNS = 3
 _STORED, _REPAIRED = 1, 2  # places among the models that check() runs

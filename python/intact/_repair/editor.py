@@ -15,7 +15,8 @@ from .._graph.axes import Axes
 from .._graph.dims import Axis, Dim, factors, resolved, segment_size
 from .._graph.nodes import every_node, names_that_inner_graphs_read
 from .._graph.scope import Scope
-from .plan import gather_obstacle, moved, spread
+from .places import moved, spread
+from .plan import gather_obstacle
 from .shorten import Halving
 
 # ----- constants --------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from typing import Any
 from .._audit.report import EXPLANATION, finite, table_lines, verdict
 from .._engines.table import engines
 from .._library import excerpt
-from .repair import NOTABLE, Repair, RepairedLayer
+from .result import NOTABLE, Repair, RepairedLayer
 
 JSON_SCHEMA = "intact-repair"
 JSON_VERSION = 1
