@@ -208,7 +208,8 @@ run_ctest() {
   shift
   rm -f "$results"
   # One more than there are cores: some tests only wait for a target's deadline.
-  ctest --preset "$preset" --no-tests=error --parallel "$(($(nproc) + 1))" --output-junit "$results" "$@" | show_progress ||
+  ctest --preset "$preset" --no-tests=error --parallel "$(($(nproc) + 1))" --output-junit "$results" \
+    --test-output-size-passed 1000000 "$@" | show_progress ||
     status=$?
   [[ -f $results ]] || fail "ctest wrote no results for build/$preset"
   # A test of the sanitizers' build is a quarter of a program, which may take long.

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import intact
-from intact import _grouped_weights as formats
+from intact._plans import grouped_weights as formats
 
 RNG = np.random.default_rng(7)
 

@@ -21,7 +21,7 @@ onnx = pytest.importorskip("onnx", reason="needs onnx")
 import intact
 import intact.onnxruntime
 import layers
-from intact import _held_to
+from intact._engines import held_to as _held_to
 from test_provider import assert_same, assert_taken, cpu_session_of, session_of
 
 LIBC = ctypes.CDLL(None)

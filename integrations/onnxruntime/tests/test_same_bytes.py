@@ -16,7 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 import intact
 import intact.onnxruntime
-from intact import _digest, _held_to, _operators
+from intact._engines import held_to as _held_to
+from intact._operators import digest as _digest, measure as _operators
 
 if not Path(intact.__file__).with_name("libintact_onnxruntime_ep.so").exists():
     pytest.skip("needs a build with INTACT_BUILD_ONNXRUNTIME=ON", allow_module_level=True)
@@ -402,8 +403,8 @@ def test_digests_show_a_softmax_of_onnx_runtime(files, tmp_path):
     attention.write_bytes(model([helper.make_node("MultiHeadAttention", ["q", "q", "q"], ["y"], domain="com.microsoft", num_heads=2)],
                                 {"q": [2, 60, 32]}, ["y"]))
     np.savez(inputs, q=(0.5 * np.random.default_rng(4).standard_normal((2, 60, 32))).astype(np.float32))
-    script = ("import sys; from intact import _digest\n"
-              "print(_digest.digest(*sys.argv[1:3], threads=1, reproducible=sys.argv[3] == 'yes').to_text(), end='')")
+    script = ("import sys; from intact._operators import digest\n"
+              "print(digest.digest(*sys.argv[1:3], threads=1, reproducible=sys.argv[3] == 'yes').to_text(), end='')")
 
     def digest(level: str, *arguments: object) -> _digest.Digest:
         environment = {**os.environ, **(_held_to.environment(level) if level else {})}
