@@ -159,7 +159,7 @@ struct LayoutLimits {
   // The branch predictor remembers the loop exits of this number of strips from one tile to the next. With
   // more strips, entering a strip costs new_strip times schedule.strip.
   int64_t learned_strips = 0, new_strip = 0;
-  // VNNI kernels with s32 outputs multiply a tile's rows in two parts (MicrokernelSpec::in_parts) if the tile
+  // VNNI kernels with s32 outputs multiply a tile's rows in two parts (PanelLoop::in_parts) if the tile
   // has more accumulators than this.
   int64_t most_waiting_vectors = 0;
   // Padding is skipped if this saves at least so much time for each row, in the mean of a line's rows.
@@ -167,7 +167,7 @@ struct LayoutLimits {
   // VNNI kernels of up to fetching_rows rows fetch each line of a panel at a distance of panel_ahead bytes.
   // Scheduled kernels fetch a strip into L2 at a distance of strip_ahead bytes.
   int64_t fetching_rows = 0, panel_ahead = 0, strip_ahead = 0;
-  // VNNI kernels of up to rows_in_turn rows multiply panels in turn (MicrokernelSpec::in_turn).
+  // VNNI kernels of up to rows_in_turn rows multiply panels in turn (PanelsInTurn).
   int64_t rows_in_turn = 0;
 };
 

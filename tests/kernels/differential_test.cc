@@ -145,7 +145,7 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
   }
   kernels::ScheduledVectors schedule;
   if (!schedule.Build(weights, kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255)).ok()) return {};
-  spec.largest_group = schedule.largest_group();
+  spec.loop = kernels::StripLoop{.largest_group = schedule.largest_group()};
   return RunTile(spec, staged.data(), row_bytes, schedule.Strip(0), 0, compensation, schedule.windows());
 }
 
@@ -261,7 +261,8 @@ TEST_P(AllSigns, MultiplyInAllShapes) {
       spec.signs = signs;
       spec.mr = mr;
       spec.vectors = static_cast<int>(kColumns) * 4 / jit::VectorBytes(isa);
-      spec.in_turn = mr % 2 == 1 && jit::VectorBytes(isa) == kernels::kPanelQuadBytes;
+      if (mr % 2 == 1 && jit::VectorBytes(isa) == kernels::kPanelQuadBytes)
+        spec.loop = kernels::PanelsInTurn();
       SCOPED_TRACE(spec.Name());
       const std::vector<int32_t> c = RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), compensation);
       ASSERT_EQ(std::ssize(c), mr * kColumns);
