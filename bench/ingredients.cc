@@ -33,7 +33,7 @@ constexpr int32_t kUnset = -1;
 
 // The block of the kernel that a peak is the yardstick of.
 kernels::KernelBlock BlockOf(const Peak& peak) {
-  if (kernels::UsesTiles(peak.isa)) return {peak.isa, peak.dot, kTileBlock * kTileRows, 0};
+  if (kernels::UsesTiles(peak.isa)) return {.isa = peak.isa, .dot = peak.dot, .mr = kTileBlock * kTileRows};
   return *std::ranges::find_if(kernels::kKernels, [&](const kernels::KernelBlock& block) {
     return block.isa == peak.isa && block.dot == peak.dot;
   });

@@ -519,7 +519,7 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   call->c = buffers.output.C(tiles.row_begin, column);
   call->c_stride_bytes = buffers.output.c_stride_bytes;
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
-  if (block_.dot != jit::DotKind::kCut) return;
+  if (block_.packing != Packing::kCutPanels) return;
   const ExtraQuads& extra = buffers.weights->extra;
   const int64_t* const begin = extra.begins + column / kPanelColumns;
   call->extras = extra.offsets + begin[0];

@@ -50,7 +50,7 @@ class PanelEngine final : public Engine {
     return schedule_ == nullptr ? ScheduleStatistics() : schedule_->statistics();
   }
   RuntimeForm runtime_form() const override {
-    return block_.dot == jit::DotKind::kCut ? RuntimeForm::kCutPanels : RuntimeForm::kPanels;
+    return block_.packing == Packing::kCutPanels ? RuntimeForm::kCutPanels : RuntimeForm::kPanels;
   }
   double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;

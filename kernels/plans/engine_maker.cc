@@ -39,14 +39,14 @@ bool EngineMaker::HasSchedule() const {
 
 bool EngineMaker::CanRun(const KernelBlock& block) const {
   if (data_.IsPlanar() || !Computes(block, isa_, data_.problem.mode)) return false;
-  if (block.dot == jit::DotKind::kCut) {
+  if (block.packing == Packing::kCutPanels) {
     return data_.problem.has_runtime_b && data_.weights.width == kPanelColumns &&
            data_.weights.quads() >= kWindowQuads;
   }
-  if (block.dot == jit::DotKind::kWide) {
+  if (block.packing == Packing::kWidePanels) {
     return !data_.problem.has_runtime_b && data_.weights.quads() <= kMostWideQuads;
   }
-  if (block.dot != jit::DotKind::kScheduled) return true;
+  if (block.packing != Packing::kStrips) return true;
   return !data_.problem.has_runtime_b && data_.taps().vector_step == 0 &&
          data_.weights.quads() <= kMaxVectorQuads;
 }
@@ -62,7 +62,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   for (const KernelBlock& block : kKernels) {
     if (!CanRun(block)) continue;
     ScheduleStatistics statistics;
-    if (block.dot == jit::DotKind::kScheduled) {
+    if (block.packing == Packing::kStrips) {
       if (vectors != nullptr) {
         statistics = vectors->statistics();
       } else if (is_like_another) {
@@ -80,7 +80,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     const auto cost = [&](const Candidate& candidate) {
       // One more layout takes as much memory as the weights.
       const bool is_wasted =
-          usual.named == 0 && m < usual.least && candidate.block.dot == jit::DotKind::kScheduled;
+          usual.named == 0 && m < usual.least && candidate.block.packing == Packing::kStrips;
       return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m);
     };
     const auto is_cheaper = [&](const Candidate& a, const Candidate& b) { return cost(a) < cost(b); };
@@ -99,9 +99,9 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   if (usual.named != 0 && UsesSchedule(isa_, data_.problem.mode)) {
     const auto found = best(usual.named);
     if (found == candidates.end()) return Needed{{}, true};
-    const bool is_scheduled = found->block.dot == jit::DotKind::kScheduled;
+    const bool is_scheduled = found->block.packing == Packing::kStrips;
     std::erase_if(candidates, [&](const Candidate& candidate) {
-      return (candidate.block.dot == jit::DotKind::kScheduled) != is_scheduled;
+      return (candidate.block.packing == Packing::kStrips) != is_scheduled;
     });
     scheduled = nullptr;
   }
@@ -123,7 +123,9 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   };
   add_best();
   // For a runtime B that cannot be cut.
-  const auto is_cut = [](const Candidate& candidate) { return candidate.block.dot == jit::DotKind::kCut; };
+  const auto is_cut = [](const Candidate& candidate) {
+    return candidate.block.packing == Packing::kCutPanels;
+  };
   if (std::erase_if(candidates, is_cut) != 0) add_best();
   return needed;
 }
@@ -211,7 +213,7 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
 
 Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block) {
   std::shared_ptr<const ScheduledVectors> vectors;
-  if (block.dot == jit::DotKind::kScheduled) {
+  if (block.packing == Packing::kStrips) {
     vectors = vectors_.lock();
     if (vectors == nullptr) {
       auto made = std::make_shared<ScheduledVectors>();
@@ -220,7 +222,7 @@ Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block
     }
   }
   std::shared_ptr<const WidePanels> wide;
-  if (block.dot == jit::DotKind::kWide) {
+  if (block.packing == Packing::kWidePanels) {
     wide = wide_.lock();
     // A plan for any extents has one tap of the whole depth.
     if (wide == nullptr || wide->tap_depth() != data_.taps().depth) {
