@@ -19,13 +19,6 @@ namespace {
 // Widened weights take twice the memory of panels. Schedules are faster if the depth is not small.
 constexpr int64_t kMostWideQuads = 64;
 
-// The unique_ptr of a base class.
-template <class Made>
-Result<std::unique_ptr<Engine>> AsEngine(Result<std::unique_ptr<Made>> made) {
-  if (!made) return made.error();
-  return std::unique_ptr<Engine>(std::move(*made));
-}
-
 }  // namespace
 
 ScheduleSpec EngineMaker::VectorSpec(core::Isa isa) const {
@@ -34,11 +27,11 @@ ScheduleSpec EngineMaker::VectorSpec(core::Isa isa) const {
 }
 
 bool EngineMaker::HasSchedule() const {
-  return UsesSchedule(isa_, data_.problem.mode) && !data_.problem.has_runtime_b && !data_.IsPlanar();
+  return UsesSchedule(isa_, data_.problem.mode) && !data_.problem.has_runtime_b;
 }
 
 bool EngineMaker::CanRun(const KernelBlock& block) const {
-  if (data_.IsPlanar() || !Computes(block, isa_, data_.problem.mode)) return false;
+  if (!Computes(block, isa_, data_.problem.mode)) return false;
   if (block.packing == Packing::kCutPanels) {
     return data_.problem.has_runtime_b && data_.weights.width == kPanelColumns &&
            data_.weights.quads() >= kWindowQuads;
@@ -130,7 +123,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   return needed;
 }
 
-Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const EngineMaker* like) {
+Result<Engines> EngineMaker::MakeUsual(UsualRows usual, const EngineMaker* like) {
   if (like != nullptr) {
     sums_ = like->sums_;
     vectors_ = like->vectors_;
@@ -140,13 +133,6 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
   Engines engines;
   if (core::IsCompiled(isa_)) {
     engines.push_back(std::make_unique<PortableEngine>(data_));
-    return engines;
-  }
-  if (data_.IsPlanar()) {
-    ASSIGN_OR_RETURN(std::unique_ptr<PlanarEngine> planar,
-                     PlanarEngine::Create(data_, VectorIsa(isa_), sums_));
-    sums_ = &planar->sums();
-    engines.push_back(std::move(planar));
     return engines;
   }
   std::unique_ptr<ScheduledEngine> scheduled;
@@ -179,7 +165,6 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
 
 std::vector<EngineId> EngineMaker::Possible() const {
   if (core::IsCompiled(isa_)) return {EngineId{EngineId::Kind::kPortable}};
-  if (data_.IsPlanar()) return {EngineId{EngineId::Kind::kPlanar}};
   std::vector<EngineId> possible;
   if (HasSchedule()) possible.push_back({EngineId::Kind::kScheduled});
   for (const KernelBlock& block : kKernels) {
@@ -197,8 +182,6 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
       RETURN_IF_ERROR(scheduled->Build());
       return std::unique_ptr<Engine>(std::move(scheduled));
     }
-    case EngineId::Kind::kPlanar:
-      return AsEngine(PlanarEngine::Create(data_, VectorIsa(isa_), nullptr));
     case EngineId::Kind::kPanels:
       return MakePanels(id.block);
     case EngineId::Kind::kTiles:
@@ -206,6 +189,7 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
     case EngineId::Kind::kUnpacked:
       return UnpackedEngine::Create(data_, isa_);
     case EngineId::Kind::kPortable:
+    case EngineId::Kind::kPlanar:
       break;
   }
   return std::unique_ptr<Engine>(std::make_unique<PortableEngine>(data_));
@@ -233,6 +217,20 @@ Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block
     }
   }
   return PanelEngine::Create(data_, block, std::move(vectors), std::move(wide), most_rows_);
+}
+
+Result<Engines> PlanarMaker::MakeUsual(UsualRows /*usual*/, const PlanarMaker* like) {
+  ASSIGN_OR_RETURN(std::unique_ptr<PlanarEngine> made,
+                   PlanarEngine::Create(data_, VectorIsa(isa_), like == nullptr ? nullptr : like->sums_));
+  sums_ = &made->sums();
+  Engines engines;
+  engines.push_back(std::move(made));
+  return engines;
+}
+
+Result<std::unique_ptr<Engine>> PlanarMaker::Make(const EngineId& /*id*/) {
+  ASSIGN_OR_RETURN(std::unique_ptr<PlanarEngine> made, PlanarEngine::Create(data_, VectorIsa(isa_), nullptr));
+  return std::unique_ptr<Engine>(std::move(made));
 }
 
 }  // namespace intact::kernels
