@@ -10,6 +10,7 @@
 #include "convolution.h"
 #include "elementwise.h"
 #include "float_conv.h"
+#include "float_conv_transpose.h"
 #include "float_function.h"
 #include "float_matmul.h"
 #include "float_pool.h"
@@ -86,6 +87,10 @@ std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& conte
   return std::make_unique<QLinearSoftmax>(node, context, node.Integer("opset", node.SinceVersion()));
 }
 
+std::unique_ptr<Layer> MakeFloatConvTranspose(const Node& node, const Context& context) {
+  return std::make_unique<FloatConvTranspose>(node, context);
+}
+
 std::unique_ptr<Layer> MakeFloatConv(const Node& node, const Context& context) {
   return std::make_unique<FloatConv>(node, context);
 }
@@ -117,6 +122,7 @@ const std::array kOperators = {
     Operator{"", kGlobalAveragePool, FloatPool::kInputs, Make<FloatPool, kGlobalAveragePool>},
     Operator{"", kGlobalMaxPool, FloatPool::kInputs, Make<FloatPool, kGlobalMaxPool>},
     Operator{"", "Conv", FloatConv::kInputs, MakeFloatConv},
+    Operator{"", "ConvTranspose", FloatConvTranspose::kInputs, MakeFloatConvTranspose},
     Operator{"", kMatMul, FloatMatMul::kInputs, Make<FloatMatMul, kMatMul>},
     Operator{"", kGemm, FloatMatMul::kInputs, Make<FloatMatMul, kGemm>},
     Operator{"com.microsoft", kFusedMatMul, FloatMatMul::kInputs, Make<FloatMatMul, kFusedMatMul>},
