@@ -300,8 +300,6 @@ FloatConv::FloatConv(const Node& node, const Context& context) : geometry_(node,
   node.Type(0, {INTACT_F32});
   const Constant w = node.Weights(1, INTACT_F32);
   const intact_conv_desc& desc = geometry_.desc;
-  if (desc.spatial_dims != 2)
-    throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 4");
   if (HasOneOrder(w.shape, desc.groups))
     throw Refusal("W: has " + std::to_string(w.shape[1]) + " channels and " +
                   std::to_string(w.shape[0] / desc.groups) +

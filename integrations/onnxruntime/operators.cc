@@ -13,6 +13,7 @@
 #include "float_conv_transpose.h"
 #include "float_function.h"
 #include "float_matmul.h"
+#include "float_matrix_conv.h"
 #include "float_pool.h"
 #include "float_reduce.h"
 #include "float_softmax.h"
@@ -92,7 +93,8 @@ std::unique_ptr<Layer> MakeFloatConvTranspose(const Node& node, const Context& c
 }
 
 std::unique_ptr<Layer> MakeFloatConv(const Node& node, const Context& context) {
-  return std::make_unique<FloatConv>(node, context);
+  if (node.ShapeOf(1).size() == 4) return std::make_unique<FloatConv>(node, context);
+  return std::make_unique<FloatMatrixConv>(node, context);
 }
 
 template <bool is_log>

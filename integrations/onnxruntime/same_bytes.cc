@@ -7,6 +7,7 @@
 #include "float_conv.h"
 #include "float_conv_transpose.h"
 #include "float_matmul.h"
+#include "float_matrix_conv.h"
 #include "float_pool.h"
 #include "float_reduce.h"
 #include "graph.h"
@@ -74,8 +75,10 @@ bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
   if (type == "Conv") {
     const Node convolution(node, {FloatConv::kInputs.begin(), FloatConv::kInputs.end()});
     const auto weights = convolution.FindConstant(1);
+    const int64_t groups = convolution.Integer("group", 1);
     return weights && !convolution.IsFromRun(2) &&
-           FloatConv::HasOneOrder(weights->shape, convolution.Integer("group", 1));
+           (FloatConv::HasOneOrder(weights->shape, groups) ||
+            FloatMatrixConv::HasOneOrder(weights->shape, groups));
   }
   if (type == "ReduceSum" || type == "ReduceMean")
     return !AxesOf(Node(node, {FloatReduce::kInputs.begin(), FloatReduce::kInputs.end()})).depends_on_threads;
