@@ -365,7 +365,7 @@ def test_sums_over_an_inner_axis_have_one_order(op, opset):
 
 
 @needs_table
-@pytest.mark.parametrize("axes", [[2], [0]])
+@pytest.mark.parametrize("axes", [[2], [1, -1]])
 def test_sums_whose_order_is_one_stay_with_onnx_runtime(axes):
     proto = model([helper.make_node("ReduceSum", ["x", "axes"], ["y"], name="reduce")], {"x": [None] * 3}, ["y"], {"axes": np.array(axes)})
     found = node(session(proto, reproducible=True), "reduce")
@@ -374,6 +374,37 @@ def test_sums_whose_order_is_one_stay_with_onnx_runtime(axes):
                       {"axes": np.array([0, 2])})
     with pytest.raises(Exception, match="axes: are no adjacent constant axes"):
         session(scattered, reproducible=True)
+
+
+@needs_table
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMean"])
+def test_sums_in_tensors_of_unknown_dimensions(op):
+    """A run finds out which axes they are. Over the last axes the bytes are ONNX Runtime's."""
+    rng = np.random.default_rng(0)
+    for axes, shapes in (([-1], [(1,), (5, 3), (7, 4), (6, 2, 37), (3, 203)]), ([2], [(3, 5, 9), (2, 2, 131), (2, 3, 4, 5)]),
+                         ([1, 2], [(4, 3, 7), (2, 5, 6, 3)]), ([0], [(1,), (31,), (20, 400), (9, 3, 2)])):
+        graph = helper.make_graph([helper.make_node(op, ["x", "axes"], ["y"], name="reduce")], "graph",
+                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, None)], [onnx.ValueInfoProto(name="y")],
+                                  [numpy_helper.from_array(np.array(axes), "axes")])
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10).SerializeToString()
+        found = [session(proto, threads, reproducible=True) for threads in (1, 3)]
+        assert node(found[0], "reduce")["taken"]
+        for shape in shapes:
+            x = rng.normal(0, 1, shape).astype(np.float32)
+            expected = stock(proto, 3).run(None, {"x": x})[0]  # one item for each thread, or fewer
+            for each in found:
+                assert each.run(None, {"x": x})[0].tobytes() == expected.tobytes(), (axes, shape)
+        with pytest.raises(Exception, match="axes: are no adjacent ones of the input's 0 dimensions"):
+            found[0].run(None, {"x": np.array(1, np.float32)})
+
+
+@needs_table
+def test_sums_of_minus_zeros_over_the_first_axis_have_one_sign():
+    """ONNX Runtime begins with 0 or with the first element; which of both depends on the threads."""
+    proto = model([helper.make_node("ReduceSum", ["x", "axes"], ["y"], name="reduce")], {"x": [None] * 2}, ["y"], {"axes": np.array([0])})
+    x = np.full((20, 400), -0.0, np.float32)
+    assert len({session(proto, threads, reproducible=True).run(None, {"x": x})[0].tobytes() for threads in (1, 2, 3)}) == 1
+    assert not node(session(proto), "reduce")["same_bytes"]
 
 
 INTACT = [sys.executable, "-c", "from intact._program import main; main()"]
