@@ -163,8 +163,8 @@ std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
                     {each.inputs.begin(), each.inputs.end()});
     if (!node.IsFromRun(0) && !each.may_have_constant_a)
       throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
-    return each.make(node,
-                     {settings, group.is_moved_to_u8, group.is_b_moved_to_u8, group.is_output_moved_to_u8});
+    return each.make(node, {settings, group.is_moved_to_u8, group.is_b_moved_to_u8,
+                            group.is_output_moved_to_u8, group.neighbors});
   }
   throw Refusal("no operator of this provider");
 }

@@ -254,6 +254,58 @@ def test_a_network_of_float_convolutions():
         assert_same(session.run(None, given)[0], cpu_session_of(model).run(None, given)[0], "network")
 
 
+def behind(convolution_: bytes, *nodes: onnx.NodeProto, constants: dict | None = None) -> bytes:
+    """The convolution with nodes behind it; the last one makes y."""
+    model = onnx.load_from_string(convolution_)
+    model.graph.node[0].output[0] = "c"
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in (constants or {}).items())
+    return model.SerializeToString()
+
+
+BOUNDS = {"least": np.float32(-0.5), "most": np.float32(0.75)}
+NEIGHBORS = {
+    "Relu": behind(CONVOLUTIONS["20 inputs, strides"], onnx.helper.make_node("Relu", ["c"], ["y"])),
+    "Relu, single channels": behind(CONVOLUTIONS["3 inputs"], onnx.helper.make_node("Relu", ["c"], ["y"])),
+    "Clip": behind(CONVOLUTIONS["groups"], onnx.helper.make_node("Clip", ["c", "least", "most"], ["y"]), constants=BOUNDS),
+    "Clip, one bound": behind(CONVOLUTIONS["1x1"], onnx.helper.make_node("Clip", ["c", "", "most"], ["y"]), constants=BOUNDS),
+    "SAME_UPPER": behind(CONVOLUTIONS["SAME_UPPER"], onnx.helper.make_node("Relu", ["c"], ["y"])),
+}
+
+
+@pytest.mark.parametrize("name", NEIGHBORS)
+def test_convolutions_are_computed_with_what_follows(name):
+    model = NEIGHBORS[name]
+    given = inputs_of(model, 2, (13, 20))
+    given["x"][1, 0, 4, 5] = np.nan
+    sessions = [session_of(model, threads=threads, max_isa=isa, reproducible=True) for threads, isa in zip((1, 3, 2), ISAS)]
+    assert_taken(sessions[0])
+    assert len({node["kernel"] for node in intact.onnxruntime.report(sessions[0])}) == 1
+    computed = [session.run(None, given)[0] for session in sessions]
+    assert all(same_numbers(each, computed[0]) for each in computed) and np.isnan(computed[0]).any()
+    if "avx512" in intact.isas():
+        assert same_numbers(computed[0], cpu_session_of(model).run(None, given)[0])
+
+
+def same_numbers(a: np.ndarray, b: np.ndarray) -> bool:
+    return without_nans(a).tobytes() == without_nans(b).tobytes()
+
+
+def test_convolutions_whose_outputs_others_read_stay_alone():
+    """Another node reads the output too; a bound of a run; bounds in the wrong order."""
+    relu = onnx.helper.make_node("Relu", ["c"], ["y"], name="next")
+    models = [behind(CONVOLUTIONS["1x1"], relu, onnx.helper.make_node("Neg", ["c"], ["z"])),
+              behind(CONVOLUTIONS["1x1"], onnx.helper.make_node("Clip", ["c", "most", "least"], ["y"], name="next"), constants=BOUNDS)]
+    read = onnx.load_from_string(models[0])
+    read.graph.output.append(onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None))
+    models[0] = read.SerializeToString()
+    of_run = onnx.load_from_string(behind(CONVOLUTIONS["1x1"], onnx.helper.make_node("Clip", ["c", "least"], ["y"], name="next")))
+    of_run.graph.input.append(onnx.helper.make_tensor_value_info("least", onnx.TensorProto.FLOAT, []))
+    for model in (*models, of_run.SerializeToString()):
+        (next_node,) = [node for node in intact.onnxruntime.report(session_of(model, reproducible=True)) if node["name"] == "next"]
+        assert not next_node["taken"]
+
+
 def test_float_convolutions_stay_with_onnx_runtime_unless_it_is_asked():
     reason = "operator: computes floats; expected quantized tensors, or the option reproducible"
     (node,) = intact.onnxruntime.report(session_of(CONVOLUTIONS["16 inputs"]))
