@@ -14,16 +14,18 @@ namespace intact::ggml {
 struct BlockParts {
   uint8_t* codes;   // `depths` bytes; with 4 bits half as many, the even depth in the low nibble
   uint8_t* scales;  // an element of scale_type for each group
+  float* minimums;  // of each group, if the format has minimums
 };
 
-/// A type whose blocks are `depths` weights of a column. A weight is code · scale of its group; codes of 4 bits have the zero
-/// point 8.
+/// A type whose blocks are `depths` weights of a column. A weight is scale·code + minimum of its group; without
+/// minimums codes of 4 bits have the zero point 8.
 struct Format {
   ggml_type type;
   int64_t depths, bytes;  // of a block
   int64_t group;          // depths that share a scale
   int32_t b_type;         // INTACT_S8 or INTACT_U4
   intact_type scale_type;
+  bool has_minimums;
   void (*unpack)(const uint8_t* block, const BlockParts& to);
 
   int64_t code_bytes() const { return b_type == INTACT_U4 ? depths / 2 : depths; }

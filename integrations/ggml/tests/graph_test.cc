@@ -21,29 +21,60 @@ namespace {
 
 const char* version_of_ggml = nullptr;  // null: ggml's own
 
+// Where a block has its scale, a half-float or for MXFP4 an exponent.
 struct Type {
   ggml_type type;
   int64_t group;
-  int scale_at, scale_bytes;  // of the block's scale
+  int scale_at;
+  bool has_minimums = false;
+  bool IsOfBlocks() const { return ggml_blck_size(type) == 256; }
 };
 const Type kTypes[] = {
-    {GGML_TYPE_Q4_0, 32, 0, 2},   {GGML_TYPE_Q5_0, 32, 0, 2},   {GGML_TYPE_Q8_0, 32, 0, 2},
-    {GGML_TYPE_Q6_K, 16, 208, 2}, {GGML_TYPE_IQ4_NL, 32, 0, 2}, {GGML_TYPE_MXFP4, 32, 0, 1},
+    {GGML_TYPE_Q4_0, 32, 0},       {GGML_TYPE_Q4_1, 32, 0, true}, {GGML_TYPE_Q5_0, 32, 0},
+    {GGML_TYPE_Q5_1, 32, 0, true}, {GGML_TYPE_Q8_0, 32, 0},       {GGML_TYPE_Q4_K, 32, 0, true},
+    {GGML_TYPE_Q5_K, 32, 0, true}, {GGML_TYPE_Q6_K, 16, 208},     {GGML_TYPE_IQ4_NL, 32, 0},
+    {GGML_TYPE_MXFP4, 32, 0},
 };
+const Type kQ8 = kTypes[4];
 
-// Blocks with finite scales, as integers and scales that the reference takes.
+// Blocks with finite scales, as integers, scales and minimums that the reference takes.
 struct Weights {
   std::vector<uint8_t> blocks;
   std::vector<int16_t> codes;
-  std::vector<float> scales;  // of groups
+  std::vector<float> scales, minimums;  // of groups
 };
 
-float ScaleOf(const Type& type, const uint8_t* block, int64_t group) {
-  if (type.scale_bytes == 1) return std::ldexp(0.5f, block[type.scale_at] - 127);
+float Half(const uint8_t* bytes) {
   uint16_t bits = 0;
-  std::memcpy(&bits, block + type.scale_at, 2);
-  const float scale = ggml_fp16_to_fp32(bits);
-  return type.type == GGML_TYPE_Q6_K ? scale * static_cast<int8_t>(block[192 + group]) : scale;
+  std::memcpy(&bits, bytes, 2);
+  return ggml_fp16_to_fp32(bits);
+}
+void StoreHalf(float value, uint8_t* bytes) {
+  const uint16_t bits = ggml_fp32_to_fp16(value);
+  std::memcpy(bytes, &bits, 2);
+}
+
+// ggml's own values of a block.
+std::vector<float> ValuesOf(const Type& type, const uint8_t* block) {
+  std::vector<float> values(static_cast<size_t>(ggml_blck_size(type.type)));
+  ggml_get_type_traits(type.type)->to_float(block, values.data(), ggml_blck_size(type.type));
+  return values;
+}
+
+// The scale of a group, and its minimum. For blocks of blocks they are differences of ggml's values for codes of 0 and of 1.
+float ScaleOf(const Type& type, const uint8_t* block, int64_t group, float* minimum) {
+  if (type.type == GGML_TYPE_MXFP4) return std::ldexp(0.5f, block[type.scale_at] - 127);
+  if (type.type == GGML_TYPE_Q6_K) return Half(block + 208) * static_cast<int8_t>(block[192 + group]);
+  if (!type.IsOfBlocks()) {
+    *minimum = type.has_minimums ? Half(block + 2) : 0;
+    return Half(block);
+  }
+  std::vector<uint8_t> own(block, block + ggml_type_size(type.type));
+  std::fill(own.begin() + 16, own.end(), uint8_t{0});  // codes
+  *minimum = ValuesOf(type, own.data())[static_cast<size_t>(group * type.group)];
+  StoreHalf(0, own.data() + 2);
+  std::fill(own.end() - 128, own.end(), uint8_t{0x11});
+  return ValuesOf(type, own.data())[static_cast<size_t>(group * type.group)];
 }
 
 Weights MakeWeights(const Type& type, int64_t count, std::mt19937* random) {
@@ -52,23 +83,30 @@ Weights MakeWeights(const Type& type, int64_t count, std::mt19937* random) {
   const size_t bytes = ggml_type_size(type.type);
   made.blocks.resize(static_cast<size_t>(blocks) * bytes);
   for (uint8_t& byte : made.blocks) byte = static_cast<uint8_t>((*random)());
-  std::vector<float> values(static_cast<size_t>(depths));
   for (int64_t i = 0; i < blocks; ++i) {
     uint8_t* const block = &made.blocks[static_cast<size_t>(i) * bytes];
-    if (type.scale_bytes == 1) {
-      block[type.scale_at] = static_cast<uint8_t>(i % 16 == 0 ? i / 16 % 3 : 110 + i % 20);  // also subnormal
+    const auto half = [&](int64_t seed) {
+      return (seed % 2 == 0 ? 1.0f : -1.0f) *
+             std::ldexp(1 + static_cast<float>(seed % 7) / 7, -static_cast<int>(seed % 9) - 3);
+    };
+    if (type.type == GGML_TYPE_MXFP4) {
+      block[0] = static_cast<uint8_t>(i % 16 == 0 ? i / 16 % 3 : 110 + i % 20);  // also subnormal
     } else {
-      const uint16_t bits = ggml_fp32_to_fp16((i % 2 == 0 ? 1.0f : -1.0f) *
-                                              std::ldexp(1.0f + float(i % 7) / 7, -int(i % 9) - 3));
-      std::memcpy(block + type.scale_at, &bits, 2);
+      StoreHalf(half(i), block + type.scale_at);
     }
+    if (type.has_minimums) StoreHalf(half(3 * i + 1), block + 2);
     for (int g = 0; type.type == GGML_TYPE_Q6_K && g < 16; ++g) block[192 + g] |= 1;
-    ggml_get_type_traits(type.type)->to_float(block, values.data(), depths);
+    const std::vector<float> values = ValuesOf(type, block);
+    float scale = 0, minimum = 0;
     for (int64_t k = 0; k < depths; ++k) {
-      const float scale = ScaleOf(type, block, k / type.group);
-      if (k % type.group == 0) made.scales.push_back(scale);
-      const auto code = static_cast<int16_t>(std::lround(double{values[static_cast<size_t>(k)]} / scale));
-      EXPECT_EQ(float(code) * scale, values[static_cast<size_t>(k)]);
+      if (k % type.group == 0) {
+        scale = ScaleOf(type, block, k / type.group, &minimum);
+        made.scales.push_back(scale);
+        if (type.has_minimums) made.minimums.push_back(minimum);
+      }
+      const float value = values[static_cast<size_t>(k)];
+      const auto code = static_cast<int16_t>(scale == 0 ? 0 : std::lround((double{value} - minimum) / scale));
+      EXPECT_EQ(scale * code + minimum, value);
       made.codes.push_back(code);
     }
   }
@@ -89,6 +127,7 @@ std::vector<float> Reference(const Type& type, const Weights& weights, int64_t e
   product.b_type = INTACT_S8;
   product.scale_type = INTACT_F32;
   product.b = weights.codes;
+  product.b_minimums = weights.minimums;
   const auto bytes_of = [](const std::vector<float>& floats) {
     const auto* const begin = reinterpret_cast<const uint8_t*>(floats.data());
     return std::vector<uint8_t>(begin, begin + floats.size() * sizeof(float));
@@ -247,10 +286,10 @@ INSTANTIATE_TEST_SUITE_P(Ggml, OfType, testing::ValuesIn(kTypes),
 TEST(Backend, ReadsRowsWithAStride) {
   std::mt19937 random(3);
   const int64_t k = 64, n = 32, m = 3;
-  const Weights weights = MakeWeights(kTypes[2], n * k, &random);
+  const Weights weights = MakeWeights(kQ8, n * k, &random);
   const std::vector<float> x = Numbers(m * 2 * k, &random);
   Graph graph(1);
-  ggml_tensor* const w = graph.AddWeights(kTypes[2], weights, n, k, 1);
+  ggml_tensor* const w = graph.AddWeights(kQ8, weights, n, k, 1);
   ggml_tensor* const rows = Input(graph.context(), GGML_TYPE_F32, 2 * k, m);
   ggml_tensor* const half = ggml_view_2d(graph.context(), rows, k, m, rows->nb[1], k * sizeof(float));
   ggml_tensor* const product = ggml_mul_mat(graph.context(), w, half);
@@ -259,7 +298,7 @@ TEST(Backend, ReadsRowsWithAStride) {
   std::vector<float> own;
   for (int64_t row = 0; row < m; ++row)
     own.insert(own.end(), x.begin() + (2 * row + 1) * k, x.begin() + (2 * row + 2) * k);
-  EXPECT_EQ(Graph::Values(product), Reference(kTypes[2], weights, 1, {}, n, k, own));
+  EXPECT_EQ(Graph::Values(product), Reference(kQ8, weights, 1, {}, n, k, own));
 }
 
 TEST(Backend, IsAnAccelerator) {
