@@ -92,7 +92,7 @@ Error CheckHeader(const Header& header) {
   }
   if (header.minimum_type != INTACT_TYPE_NONE && header.minimum_type != INTACT_F16 &&
       header.minimum_type != INTACT_F32) {
-    return Unexpected("corrupted: the type of minimums", header.minimum_type, "-1, 4 or 6");
+    return Unexpected("corrupted: the type of minimums", header.minimum_type, "0, 4 or 6");
   }
   for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {
     if (GroupedPacking::Of(isa, {}, INTACT_TYPE_NONE).columns == header.columns) return {};

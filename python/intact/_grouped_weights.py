@@ -1,4 +1,4 @@
-"""Weights with a scale for each group of depths, from files: MatMulNBits of ONNX, Q4_0 and Q8_0 of GGUF, and the formats of
+"""Weights with a scale for each group of depths, from files: MatMulNBits of ONNX, the types of GGUF (_gguf.py), and the formats of
 safetensors files (_safetensors.py)."""
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class GroupedWeights:
     - `group`: 16, 32, 64, 128 or 256, or 0 for one group of all depths.
     - `scales`: N×groups, float32 or float16.
     - `zero_points`: N×groups, int8 for signed weights, else uint8; None: 0 for signed weights, 128 for "u8", 8 for "u4".
-    - `bias`: N float32 values, or None."""
+    - `bias`: N float32 values, or None.
+    - `minimums`: N×groups, float32, which are added to the weights; zero points are then 0. Or None."""
 
     b: np.ndarray
     b_type: str
@@ -33,6 +34,7 @@ class GroupedWeights:
     scales: np.ndarray
     zero_points: np.ndarray | None = None
     bias: np.ndarray | None = None
+    minimums: np.ndarray | None = None
 
     @property
     def n(self) -> int:
@@ -49,13 +51,16 @@ class GroupedWeights:
     def integers(self) -> np.ndarray:
         """The weights minus their zero points: N×K, int16."""
         b = self.stored()
+        if self.minimums is not None:
+            return b
         if self.zero_points is None:
             return b - np.int16({"u8": 128, "u4": 8}.get(self.b_type, 0))
         return b - self._of_depths(self.zero_points.astype(np.int16))
 
     def values(self) -> np.ndarray:
         """The real numbers that the weights represent: N×K, float32."""
-        return self.integers() * self._of_depths(self.scales.astype(np.float32))
+        values = self.integers() * self._of_depths(self.scales.astype(np.float32))
+        return values if self.minimums is None else values + self._of_depths(self.minimums)
 
     def _of_depths(self, values: np.ndarray) -> np.ndarray:
         """Values of groups, repeated for each depth: N×K."""
@@ -72,7 +77,7 @@ def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights
 
     - ONNX: MatMulNBits nodes, and MatMul and Gemm nodes whose weights a DequantizeLinear with a `block_size` makes of constants of 4
       or 8 bits, in blocks of depths; the name of the node, or of its output if it has no name. Needs the package onnx.
-    - GGUF: tensors of type Q4_0 and Q8_0. A tensor with the matrices of several experts yields each, named `name[i]`. Needs gguf.
+    - GGUF: tensors of type Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4. A tensor with the matrices of several experts yields each, named `name[i]`. Needs gguf.
     - safetensors, or a folder of such files: layers of GPTQ, AWQ, compressed-tensors (pack-quantized and int-quantized) and torchao
       (Int8Tensor, IntxUnpackedToInt8Tensor); the name of the layer. Needs safetensors, and ml_dtypes for bfloat16.
 
@@ -80,7 +85,9 @@ def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights
     skipped; after the last node an `Error` says why."""
     path = Path(path)
     if path.suffix == ".gguf":
-        yield from _read_gguf(path)
+        from ._gguf import read_gguf
+
+        yield from read_gguf(path)
         return
     if path.suffix == ".safetensors" or path.is_dir():
         from ._safetensors import read_safetensors
@@ -230,45 +237,3 @@ def nbits(b: np.ndarray, scales: np.ndarray, zero_points: np.ndarray | None, k: 
             raise invalid(f"zero_points: has a value that is no whole number from 0 to {2**bits - 1}")
         zero_points = points.astype(np.uint8)
     return GroupedWeights(b, f"u{bits}", k, group, scales, zero_points)
-
-
-def _read_gguf(path: Path) -> Iterator[tuple[str, GroupedWeights]]:
-    try:
-        import gguf
-    except ImportError:
-        raise invalid(f"{excerpt(path)}: to read GGUF files, install the package gguf: pip install gguf") from None
-    try:
-        tensors = gguf.GGUFReader(str(path)).tensors
-    except (OSError, ValueError, KeyError, IndexError, TypeError, OverflowError, MemoryError) as error:
-        raise invalid(f"{excerpt(path)}: is no GGUF file: {excerpt(error)}") from None
-    for tensor in tensors:
-        read = {"Q4_0": q4_0, "Q8_0": q8_0}.get(tensor.tensor_type.name)
-        if read is not None and tensor.data.ndim == 3:
-            yield from ((f"{tensor.name}[{i}]", read(rows)) for i, rows in enumerate(tensor.data))
-        elif read is not None and tensor.data.ndim == 2:
-            yield tensor.name, read(tensor.data)
-
-
-def q4_0(rows: np.ndarray) -> GroupedWeights:
-    """The blocks of a GGUF tensor of type Q4_0: N rows of bytes. A block has a float16 scale and 16 bytes with two depths each:
-    byte i has depth i in its low four bits and depth i + 16 in its high four bits."""
-    blocks = _blocks(rows, 18)
-    b = np.concatenate([blocks[..., 2:] & 15, blocks[..., 2:] >> 4], 2)
-    return GroupedWeights((b[..., 0::2] | b[..., 1::2] << 4).reshape(len(b), -1), "u4", 32 * b.shape[1], 32, _scales(blocks))
-
-
-def q8_0(rows: np.ndarray) -> GroupedWeights:
-    """The blocks of a GGUF tensor of type Q8_0: N rows of bytes. A block has a float16 scale and 32 int8 weights."""
-    blocks = _blocks(rows, 34)
-    b = np.ascontiguousarray(blocks[..., 2:]).view(np.int8)
-    return GroupedWeights(b.reshape(len(b), -1), "s8", 32 * b.shape[1], 32, _scales(blocks))
-
-
-def _blocks(rows: np.ndarray, size: int) -> np.ndarray:
-    if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] % size or not rows.size:
-        raise invalid(f"rows: has dtype {rows.dtype} and shape {rows.shape}; expected uint8 and rows of {size}-byte blocks")
-    return rows.reshape(len(rows), -1, size)
-
-
-def _scales(blocks: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(blocks[..., :2]).view("<f2")[..., 0]
