@@ -59,6 +59,7 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(
   const int64_t steps = CeilDivide(problem.group, kStepDepths);
   spec.unrolled_steps = steps >= 4 ? 4 : steps >= 2 ? 2 : 1;
   RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->whole_));
+  RETURN_IF_ERROR(engine->MakeMinimums(isa));
   int64_t block_group_bytes = layout.GroupBytes(columns, steps);
   const bool is_expanded = layout.NeedsExpansion() && (has_tiles || engine->whole_.most_rows() < kManyRows);
   const GroupedExpansionSpec expansion = {isa, layout, has_tiles};
@@ -93,6 +94,16 @@ Error GroupedPanelEngine::MakeKernels(const GroupedKernelSpec& spec, Kernels* ke
     ASSIGN_OR_RETURN(GroupedKernelFunction kernel, GetGroupedKernel(with_rows));
     kernels->of_rows.push_back(std::move(kernel));
     kernels->names.push_back(with_rows.Name());
+  }
+  return {};
+}
+
+Error GroupedPanelEngine::MakeMinimums(core::Isa isa) {
+  if (weights_->minimum_type() == INTACT_TYPE_NONE) return {};
+  for (int rows = 1; rows <= LargestGroupedMinimumRows(isa); ++rows) {
+    ASSIGN_OR_RETURN(GroupedMinimumFunction kernel,
+                     GetGroupedMinimumKernel({isa, rows, weights_->minimum_type()}));
+    minimums_.push_back(std::move(kernel));
   }
   return {};
 }
@@ -141,14 +152,16 @@ GroupedPanelEngine::Groups GroupedPanelEngine::BlockAt(int64_t first, int64_t ro
           CeilDivide(group_, kStepDepths)};
 }
 
-void GroupedPanelEngine::SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept {
+void GroupedPanelEngine::SetValues(const GroupedRows& rows, const Scratch& scratch) const noexcept {
   const bool is_uniform = weights_->layout().zero_point_bytes == 0;
   const auto factor = static_cast<uint32_t>(is_uniform ? -weights_->uniform_zero_point() : -1);
   for (int64_t row = 0; row < rows.count; ++row) {
     for (int64_t g = 0; g < groups_; ++g) {
       const GroupedValues& given = rows.values[row * groups_ + g];
       const uint32_t start = factor * static_cast<uint32_t>(given.centered_sum);  // modulo 2³²
-      values[g * rows.count + row] = {static_cast<int32_t>(start), given.zero_point, given.scale};
+      const int64_t place = g * rows.count + row;
+      scratch.values[place] = {static_cast<int32_t>(start), given.zero_point, given.scale};
+      if (!minimums_.empty()) scratch.factors[place] = given.scale * given.float_sum;
     }
   }
 }
@@ -156,7 +169,9 @@ void GroupedPanelEngine::SetValues(const GroupedRows& rows, GroupedRowValues* va
 GroupedPanelEngine::Offsets GroupedPanelEngine::OffsetsOf(int64_t rows) const {
   const int64_t panel_bytes = rows * weights_->columns() * int64_t{sizeof(float)};
   Offsets offsets = {};
-  offsets.f = RoundUp(rows * groups_ * int64_t{sizeof(GroupedRowValues)}, 64);
+  offsets.factors = RoundUp(rows * groups_ * int64_t{sizeof(GroupedRowValues)}, 64);
+  const int64_t factors = minimums_.empty() ? 0 : rows * groups_;
+  offsets.f = RoundUp(offsets.factors + factors * int64_t{sizeof(float)}, 64);
   offsets.outputs = offsets.f + panel_bytes;
   offsets.expanded = offsets.outputs + panel_bytes;
   offsets.sums = RoundUp(offsets.expanded + (IsExpanded(rows) ? 2 * ExpandedBytes() : 0), 64);
@@ -181,11 +196,14 @@ void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t expert, int64_t co
     chunk.scales += row;
     const Offsets offsets = OffsetsOf(chunk.count);
     const Scratch parts = {reinterpret_cast<GroupedRowValues*>(scratch),
-                           reinterpret_cast<float*>(scratch + offsets.f), scratch + offsets.outputs,
-                           scratch + offsets.expanded, reinterpret_cast<int32_t*>(scratch + offsets.sums)};
-    SetValues(chunk, parts.values);
+                           reinterpret_cast<float*>(scratch + offsets.factors),
+                           reinterpret_cast<float*>(scratch + offsets.f),
+                           scratch + offsets.outputs,
+                           scratch + offsets.expanded,
+                           reinterpret_cast<int32_t*>(scratch + offsets.sums)};
+    SetValues(chunk, parts);
     if (IsOfTiles(chunk.count)) tiles.Configure(kTileRows, std::min<int64_t>(group_, kTileDepth));
-    const Rows own = {chunk, expert, parts.values};
+    const Rows own = {chunk, expert, parts.values, parts.factors};
     for (int64_t panel = column_begin / columns; panel * columns < column_end; ++panel) {
       RunPanel(own, panel, parts);
       Store(own, panel, parts, c + row * c_stride_bytes, c_stride_bytes);
@@ -193,9 +211,22 @@ void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t expert, int64_t co
   }
 }
 
+void GroupedPanelEngine::StartPanel(const Rows& rows, int64_t panel, float* f) const noexcept {
+  const int64_t count = rows.given.count;
+  if (minimums_.empty()) return static_cast<void>(std::fill_n(f, count * weights_->columns(), 0.0f));
+  const int64_t blocks = CeilDivide(count, static_cast<int64_t>(minimums_.size()));
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t first = count * i / blocks, end = count * (i + 1) / blocks;
+    const GroupedMinimumArgs args = {rows.factors + first, count * int64_t{sizeof(float)},
+                                     weights_->PanelMinimums(rows.expert, panel),
+                                     f + first * weights_->columns(), groups_};
+    minimums_[static_cast<size_t>(end - first - 1)](&args);
+  }
+}
+
 void GroupedPanelEngine::RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept {
   const int64_t count = rows.given.count;
-  std::fill_n(scratch.f, count * weights_->columns(), 0.0f);
+  StartPanel(rows, panel, scratch.f);
   const bool is_expanded = IsExpanded(count), is_of_tiles = IsOfTiles(count);
   const uint8_t* weights = weights_->Panel(rows.expert, panel);
   WaitingTiles waiting;

@@ -20,6 +20,7 @@
 #include "core/result.h"
 #include "kernels/codegen/amx_kernel.h"
 #include "kernels/codegen/grouped_kernel.h"
+#include "kernels/codegen/grouped_minimum_kernel.h"
 #include "kernels/codegen/grouped_tile_kernel.h"
 #include "kernels/engines/grouped.h"
 #include "kernels/runtime/aligned_buffer.h"
@@ -36,7 +37,7 @@ class GroupedPanelEngine final : public GroupedEngine {
                                                              core::Isa isa);
 
   std::string KernelName(int64_t m) const override;
-  int64_t packed_bytes() const override { return weights_->bytes(); }
+  int64_t packed_bytes() const override { return weights_->bytes() + weights_->minimum_bytes(); }
   Result<std::shared_ptr<const GroupedWeights>> Weights() const override { return weights_; }
   GroupedPacking packing() const override { return weights_->packing(); }
   int64_t column_step() const override { return weights_->columns(); }
@@ -61,17 +62,18 @@ class GroupedPanelEngine final : public GroupedEngine {
     GroupedRows given;
     int64_t expert;
     const GroupedRowValues* values;  // [group][row]
+    const float* factors;            // [group][row], of the minimums
   };
   struct Scratch {
     GroupedRowValues* values;
-    float* f;
+    float *factors, *f;
     uint8_t* outputs;   // of a panel that ends beyond C
     uint8_t* expanded;  // two blocks, in turns
     int32_t* sums;      // of two calls of tile kernels
   };
   // The parts of the scratch, in bytes. It begins with the values.
   struct Offsets {
-    int64_t f, outputs, expanded, sums, end;
+    int64_t factors, f, outputs, expanded, sums, end;
   };
   // Kernels of tiles for one number of rows.
   struct TileKernels {
@@ -94,6 +96,7 @@ class GroupedPanelEngine final : public GroupedEngine {
 
   GroupedPanelEngine() = default;
   Error MakeKernels(const GroupedKernelSpec& spec, Kernels* kernels);
+  Error MakeMinimums(core::Isa isa);
   Error MakeTiles(const GroupedKernelSpec& spec);
   bool IsOfTiles(int64_t rows) const { return tiles_.Exist() && rows >= tiles_.least_rows; }
   bool IsExpanded(int64_t rows) const {
@@ -106,7 +109,9 @@ class GroupedPanelEngine final : public GroupedEngine {
     return groups.count * weights_->layout().GroupBytes(weights_->columns(), groups.steps);
   }
   int64_t ExpandedBytes() const { return block_groups_ * expanded_group_bytes_; }  // of a block
-  void SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept;
+  void SetValues(const GroupedRows& rows, const Scratch& scratch) const noexcept;
+  // Sets f of a panel to what sums are added to.
+  void StartPanel(const Rows& rows, int64_t panel, float* f) const noexcept;
   void RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept;
   // The arguments of the kernels for the rows from `begin` on.
   GroupedKernelArgs ArgsOf(const Rows& rows, int64_t begin, const Groups& groups, const uint8_t* weights,
@@ -135,6 +140,7 @@ class GroupedPanelEngine final : public GroupedEngine {
   AlignedBuffer<float> bias_;  // [expert][panel][column], or empty
   Kernels whole_, expanded_;   // on packed weights, and on expanded weights
   Tiles tiles_;
+  std::vector<GroupedMinimumFunction> minimums_;  // of 1, 2, … rows; empty without minimums
   GroupedExpansionFunction expanding_;
   GroupedOutputFunction output_;
 };

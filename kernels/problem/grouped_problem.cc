@@ -141,6 +141,10 @@ Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc) {
   problem.b_type = WeightTypeOf(desc);
   problem.scale_type = static_cast<intact_type>(desc.scale_type);
   problem.has_b_zero_points = desc.b_zero_points != nullptr;
+  problem.has_b_minimums = desc.b_minimums != nullptr;
+  if (problem.has_b_zero_points && problem.has_b_minimums) {
+    return InvalidArgument("b_zero_points and b_minimums are given; expected one of them to be NULL");
+  }
   problem.a_type = checked.a_type;
   problem.a_source_type = checked.a_source_type;
   problem.has_group_scales = desc.a_granularity == INTACT_GRANULARITY_GROUPS;
@@ -168,6 +172,7 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
                             static_cast<const uint8_t*>(desc.b_zero_points),
                             or_default(desc.scale_stride_n, problem.groups()),
                             or_default(desc.scale_stride_g, 1)};
+  view.minimums = desc.b_minimums;
   if (problem.experts > 1) {
     const int64_t depths = view.type.bits == 8 ? problem.k * view.stride_k : 0;
     view.stride_expert = or_default(desc.b_stride_expert, std::max(problem.n * view.stride_n, depths));
@@ -182,6 +187,7 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
         const GroupPlace place = {expert, n, g};
         RETURN_IF_ERROR(CheckGroupValues(problem, place, own.ScaleBits(g, n), own.ZeroPoint(g, n)));
         RETURN_IF_ERROR(CheckSum(problem, own, place));
+        if (problem.has_b_minimums) RETURN_IF_ERROR(CheckMinimum(problem, place, own.Minimum(g, n)));
       }
     }
   }
@@ -193,6 +199,7 @@ GroupedColumns::GroupedColumns(const GroupedProblem& problem) {
   weights.resize(static_cast<size_t>(columns * problem.column_bytes()));
   scales.resize(static_cast<size_t>(values * core::BytesOf(problem.scale_type)));
   if (problem.has_b_zero_points) zero_points.resize(static_cast<size_t>(values));
+  if (problem.has_b_minimums) minimums.resize(static_cast<size_t>(values));
 }
 
 GroupedWeightView GroupedColumns::View(const GroupedProblem& problem) const {
@@ -209,6 +216,7 @@ GroupedWeightView GroupedColumns::View(const GroupedProblem& problem) const {
   view.scale_stride_g = 1;
   view.stride_expert = n * view.stride_n;
   view.scale_stride_expert = n * groups;
+  view.minimums = problem.has_b_minimums ? minimums.data() : nullptr;
   return view;
 }
 
@@ -223,6 +231,11 @@ Error CheckGroupValues(const GroupedProblem& problem, const GroupPlace& place, u
   if (zero_point >= type.lowest() && zero_point <= type.highest()) return {};
   return Unexpected(TextOf("b_zero_points", problem, place), zero_point,
                     std::to_string(type.lowest()) + " to " + std::to_string(type.highest()));
+}
+
+Error CheckMinimum(const GroupedProblem& problem, const GroupPlace& place, float minimum) {
+  if (std::isfinite(minimum)) return {};
+  return UnexpectedNumber(TextOf("b_minimums", problem, place), minimum, "a finite value");
 }
 
 bool MayExceedInt32(const GroupedProblem& problem) { return problem.group * kWidth * kWidth > kMostSum; }

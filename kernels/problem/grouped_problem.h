@@ -53,7 +53,8 @@ struct GroupedProblem {
   int64_t group = 0;  // depths of a group; k if all depths are one group
   WeightType b_type;
   intact_type scale_type = INTACT_F32;  // of B's scales
-  bool has_b_zero_points = false;       // else every zero point is b_type.middle()
+  bool has_b_zero_points = false;       // else every zero point is DefaultZeroPoint()
+  bool has_b_minimums = false;          // then there are no zero points
   intact_type a_type = INTACT_S8;
   intact_type a_source_type = INTACT_TYPE_NONE;
   // Whether A has a scale for each (row, group). If not, A has a scale for each row.
@@ -62,6 +63,7 @@ struct GroupedProblem {
   OutputBounds bounds;          // of the activation; infinite without an activation
   std::vector<float> bias_f32;  // [expert][n], or empty
 
+  int32_t DefaultZeroPoint() const { return has_b_minimums ? 0 : b_type.middle(); }
   /// The columns of all experts.
   int64_t columns() const { return experts * n; }
   int64_t groups() const { return (k + group - 1) / group; }
@@ -85,9 +87,10 @@ struct GroupedWeightView {
   int64_t stride_n = 0, stride_k = 0;  // bytes; stride_k only for 8 bits
   const uint8_t* scales = nullptr;
   intact_type scale_type = INTACT_F32;
-  const uint8_t* zero_points = nullptr;                // null: type.middle()
-  int64_t scale_stride_n = 0, scale_stride_g = 0;      // elements of scales and of zero_points
+  const uint8_t* zero_points = nullptr;                // null: type.middle(), or 0 with minimums
+  int64_t scale_stride_n = 0, scale_stride_g = 0;      // elements of scales, of zero_points and of minimums
   int64_t stride_expert = 0, scale_stride_expert = 0;  // to the next expert: bytes; elements
+  const float* minimums = nullptr;                     // null: there are none
 
   /// The weights of the expert that is `count` experts after this one.
   GroupedWeightView Expert(int64_t count) const {
@@ -96,6 +99,7 @@ struct GroupedWeightView {
     view.data += count * stride_expert;
     view.scales += elements * core::BytesOf(scale_type);
     if (zero_points != nullptr) view.zero_points += elements;
+    if (minimums != nullptr) view.minimums += elements;
     return view;
   }
   int32_t At(int64_t k, int64_t n) const {
@@ -103,10 +107,12 @@ struct GroupedWeightView {
     return type.Decode(data[n * stride_n + k / 2] >> (k % 2 * 4));
   }
   int32_t ZeroPoint(int64_t g, int64_t n) const {
-    if (zero_points == nullptr) return type.middle();
+    if (zero_points == nullptr) return minimums != nullptr ? 0 : type.middle();
     const uint8_t element = zero_points[n * scale_stride_n + g * scale_stride_g];
     return type.is_signed ? int32_t{static_cast<int8_t>(element)} : int32_t{element};
   }
+  /// Only with minimums.
+  float Minimum(int64_t g, int64_t n) const { return minimums[n * scale_stride_n + g * scale_stride_g]; }
   /// The scale as it is stored, in scale_type.
   uint32_t ScaleBits(int64_t g, int64_t n) const {
     const int64_t element = n * scale_stride_n + g * scale_stride_g;
@@ -132,6 +138,7 @@ struct GroupPlace {
 /// The weights of all experts, dense, as a descriptor with strides of 0 describes them.
 struct GroupedColumns {
   std::vector<uint8_t> weights, scales, zero_points;  // zero_points: empty if the problem has none
+  std::vector<float> minimums;                        // empty if the problem has none
 
   /// All bytes are 0. Throws std::bad_alloc.
   explicit GroupedColumns(const GroupedProblem& problem);
@@ -143,6 +150,7 @@ struct GroupedValues {
   int32_t zero_point = 0;
   int32_t centered_sum = 0;  // Σ (a − zero_point) over the group
   float scale = 1.0f;        // 1 unless the problem has_group_scales
+  float float_sum = 0.0f;    // float(Σ (a − zero_point))
 };
 
 /// Rows of A as engines read them. With b' and zb' as weights and zero points are packed,
@@ -168,6 +176,7 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
 /// Checks the scale, as it is stored, and the zero point of a group.
 Error CheckGroupValues(const GroupedProblem& problem, const GroupPlace& place, uint32_t scale_bits,
                        int32_t zero_point);
+Error CheckMinimum(const GroupedProblem& problem, const GroupPlace& place, float minimum);
 /// Whether a sum acc_g may be beyond int32 for some weights, which CheckGroupedWeights() must then read.
 bool MayExceedInt32(const GroupedProblem& problem);
 /// Checks a run's sizes and strides, except those of batches.

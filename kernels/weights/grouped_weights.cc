@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -122,6 +124,13 @@ bool AreNibbles(const uint8_t* bytes, int64_t count) {
   return bits <= 15;
 }
 
+// Whether float16 holds the value: it has 11 significant bits, and is a multiple of 2⁻²⁴.
+bool IsHalf(float value) {
+  const double units = std::ldexp(double{value}, 24);
+  return std::abs(value) <= 65504.0f && units == std::trunc(units) &&
+         (std::bit_cast<uint32_t>(value) & 0x1fff) == 0;
+}
+
 // The sum of the weights in `bytes` packed bytes.
 int32_t SumOf(const uint8_t* packed, int64_t bytes, bool is_nibble, bool is_signed) {
   const auto sum = [&](const auto& value) {
@@ -148,6 +157,19 @@ std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const Grou
     }
   }
   return first;
+}
+
+intact_type MinimumType(const GroupedProblem& problem, const GroupedWeightView& view) {
+  if (!problem.has_b_minimums) return INTACT_TYPE_NONE;
+  for (int64_t expert = 0; expert < problem.experts; ++expert) {
+    const GroupedWeightView own = view.Expert(expert);
+    for (int64_t n = 0; n < problem.n; ++n) {
+      for (int64_t g = 0; g < problem.groups(); ++g) {
+        if (!IsHalf(own.Minimum(g, n))) return INTACT_F32;
+      }
+    }
+  }
+  return INTACT_F16;
 }
 
 GroupedLayout GroupedLayout::Expanded() const {
@@ -179,10 +201,11 @@ int GroupedLayout::StepVectors() const {
   return 0;
 }
 
-GroupedPacking GroupedPacking::Of(core::Isa isa, std::optional<int32_t> zero_point) {
+GroupedPacking GroupedPacking::Of(core::Isa isa, std::optional<int32_t> zero_point,
+                                  intact_type minimum_type) {
   const core::IsaTraits& traits = core::TraitsOf(isa);
   return {GroupedLayout::kVectors * traits.vectors.bytes / 4, traits.dot_products != core::DotProducts::kNone,
-          zero_point};
+          zero_point, minimum_type};
 }
 
 // Sets everything except the panels.
@@ -218,22 +241,24 @@ GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacki
 }
 
 GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacking& packing,
-                               const uint8_t* panels, std::shared_ptr<const void> owner)
+                               const uint8_t* panels, const uint8_t* minimums,
+                               std::shared_ptr<const void> owner)
     : GroupedWeights(problem, packing) {
   panels_ = panels;
+  minimums_ = minimums;
   owner_ = std::move(owner);
 }
 
 bool GroupedWeights::AreFor(const GroupedProblem& problem, core::Isa isa) const {
-  const GroupedWeights other(problem, GroupedPacking::Of(isa, packing_.zero_point));
+  const GroupedWeights other(problem, GroupedPacking::Of(isa, packing_.zero_point, minimum_type()));
   return layout_ == other.layout_ && columns() == other.columns() && is_signed_ == other.is_signed_;
 }
 
 Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const GroupedProblem& problem,
                                                                    const GroupedWeightView& view,
                                                                    core::Isa isa) {
-  std::unique_ptr<GroupedWeights> packed(
-      new GroupedWeights(problem, GroupedPacking::Of(isa, CommonZeroPoint(problem, view))));
+  std::unique_ptr<GroupedWeights> packed(new GroupedWeights(
+      problem, GroupedPacking::Of(isa, CommonZeroPoint(problem, view), MinimumType(problem, view))));
   if (!packed->own_.Resize(static_cast<size_t>(packed->bytes()))) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for the packed weights"};
   }
@@ -249,6 +274,7 @@ Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const Grouped
       }
     }
   }
+  RETURN_IF_ERROR(packed->PackMinimums(problem, view));
   return std::unique_ptr<const GroupedWeights>(std::move(packed));
 }
 
@@ -256,10 +282,52 @@ Error GroupedWeights::Copy() {
   if (!own_.Resize(static_cast<size_t>(bytes()))) {
     return {INTACT_OUT_OF_MEMORY, "no memory for the packed weights"};
   }
+  if (!own_minimums_.Resize(static_cast<size_t>(minimum_bytes()))) {
+    return {INTACT_OUT_OF_MEMORY, "no memory for the minimums"};
+  }
   std::memcpy(own_.data(), panels_, own_.bytes());
   panels_ = own_.data();
+  if (minimum_type() != INTACT_TYPE_NONE) std::memcpy(own_minimums_.data(), minimums_, own_minimums_.bytes());
+  minimums_ = own_minimums_.data();
   owner_.reset();
   return {};
+}
+
+template <class Visit>
+void GroupedWeights::ForEachMinimum(const Visit& visit) const {
+  const int64_t groups = CeilDivide(k_, group_);
+  for (int64_t panel = 0; panel < experts_ * expert_panels_; ++panel) {
+    const int64_t expert = panel / expert_panels_, first = panel % expert_panels_ * columns();
+    for (int64_t g = 0; g < groups; ++g) {
+      for (int64_t i = 0; i < std::min<int64_t>(columns(), n_ - first); ++i) {
+        visit(GroupPlace{expert, first + i, g}, (panel * groups + g) * columns() + i);
+      }
+    }
+  }
+}
+
+Error GroupedWeights::PackMinimums(const GroupedProblem& problem, const GroupedWeightView& view) {
+  if (!problem.has_b_minimums) return {};
+  if (!own_minimums_.Resize(static_cast<size_t>(minimum_bytes()))) {
+    return Error{INTACT_OUT_OF_MEMORY, "no memory for the minimums"};
+  }
+  std::memset(own_minimums_.data(), 0, own_minimums_.bytes());
+  minimums_ = own_minimums_.data();
+  ForEachMinimum([&](const GroupPlace& place, int64_t index) {
+    core::Encode(minimum_type(), view.Expert(place.expert).Minimum(place.g, place.n),
+                 own_minimums_.data() + index * core::BytesOf(minimum_type()));
+  });
+  return {};
+}
+
+Error GroupedWeights::CheckMinimums(const GroupedProblem& problem) const {
+  Error error;
+  if (problem.has_b_minimums) {
+    ForEachMinimum([&](const GroupPlace& place, int64_t index) {
+      if (error.ok()) error = CheckMinimum(problem, place, MinimumAt(index));
+    });
+  }
+  return error;
 }
 
 // Depths and columns beyond the matrix stay 0.
@@ -304,6 +372,7 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
 }
 
 Error GroupedWeights::Check(const GroupedProblem& problem) const {
+  RETURN_IF_ERROR(CheckMinimums(problem));
   const uint8_t* group = panels_;
   for (int64_t panel = 0; panel < experts_ * expert_panels_; ++panel) {
     for (int64_t g = 0; g < problem.groups(); ++g) {
@@ -366,6 +435,12 @@ bool GroupedWeights::HasSums(const uint8_t* steps, int64_t count, const uint8_t*
 }
 
 void GroupedWeights::Unpack(GroupedColumns* to) const noexcept {
+  if (minimum_type() != INTACT_TYPE_NONE) {
+    ForEachMinimum([&](const GroupPlace& place, int64_t index) {
+      const int64_t column = place.expert * n_ + place.n;
+      to->minimums[static_cast<size_t>(column * CeilDivide(k_, group_) + place.g)] = MinimumAt(index);
+    });
+  }
   const uint8_t* group = panels_;
   for (int64_t panel = 0; panel < experts_ * expert_panels_; ++panel) {
     const int64_t expert = panel / expert_panels_, first = panel % expert_panels_ * columns();

@@ -38,6 +38,11 @@ float Output(const Grouped& grouped, int64_t m, int64_t n) {
   const bool is_by_groups = grouped.a_granularity == INTACT_GRANULARITY_GROUPS;
   const int64_t column = ColumnOf(grouped, m, n);
   float f = 0.0f;
+  for (int64_t g = 0; !grouped.b_minimums.empty() && g < grouped.groups(); ++g) {
+    auto factor = static_cast<float>(ActivationSum(grouped, m, g));
+    if (is_by_groups) factor = grouped.a_scales[ScaleOf(grouped, m, g)] * factor;
+    f = std::fma(factor, grouped.b_minimums[static_cast<size_t>(column * grouped.groups() + g)], f);
+  }
   for (int64_t g = 0; g < grouped.groups(); ++g) {
     float scale = WeightScale(grouped, column, g);
     if (is_by_groups) scale = grouped.a_scales[ScaleOf(grouped, m, g)] * scale;
@@ -62,6 +67,15 @@ int64_t GroupSum(const Grouped& grouped, int64_t m, int64_t n, int64_t g) {
     const int64_t a = core::DecodeInt8(grouped.a_type, grouped.a[static_cast<size_t>(m * grouped.k + k)]);
     const int64_t b = grouped.b[static_cast<size_t>(column * grouped.k + k)];
     sum += (a - za) * (b - zb);
+  }
+  return sum;
+}
+
+int64_t ActivationSum(const Grouped& grouped, int64_t m, int64_t g) {
+  const int64_t za = grouped.a_zero_points[ScaleOf(grouped, m, g)];
+  int64_t sum = 0;
+  for (int64_t k = g * grouped.depth(); k < std::min(grouped.k, (g + 1) * grouped.depth()); ++k) {
+    sum += core::DecodeInt8(grouped.a_type, grouped.a[static_cast<size_t>(m * grouped.k + k)]) - za;
   }
   return sum;
 }

@@ -36,6 +36,7 @@ struct Grouped {
   std::vector<float> a_scales;
   std::vector<int16_t> b;              // [expert][n][k]: the values of the weights
   std::vector<int16_t> b_zero_points;  // [expert][n][groups]; empty: the middle of b_type
+  std::vector<float> b_minimums;       // [expert][n][groups], or empty; then zero points are 0
   std::vector<uint8_t> b_scales;       // [expert][n][groups]: elements of scale_type
   std::vector<float> bias_f32;         // [expert][n], or empty
 
@@ -54,7 +55,9 @@ struct Grouped {
   bool Is4Bit() const { return b_type == INTACT_S4 || b_type == INTACT_U4; }
   bool IsSigned() const { return b_type == INTACT_S4 || b_type == INTACT_S8; }
   /// The zero point of weights without given zero points.
-  int32_t Middle() const { return b_type == INTACT_U4 ? 8 : b_type == INTACT_U8 ? 128 : 0; }
+  int32_t Middle() const {
+    return !b_minimums.empty() ? 0 : b_type == INTACT_U4 ? 8 : b_type == INTACT_U8 ? 128 : 0;
+  }
   /// The least weight and the greatest weight.
   int32_t LowestWeight() const { return b_type == INTACT_S4 ? -8 : b_type == INTACT_S8 ? -128 : 0; }
   int32_t HighestWeight() const { return LowestWeight() + (Is4Bit() ? 15 : 255); }
@@ -68,6 +71,9 @@ std::vector<uint8_t> BytesOfB(const Grouped& grouped);
 
 /// acc_g of output (m, n), exactly.
 int64_t GroupSum(const Grouped& grouped, int64_t m, int64_t n, int64_t g);
+
+/// The sum of a − za over the depths of group g, exactly.
+int64_t ActivationSum(const Grouped& grouped, int64_t m, int64_t g);
 
 /// Output bytes, m×n elements of c_type.
 std::vector<uint8_t> Outputs(const Grouped& grouped);

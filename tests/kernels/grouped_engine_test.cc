@@ -38,6 +38,7 @@ struct Case {
   GroupedProblem problem;
   int64_t m = 0;
   std::vector<uint8_t> b, b_scales, b_zero_points;
+  std::vector<float> b_minimums;
   std::vector<int32_t> a_zero_points;  // [row][group]
   std::vector<uint8_t> a;
   std::vector<GroupedValues> values;
@@ -54,9 +55,9 @@ struct Case {
            " n=" + std::to_string(problem.n) + " k=" + std::to_string(problem.k) +
            " group=" + std::to_string(problem.group) +
            " scales=" + std::string(core::NameOf(problem.scale_type)) +
-           (view.zero_points != nullptr ? " zb" : "") + (problem.HasAZeroPoints() ? " za" : "") +
-           (problem.has_group_scales ? " groups" : "") + (problem.bias_f32.empty() ? "" : " bias") +
-           " c=" + std::string(core::NameOf(problem.c_type));
+           (view.zero_points != nullptr ? " zb" : "") + (view.minimums != nullptr ? " minimums" : "") +
+           (problem.HasAZeroPoints() ? " za" : "") + (problem.has_group_scales ? " groups" : "") +
+           (problem.bias_f32.empty() ? "" : " bias") + " c=" + std::string(core::NameOf(problem.c_type));
   }
 };
 
@@ -116,6 +117,12 @@ Case MakeCase(support::Random& random, bool extreme) {
                                                            : static_cast<uint8_t>(zero_point));
     }
   }
+  p.has_b_minimums = !has_zero_points && random.OneIn(2);
+  const bool are_halves = random.OneIn(2);
+  for (int64_t i = 0; p.has_b_minimums && i < p.n * groups; ++i) {
+    const auto minimum = static_cast<float>(random.Gauss());
+    c.b_minimums.push_back(are_halves ? std::nearbyint(minimum * 256) / 256 : minimum);
+  }
   c.view = {p.b_type,
             c.b.data(),
             column_bytes,
@@ -125,6 +132,7 @@ Case MakeCase(support::Random& random, bool extreme) {
             has_zero_points ? c.b_zero_points.data() : nullptr,
             groups,
             1};
+  if (p.has_b_minimums) c.view.minimums = c.b_minimums.data();
   c.a.assign(static_cast<size_t>(c.m * p.padded_k()), 0);
   for (int64_t row = 0; row < c.m; ++row) {
     c.a_scales.push_back(p.has_group_scales ? 1.0f : static_cast<float>(std::fabs(random.Gauss())));
@@ -143,6 +151,7 @@ Case MakeCase(support::Random& random, bool extreme) {
         c.a[static_cast<size_t>(row * p.padded_k() + k)] = static_cast<uint8_t>(a);
         values.centered_sum += static_cast<int32_t>(a) - zero_point;
       }
+      values.float_sum = static_cast<float>(values.centered_sum);
       c.values.push_back(values);
     }
   }
@@ -153,6 +162,11 @@ Case MakeCase(support::Random& random, bool extreme) {
 uint32_t Expected(const Case& c, int64_t row, int64_t n) {
   const GroupedProblem& p = c.problem;
   float f = 0.0f;
+  for (int64_t g = 0; p.has_b_minimums && g < p.groups(); ++g) {
+    const GroupedValues& values = c.values[static_cast<size_t>(row * p.groups() + g)];
+    const auto sum = static_cast<float>(values.centered_sum);
+    f = std::fma(p.has_group_scales ? values.scale * sum : sum, c.view.Minimum(g, n), f);
+  }
   for (int64_t g = 0; g < p.groups(); ++g) {
     const GroupedValues& values = c.values[static_cast<size_t>(row * p.groups() + g)];
     int64_t sum = 0;

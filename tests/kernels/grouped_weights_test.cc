@@ -216,7 +216,9 @@ TEST(GroupedWeightsTest, ChecksPadding) {
           std::vector<uint8_t> bytes(weights.data(), weights.data() + weights.bytes());
           bytes[static_cast<size_t>(at)] ^= flip;
           const std::string message =
-              GroupedWeights(c.problem, weights.packing(), bytes.data(), nullptr).Check(c.problem).message;
+              GroupedWeights(c.problem, weights.packing(), bytes.data(), nullptr, nullptr)
+                  .Check(c.problem)
+                  .message;
           if (message.empty()) continue;
           ASSERT_EQ(message, "corrupted: the padding of the weights is not zero");
           ++refused;
@@ -249,7 +251,9 @@ TEST(GroupedWeightsTest, ChecksScalesZeroPointsAndSums) {
   const auto message = [&](int64_t at, uint8_t flip) {
     std::vector<uint8_t> bytes(weights.data(), weights.data() + weights.bytes());
     bytes[static_cast<size_t>(at)] ^= flip;
-    return GroupedWeights(c.problem, weights.packing(), bytes.data(), nullptr).Check(c.problem).message;
+    return GroupedWeights(c.problem, weights.packing(), bytes.data(), nullptr, nullptr)
+        .Check(c.problem)
+        .message;
   };
   EXPECT_EQ(message(0, 0), "");
   EXPECT_EQ(message(2 * 2 + 1, 0x40), "b_scales of column 2, group 0 is inf; expected a finite value");

@@ -109,12 +109,12 @@ inline reference::Operation ReadOperation(WireReader* reader) {
 template <class Archive>
 void ArchiveGrouped(Archive& archive, auto& grouped) {
   auto& [m, n, k, experts, item_rows, expert_rows, group, a_type, a_source_type, a_granularity, b_type,
-         scale_type, c_type, post_ops, a_source, a, a_zero_points, a_scales, b, b_zero_points, b_scales,
-         bias_f32] = grouped;
+         scale_type, c_type, post_ops, a_source, a, a_zero_points, a_scales, b, b_zero_points, b_minimums,
+         b_scales, bias_f32] = grouped;
   const auto all = [&archive](auto&... fields) { (archive(fields), ...); };
   all(m, n, k, experts, item_rows, expert_rows, group, a_type, a_source_type, a_granularity, b_type,
-      scale_type, c_type, post_ops, a_source, a, a_zero_points, a_scales, b, b_zero_points, b_scales,
-      bias_f32);
+      scale_type, c_type, post_ops, a_source, a, a_zero_points, a_scales, b, b_zero_points, b_minimums,
+      b_scales, bias_f32);
 }
 
 }  // namespace intact::verify
