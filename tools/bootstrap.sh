@@ -232,7 +232,6 @@ run_tests() {
   done
   read_presets "$presets"
   install_packages "${testing[@]}"
-  try_install openmpi-bin || say "going on without openmpi-bin: the test under mpirun is skipped"
   for preset in "${presets[@]}"; do
     build "$preset"
     [[ -z $only_build ]] || continue
@@ -473,7 +472,6 @@ case $command in
   packages)
     install_packages "${testing[@]}" "${pytorch_legacy[@]}" "${onnxruntime[@]}"
     install_peers
-    try_install openmpi-bin || say "going on without openmpi-bin"
     ;;
   onnxruntime)
     install_packages "${testing[@]}" "${onnxruntime[@]}"
