@@ -57,7 +57,7 @@ class PortableGroupedEngine final : public GroupedEngine {
   std::optional<int32_t> zero_point_;   // CommonZeroPoint()
   AlignedBuffer<Pair> weights_;         // [expert][panel][group][pair]; 0 beyond k and n
   AlignedBuffer<Panel<float>> scales_;  // [expert][panel][group]
-  // [expert][panel][group]; empty if every zero point is WeightType::middle().
+  // [expert][panel][group]; empty if every zero point is DefaultZeroPoint().
   AlignedBuffer<Panel<uint8_t>> zero_points_;
 };
 
