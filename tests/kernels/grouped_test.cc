@@ -87,15 +87,16 @@ INSTANTIATE_TEST_SUITE_P(Grouped, OnIsa, ::testing::ValuesIn(core::kIsaLadder),
 
 // Products with minimums, as float32 values and as values that float16 holds; also saved, and loaded for another ISA.
 TEST_P(OnIsa, AddsMinimums) {
-  support::Random random(7);
+  support::Random random(7, 0, 0);
   const std::string path = TempPath();
   for (const bool are_halves : {false, true}) {
     for (const bool has_group_scales : {false, true}) {
-      for (const int32_t b_type : {int32_t{INTACT_U4}, int32_t{INTACT_S8}}) {
+      for (const intact_type b_type : {INTACT_U4, INTACT_S8}) {
         reference::Grouped product;
         product.m = 70;
         product.n = 45;
         product.k = 150;  // the last group is shorter
+        product.has_b_minimums = true;
         product.a_granularity = has_group_scales ? INTACT_GRANULARITY_GROUPS : INTACT_GRANULARITY_ROWS;
         product.b_type = b_type;
         for (int64_t i = 0; i < product.n * product.groups(); ++i) {
@@ -106,7 +107,7 @@ TEST_P(OnIsa, AddsMinimums) {
         }
         for (int64_t i = 0; i < product.n * product.k; ++i) {
           product.b.push_back(
-              static_cast<int16_t>(random.Integer(product.LowestWeight(), product.HighestWeight())));
+              static_cast<int16_t>(random.Integer(product.codes().lowest, product.codes().highest)));
         }
         std::vector<float> a;
         for (int64_t i = 0; i < product.m * product.k; ++i) a.push_back(static_cast<float>(random.Gauss()));
@@ -159,7 +160,7 @@ TEST(GroupedTest, SumsUpToInt32) {
   problem.m = 4;
   problem.n = 4;
   problem.k = 33025;
-  problem.has_zero_points = true;
+  problem.has_b_zero_points = true;
   problem.fill = GroupedFill::kBounds;
   ExpectTheContract(problem);
 }
@@ -255,7 +256,7 @@ TEST(GroupedTest, ChecksDescriptors) {
       {[](Small* s) { s->desc.group = 48; },
        "group is 48; expected 16, 32, 64, 128, 256, or 0 for all depths"},
       {[](Small* s) { s->desc.b_type = 9; },
-       "b_type is 9; expected INTACT_S8, INTACT_U8, INTACT_S4 or INTACT_U4"},
+       "b_type is 9; expected INTACT_U8, INTACT_S8, INTACT_U4 or INTACT_S4"},
       {[](Small* s) { s->desc.a_type = INTACT_U4; }, "a_type is 8; expected INTACT_U8 or INTACT_S8"},
       {[](Small* s) { s->desc.a_source_type = INTACT_S32; },
        "a_source_type is 3; expected INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16 or INTACT_F16"},
@@ -743,9 +744,9 @@ TEST(GroupedTest, CertificatesHoldForTheInstruction) {
       EXPECT_EQ(certificate->worst_group_failing_pairs, most);
       const int64_t worst = certificate->worst_column * grouped.groups() + certificate->worst_group;
       EXPECT_EQ(groups[static_cast<size_t>(worst)].failing_pairs, most);
-      EXPECT_EQ(grouped.Is4Bit(), certificate->failing_pairs == 0);
+      EXPECT_EQ(grouped.IsPacked(), certificate->failing_pairs == 0);
       EXPECT_EQ(std::abs(certificate->largest_sum), all.largest_sum);
-      if (grouped.Is4Bit()) {
+      if (grouped.IsPacked()) {
         EXPECT_LE(all.largest_sum, 7650);
       }
       for (size_t i = 0; i < pairs.size(); ++i) {
@@ -851,7 +852,7 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
       }
     }
     EXPECT_GT(images.size(), 0U);
-    EXPECT_LE(images.size(), grouped.Is4Bit() ? 2U : 4U);
+    EXPECT_LE(images.size(), grouped.IsPacked() ? 2U : 4U);
   }
   std::filesystem::remove(path);
 }
