@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "layer.h"
 #include "node.h"
-#include "operators.h"
 #include "run.h"
 
 namespace intact::onnxruntime {

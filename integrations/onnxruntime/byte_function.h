@@ -8,7 +8,7 @@
 
 #include "byte_table.h"
 #include "groups.h"
-#include "operators.h"
+#include "layer.h"
 
 namespace intact::onnxruntime {
 

@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <memory>
 
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 
 namespace intact::onnxruntime {
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "convolution.h"
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 #include "run.h"
 
 namespace intact::onnxruntime {

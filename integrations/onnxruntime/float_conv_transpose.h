@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "float_matmul.h"
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 #include "run.h"
 
 namespace intact::onnxruntime {

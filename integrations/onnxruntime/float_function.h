@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 #include "run.h"
 
 namespace intact::onnxruntime {

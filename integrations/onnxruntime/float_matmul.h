@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 #include "run.h"
 
 namespace intact::onnxruntime {

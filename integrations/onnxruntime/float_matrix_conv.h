@@ -9,9 +9,9 @@
 
 #include "convolution.h"
 #include "float_matmul.h"
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 #include "run.h"
 
 namespace intact::onnxruntime {

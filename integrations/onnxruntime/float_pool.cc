@@ -165,19 +165,14 @@ FloatPool::Plane FloatPool::PlaneOf(int64_t height, int64_t width) const {
 }
 
 void FloatPool::Compute(Run& run) const {
-  const auto input = run.Input(0);
-  Shape shape = input.GetTensorTypeAndShapeInfo().GetShape();
-  if (shape.size() != 4)
-    throw std::invalid_argument("X: has " + std::to_string(shape.size()) + " dimensions; expected 4");
-  const size_t first = channels_last_ ? 1 : 2;
-  const int64_t batch = shape[0], channels = shape[channels_last_ ? 3 : 1];
-  const Plane plane = PlaneOf(shape[first], shape[first + 1]);
-  shape[first] = plane.out_height;
-  shape[first + 1] = plane.out_width;
+  const PooledImages images(run, channels_last_);
+  const Plane plane = PlaneOf(images.extents[0], images.extents[1]);
+  const Shape shape = images.With({plane.out_height, plane.out_width});
+  const int64_t batch = images.batch, channels = images.channels;
   auto* const output = static_cast<float*>(run.Output(shape));
   if (CountOf(shape) == 0) return;
   const int64_t pixels = plane.height * plane.width, outputs = plane.out_height * plane.out_width;
-  const auto* x = static_cast<const float*>(input.GetTensorRawData());
+  const auto* x = static_cast<const float*>(images.data);
   float* y = output;
   if (channels_last_) {
     auto* const planes =

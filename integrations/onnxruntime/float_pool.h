@@ -7,9 +7,9 @@
 #include <optional>
 #include <string>
 
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 #include "pool.h"
 #include "run.h"
 

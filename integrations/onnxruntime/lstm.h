@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 #include "plans.h"
 
 namespace intact::onnxruntime {

@@ -4,9 +4,9 @@
 
 #include <memory>
 
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 
 namespace intact::onnxruntime {
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "items.h"
@@ -112,12 +113,8 @@ std::unique_ptr<Layer> MakeMatMulNBits(const Node& node, const Context& context)
   const int64_t groups = (k + desc.group - 1) / desc.group;
   const int64_t bytes = groups * (desc.group * bits / 8);  // of a column
   const Constant b = Elements(node, 1, INTACT_U8, n * bytes);
-  const auto* weights = static_cast<const uint8_t*>(b.data);
-  std::vector<uint8_t> wide, zero_points;
-  if (bits == 2) {
-    wide = Widened(weights, b.count);
-    weights = wide.data();
-  }
+  const auto weights = b.As<uint8_t>();
+  std::vector<uint8_t> zero_points;
   desc.b_stride_n = bits == 2 ? 2 * bytes : bytes;
   desc.b_scales = Elements(node, 2, a, n * groups).data;
   if (node.Has(3)) {
@@ -131,7 +128,10 @@ std::unique_ptr<Layer> MakeMatMulNBits(const Node& node, const Context& context)
   std::vector<float> bias;
   if (node.Has(5)) bias = Elements(node, 5, a, n).Floats();
   if (!bias.empty()) desc.bias_f32 = bias.data();
-  return std::make_unique<ProductOfBlocks>(MakeGroupedPlan(desc, weights), n, k);
+  return std::make_unique<ProductOfBlocks>(
+      MakeGroupedPlan(desc, bits == 2 ? StoredWeights::kTwoBits : StoredWeights::kColumns, weights,
+                      [&] { return Widened(weights.data(), b.count); }),
+      n, k);
 }
 
 std::unique_ptr<Layer> MakeProductOfBlocks(const Node& node, const Context& context) {
@@ -176,8 +176,11 @@ std::unique_ptr<Layer> MakeProductOfBlocks(const Node& node, const Context& cont
   desc.scale_stride_g = n;
   const std::vector<float> bias = Bias<float>(node, 4, INTACT_F32, n);
   if (!bias.empty()) desc.bias_f32 = bias.data();
-  return std::make_unique<ProductOfBlocks>(MakeGroupedPlan(desc, ColumnsOf(b->data, bits, n, k).data()), n,
-                                           k);
+  const std::span weights(static_cast<const uint8_t*>(b->data),
+                          static_cast<size_t>(bits == 8 ? n * k : (n * k + 1) / 2));
+  return std::make_unique<ProductOfBlocks>(
+      MakeGroupedPlan(desc, StoredWeights::kRows, weights, [&] { return ColumnsOf(b->data, bits, n, k); }), n,
+      k);
 }
 
 void ProductOfBlocks::Compute(Run& run) const {

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 #include "plans.h"
 #include "run.h"
 

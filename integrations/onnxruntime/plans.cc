@@ -129,22 +129,28 @@ ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<co
   return Shared<intact_conv>(KeyOf(desc, linear, weights.data(), weights.size()), make);
 }
 
-GroupedPlan MakeGroupedPlan(const intact_grouped_desc& desc, const void* b) {
+GroupedPlan MakeGroupedPlan(const intact_grouped_desc& desc, StoredWeights stored,
+                            std::span<const uint8_t> weights,
+                            const std::function<std::vector<uint8_t>()>& columns) {
   const auto make = [&] {
     intact_grouped* plan = nullptr;
-    RefuseUnlessOk(intact_grouped_create(&desc, b, &plan));
+    const std::vector<uint8_t> reordered =
+        stored == StoredWeights::kColumns ? std::vector<uint8_t>() : columns();
+    RefuseUnlessOk(intact_grouped_create(
+        &desc, stored == StoredWeights::kColumns ? weights.data() : reordered.data(), &plan));
     return GroupedPlan(plan, intact_grouped_destroy);
   };
   intact_grouped_desc numbers = desc;
   numbers.b_scales = numbers.b_zero_points = numbers.bias_f32 = nullptr;
-  const auto columns = static_cast<size_t>(desc.n);
-  const size_t scales = columns * static_cast<size_t>((desc.k + desc.group - 1) / desc.group);
+  const auto n = static_cast<size_t>(desc.n);
+  const size_t scales = n * static_cast<size_t>((desc.k + desc.group - 1) / desc.group);
   ContentKey key;
   key.Add(&numbers, sizeof numbers);
-  key.Add(b, columns * static_cast<size_t>(desc.b_stride_n));
+  key.Add(&stored, sizeof stored);
+  key.Add(weights.data(), weights.size());
   key.Add(desc.b_scales, scales * (desc.scale_type == INTACT_F32 ? 4 : 2));
   key.Add(desc.b_zero_points, desc.b_zero_points == nullptr ? 0 : scales);
-  key.Add(desc.bias_f32, desc.bias_f32 == nullptr ? 0 : columns * sizeof(float));
+  key.Add(desc.bias_f32, desc.bias_f32 == nullptr ? 0 : n * sizeof(float));
   return Shared<intact_grouped>(key, make);
 }
 

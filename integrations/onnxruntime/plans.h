@@ -7,6 +7,7 @@
 #include <intact/intact.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -30,8 +31,18 @@ GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* 
 ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const std::byte> weights,
                       const std::function<std::vector<std::byte>()>& reordered);
 
-/// A plan for `b`. Each column of `b` is adjacent bytes: `desc.b_stride_n` is given, and `b_stride_k` is 0. Throws Refusal.
-GroupedPlan MakeGroupedPlan(const intact_grouped_desc& desc, const void* b);
+/// How a model stores grouped weights.
+enum class StoredWeights {
+  kColumns,  ///< as intact expects them: each column is adjacent bytes
+  kRows,     ///< K×N: each depth is adjacent elements
+  kTwoBits,  ///< columns of elements of 2 bits
+};
+
+/// A plan for `weights`; `desc.b_stride_n` is given, and `b_stride_k` is 0. `columns` is called for a new plan if `stored` is not
+/// kColumns, and returns the weights as intact expects them. They must depend on `desc`, `stored` and `weights` only. Throws Refusal.
+GroupedPlan MakeGroupedPlan(const intact_grouped_desc& desc, StoredWeights stored,
+                            std::span<const uint8_t> weights,
+                            const std::function<std::vector<uint8_t>()>& columns);
 
 /// The name of a plan's main kernel.
 std::string KernelOf(const intact_gemm& plan);

@@ -47,6 +47,23 @@ int64_t PoolWindow::OutputExtent(size_t i, int64_t extent) const {
   return (padded - reach) / strides[i] + 1;
 }
 
+PooledImages::PooledImages(const Run& run, bool channels_last) : first_extent(channels_last ? 1 : 2) {
+  const auto input = run.Input(0);
+  data = input.GetTensorRawData();
+  shape = input.GetTensorTypeAndShapeInfo().GetShape();
+  if (shape.size() != 4)
+    throw std::invalid_argument("X: has " + std::to_string(shape.size()) + " dimensions; expected 4");
+  batch = shape[0];
+  channels = shape[channels_last ? 3 : 1];
+  extents = {shape[first_extent], shape[first_extent + 1]};
+}
+
+Shape PooledImages::With(const std::array<int64_t, 2>& other_extents) const {
+  Shape other = shape;
+  std::ranges::copy(other_extents, other.begin() + static_cast<std::ptrdiff_t>(first_extent));
+  return other;
+}
+
 MaxPool::MaxPool(const Node& node)
     : channels_last_(node.IsChannelsLast()),
       is_signed_(node.Type(0, {INTACT_U8, INTACT_S8}) == INTACT_S8),
@@ -78,29 +95,25 @@ void MaxPool::ComputeRow(const Element* image, std::array<int64_t, 2> extents, i
 }
 
 void MaxPool::Compute(Run& run) const {
-  const auto input = run.Input(0);
-  Shape shape = input.GetTensorTypeAndShapeInfo().GetShape();
-  if (shape.size() != 4)
-    throw std::invalid_argument("X: has " + std::to_string(shape.size()) + " dimensions; expected 4");
-  const size_t first = channels_last_ ? 1 : 2;
-  const int64_t batch = shape[0], channels = shape[channels_last_ ? 3 : 1];
-  const std::array<int64_t, 2> extents = {shape[first], shape[first + 1]};
-  for (size_t i = 0; i < 2; ++i) shape[first + i] = window_.OutputExtent(i, extents[i]);
-  const int64_t height = shape[first], width = shape[first + 1], elements = CountOf(shape);
-  const void* source = input.GetTensorRawData();
+  const PooledImages images(run, channels_last_);
+  const auto [in_height, in_width] = images.extents;
+  const int64_t height = window_.OutputExtent(0, in_height), width = window_.OutputExtent(1, in_width);
+  const Shape shape = images.With({height, width});
+  const int64_t batch = images.batch, channels = images.channels, elements = CountOf(shape);
+  const void* source = images.data;
   void* const result = run.Output(shape);
   if (elements == 0) return;
   void* target = result;
-  const int64_t pixels = extents[0] * extents[1];
+  const int64_t pixels = in_height * in_width;
   if (!channels_last_) {
     void* const transposed = run.Allocate(static_cast<size_t>(batch * pixels * channels));
     run.Transpose(source, transposed, 1, batch, channels, pixels);
     source = transposed;
     target = run.Allocate(static_cast<size_t>(elements));
   }
-  const auto compute = [&]<class Element>(const Element* images, Element* outputs) {
+  const auto compute = [&]<class Element>(const Element* inputs, Element* outputs) {
     run.ForEach(batch * height, [&](int64_t row) {
-      ComputeRow(images + row / height * pixels * channels, extents, channels, row % height, width,
+      ComputeRow(inputs + row / height * pixels * channels, images.extents, channels, row % height, width,
                  outputs + row * width * channels);
     });
   };

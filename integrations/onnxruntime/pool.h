@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "layer.h"
 #include "node.h"
-#include "operators.h"
 
 namespace intact::onnxruntime {
 
@@ -22,6 +22,20 @@ struct PoolWindow {
 
   std::array<int64_t, 2> kernel, strides, dilations;
   std::array<int64_t, 4> pads;
+};
+
+/// What a run gives a pool: images of two dimensions.
+struct PooledImages {
+  /// Throws std::invalid_argument if X does not have four dimensions.
+  PooledImages(const Run& run, bool channels_last);
+  /// The shape of X with other extents.
+  Shape With(const std::array<int64_t, 2>& other_extents) const;
+
+  const void* data;
+  Shape shape;
+  size_t first_extent;  ///< its place in the shape
+  int64_t batch, channels;
+  std::array<int64_t, 2> extents;
 };
 
 /// MaxPool of NCHW tensors, or NHWC ones. A DequantizeLinear before it and a QuantizeLinear behind it with one scale and

@@ -7,9 +7,9 @@
 #include <string>
 
 #include "byte_table.h"
+#include "layer.h"
 #include "linear.h"
 #include "node.h"
-#include "operators.h"
 #include "run.h"
 
 namespace intact::onnxruntime {

@@ -1,5 +1,6 @@
 // The definitions of the provider's float operators, one element after the other, written from the comments of float_softmax.h,
-// float_conv.h, float_matmul.h, float_reduce.h and logarithm.h. test_float_sweep.py compares the provider with them. A definition can
+// float_conv.h, float_conv_transpose.h, float_matmul.h, float_matrix_conv.h, float_pool.h, float_reduce.h, float_function.cc (Log) and
+// logarithm.h. test_float_sweep.py compares the provider with them. A definition can
 // be computed with one planted fault, which the comparison must find.
 #include <algorithm>
 #include <array>
@@ -32,6 +33,12 @@ enum Fault : int32_t {
   kKeepsMinusZero,    // convolution: a block that the channels do not fill adds no zeros
   kAddsFromFirst,     // reduction: begins with the first element, not with 0
   kAddsFour,          // reduction: four sums
+  kCLast,             // product: beta·C is added behind the blocks
+  kAlphaLast,         // product: alpha multiplies the sum of the blocks
+  kTapsBackward,      // transposed convolution: the last tap first
+  kIgnoresPlace,      // sum over the last axes: as if each row began a tensor
+  kNoColumns,         // pool: the order (kh, kw) instead of columns; whole images too
+  kCountsAll,         // average: divides by all taps
 };
 
 float Exp(float x, Fault fault) {
@@ -119,6 +126,142 @@ float PartOf(const Window& w, const float* x, const float* weights, int64_t out_
   return part;
 }
 
+// What a product of FloatMatMul is made of.
+struct Scaling {
+  float alpha = 1;
+  const float* c = nullptr;  // beta·C of each output; null: none
+};
+
+// Of rows of A, which are adjacent, and of columns of B.
+float ProductOf(const float* a, const float* b, int64_t n, int64_t k, int64_t depths, const Scaling& scaling,
+                int64_t output, Fault fault) {
+  const int64_t blocks = (k + depths - 1) / depths;
+  const bool has_c = scaling.c != nullptr && fault != kCLast;
+  float y = has_c ? scaling.c[output] : 0;
+  for (int64_t place = 0; place < blocks; ++place) {
+    const int64_t begin = (fault == kBlocksBackward ? blocks - 1 - place : place) * depths;
+    float sum = 0;
+    for (int64_t depth = begin; depth < std::min(k, begin + depths); ++depth)
+      sum = MultiplyAdd(a[depth], b[depth * n], sum, fault);
+    const float alpha = fault == kAlphaLast ? 1 : scaling.alpha;
+    y = place == 0 && !has_c ? sum * alpha : std::fma(sum, alpha, y);
+  }
+  if (fault == kAlphaLast) y *= scaling.alpha;
+  if (scaling.c != nullptr && fault == kCLast) y += scaling.c[output];
+  return Flushed(y, fault);
+}
+
+int64_t DepthsOf(int64_t n, int64_t k, Fault fault) {
+  int64_t depths = 128;
+  for (int64_t width = 128; n < k && width > 16 && width / 2 >= n; width /= 2) depths *= 2;
+  if (fault == kAddsInOrder) return std::max<int64_t>(k, 1);
+  return fault == kBlockOfEight ? depths / 2 : depths;
+}
+
+// The sum of the last axes of a tensor.
+float SumOfLast(const float* x, int64_t n, int64_t place, Fault fault) {
+  const int64_t first = fault == kIgnoresPlace ? 0 : std::min(n, (4 - place % 4) % 4);
+  const int64_t whole = (n - first) / 4 * 4, eights = whole / 8 * 8;
+  float sum = 0;
+  if (whole == 0 || fault == kAddsInOrder) {
+    for (int64_t i = 0; i < n; ++i) sum = i == 0 ? x[0] : sum + x[i];
+    return sum;
+  }
+  std::array<float, 4> four;
+  for (int64_t l = 0; l < 4; ++l) {
+    std::array<float, 2> lanes{};
+    for (int64_t i = l; i < eights; i += 4) {
+      float& lane = lanes[static_cast<size_t>(i / 4 % 2)];
+      lane = i < 8 ? x[first + i] : lane + x[first + i];
+    }
+    float& of_lane = four[static_cast<size_t>(l)];
+    of_lane = eights == 0 ? x[first + l] : lanes[0] + lanes[1];
+    if (eights > 0 && whole > eights) of_lane += x[first + eights + l];
+  }
+  sum = fault == kAddsFour ? ((four[0] + four[1]) + four[2]) + four[3]
+                           : (four[0] + four[2]) + (four[1] + four[3]);
+  for (int64_t i = 0; i < first; ++i) sum += x[i];
+  for (int64_t i = first + whole; i < n; ++i) sum += x[i];
+  return sum;
+}
+
+struct PoolSizes {
+  int64_t height, width, out_height, out_width, kernel[2], stride[2], dilation[2], pad_begin[2], pad_end[2];
+  bool is_average, counts_padding;
+};
+
+float Joined(float a, float b, bool is_average) { return is_average ? a + b : a < b ? b : a; }
+
+// Numbers only: float_pool.cc says what the maximum of a NaN is.
+float PoolOf(const PoolSizes& p, const float* x, int64_t out_h, int64_t out_w, Fault fault) {
+  const float first = p.is_average ? 0.0f : -FLT_MAX;
+  const int64_t h0 = out_h * p.stride[0] - p.pad_begin[0], w0 = out_w * p.stride[1] - p.pad_begin[1];
+  const bool is_dilated = p.dilation[0] > 1 || p.dilation[1] > 1;
+  const int64_t padding = p.pad_begin[0] + p.pad_begin[1] + p.pad_end[0] + p.pad_end[1];
+  const bool is_whole = p.kernel[0] == p.height && p.kernel[1] == p.width && p.stride[0] == 1 &&
+                        p.stride[1] == 1 && padding == 0 && !is_dilated;
+  const bool has_columns = !is_whole && !is_dilated && p.stride[1] <= 2 && p.kernel[0] <= 32 &&
+                           p.kernel[1] <= 32 && p.pad_begin[1] + p.width + p.pad_end[1] <= 2045;
+  float y = first;
+  int64_t count = 0;
+  if (is_whole && fault != kNoColumns) {
+    const int64_t all = p.height * p.width, fours = all / 4 * 4;
+    std::array<float, 4> lanes;
+    lanes.fill(first);
+    for (int64_t i = 0; i < fours; ++i) {
+      float& lane = lanes[static_cast<size_t>(i % 4)];
+      lane = Joined(lane, x[i], p.is_average);
+    }
+    y = Joined(Joined(lanes[0], lanes[2], p.is_average), Joined(lanes[1], lanes[3], p.is_average),
+               p.is_average);
+    for (int64_t i = fours; i < all; ++i) y = Joined(y, x[i], p.is_average);
+    count = all;
+  } else if (has_columns && fault != kNoColumns) {
+    bool is_first = true;
+    for (int64_t w = w0; w < w0 + p.kernel[1]; ++w) {
+      const bool is_inside = w >= 0 && w < p.width;
+      float column = first;
+      for (int64_t h = std::max<int64_t>(h0, 0), begin = h;
+           is_inside && h < std::min(p.height, h0 + p.kernel[0]); ++h, ++count)
+        column = h == begin ? x[h * p.width + w] : Joined(column, x[h * p.width + w], p.is_average);
+      y = is_first ? column : Joined(y, column, p.is_average);
+      is_first = false;
+    }
+  } else {
+    for (int64_t i = 0; i < p.kernel[0] * p.kernel[1]; ++i) {
+      const int64_t h = h0 + i / p.kernel[1] * p.dilation[0], w = w0 + i % p.kernel[1] * p.dilation[1];
+      if (h < 0 || h >= p.height || w < 0 || w >= p.width) continue;
+      y = is_dilated && count == 0 ? x[h * p.width + w] : Joined(y, x[h * p.width + w], p.is_average);
+      ++count;
+    }
+  }
+  if (p.counts_padding || fault == kCountsAll) count = p.kernel[0] * p.kernel[1];
+  return p.is_average ? y / static_cast<float>(count) : y;
+}
+
+// ln x as Eigen's plog_float() has it for four adjacent elements; float_function.cc.
+float EigenLog(float x, Fault fault) {
+  if (!(x >= 0)) return NAN;
+  if (x == 0) return -INFINITY;
+  if (x == INFINITY) return x;
+  int exponent = 0;
+  float m = std::frexp(x, &exponent);
+  const bool is_small = m < 0x1.6a09e6p-1f;
+  auto e = static_cast<float>(exponent);
+  if (is_small) e -= 1;
+  const float r = is_small ? (m - 1) + m : m - 1;
+  const float given = 0.18256296349849254f,
+              last = fault == kCoefficient ? std::nextafter(given, 1.0f) : given;
+  const auto step = [&](float a, float b, float c) {
+    return fault == kRoundsProducts ? std::fma(a, b, c)
+                                    : a * b + c;  // here the definition has no fused multiply-add
+  };
+  const float p = r * step(r, step(r, last, 1.0000000190281063f), 1.0000000190281136f);
+  const float q =
+      step(r, step(r, step(r, 0.049616247954120038f, 0.59923249590823520f), 1.4999999999999927f), 1.0f);
+  return step(e, 0.693147180559945309f, p / q);
+}
+
 }  // namespace
 
 #pragma GCC visibility push(default)
@@ -175,23 +318,98 @@ void intact_conv_reference(const float* x, const float* weights, const float* bi
   }
 }
 
-/// A (m, k) times B (k, n), in blocks of `depths`.
-void intact_matmul_reference(const float* a, const float* b, float* c, int64_t m, int64_t n, int64_t k,
-                             int64_t depths, int32_t which) {
+/// alpha·A·B + C of A (m, k) and B (k, n). `c`: beta·C of each output; null: none.
+void intact_matmul_reference(const float* a, const float* b, float alpha, const float* c, float* y, int64_t m,
+                             int64_t n, int64_t k, int32_t which) {
   const auto fault = static_cast<Fault>(which);
-  if (fault == kAddsInOrder) depths = std::max<int64_t>(k, 1);
-  if (fault == kBlockOfEight) depths /= 2;
-  const int64_t blocks = (k + depths - 1) / depths;
-  for (int64_t i = 0; i < m * n; ++i) {
-    float output = 0;
-    for (int64_t place = 0; place < blocks; ++place) {
-      const int64_t begin = (fault == kBlocksBackward ? blocks - 1 - place : place) * depths;
-      float sum = 0;
-      for (int64_t depth = begin; depth < std::min(k, begin + depths); ++depth)
-        sum = MultiplyAdd(a[i / n * k + depth], b[depth * n + i % n], sum, fault);
-      output = place == 0 ? sum : output + sum;
+  for (int64_t i = 0; i < m * n; ++i)
+    y[i] = ProductOf(a + i / n * k, b + i % n, n, k, DepthsOf(n, k, fault), {alpha, c}, i, fault);
+}
+
+/// `sizes`: the fields of Window, where out_height and out_width belong to Y. Weights are (channels, outputs of a group, taps).
+void intact_conv_transpose_reference(const float* x, const float* weights, const float* bias, float* y,
+                                     int64_t batch, const int64_t* sizes, int32_t which) {
+  const auto fault = static_cast<Fault>(which);
+  const int64_t groups = sizes[2], k = sizes[0] / groups, outputs = sizes[1] / groups, height = sizes[3],
+                width = sizes[4], out_height = sizes[5], out_width = sizes[6], taps = sizes[7] * sizes[8],
+                pixels = height * width, out_pixels = out_height * out_width;
+  const int64_t depths = outputs * taps == 1 ? 128 : DepthsOf(pixels, k, fault);
+  std::vector<float> row(static_cast<size_t>(k));
+  for (int64_t plane = 0; plane < batch * sizes[1]; ++plane) {
+    const int64_t group = plane / outputs % groups, output = plane % outputs;
+    const float* const image = x + plane / outputs * k * pixels;
+    float* const to = y + plane * out_pixels;
+    std::fill_n(to, out_pixels, fault == kBiasFirst && bias != nullptr ? bias[plane % sizes[1]] : 0.0f);
+    for (int64_t i = 0; i < taps; ++i) {
+      const int64_t tap = fault == kTapsBackward ? taps - 1 - i : i;
+      for (int64_t c = 0; c < k; ++c)
+        row[static_cast<size_t>(c)] = weights[((group * k + c) * outputs + output) * taps + tap];
+      for (int64_t pixel = 0; pixel < pixels; ++pixel) {
+        const int64_t h = pixel / width * sizes[9] - sizes[13] + tap / sizes[8] * sizes[11];
+        const int64_t w = pixel % width * sizes[10] - sizes[14] + tap % sizes[8] * sizes[12];
+        if (h < 0 || h >= out_height || w < 0 || w >= out_width) continue;
+        to[h * out_width + w] += ProductOf(row.data(), image + pixel, pixels, k, depths, {}, 0, fault);
+      }
     }
-    c[i] = Flushed(output, fault);
+    for (int64_t i = 0; bias != nullptr && fault != kBiasFirst && i < out_pixels; ++i)
+      to[i] += bias[plane % sizes[1]];
+  }
+}
+
+/// As intact_conv_reference(), as FloatMatrixConv defines convolutions of one dimension: heights are 1.
+void intact_matrix_conv_reference(const float* x, const float* weights, const float* bias, float* y,
+                                  int64_t batch, const int64_t* sizes, int32_t which) {
+  const auto fault = static_cast<Fault>(which);
+  const int64_t channels = sizes[0] / sizes[2], outputs = sizes[1] / sizes[2], width = sizes[4],
+                pixels = sizes[6], taps = sizes[8], k = channels * taps;
+  std::vector<float> row(static_cast<size_t>(k)), column(static_cast<size_t>(k));
+  for (int64_t i = 0; i < batch * sizes[1] * pixels; ++i) {
+    const int64_t pixel = i % pixels, plane = i / pixels, output = plane % sizes[1];
+    const float* const image = x + plane / outputs * channels * width;
+    for (int64_t depth = 0; depth < k; ++depth) {
+      const int64_t c = fault == kTapsFirst ? depth % channels : depth / taps;
+      const int64_t tap = fault == kTapsFirst ? depth / channels : depth % taps;
+      const int64_t w = pixel * sizes[10] - sizes[14] + tap * sizes[12];
+      row[static_cast<size_t>(depth)] = weights[(output * channels + c) * taps + tap];
+      column[static_cast<size_t>(depth)] = w >= 0 && w < width ? image[c * width + w] : 0.0f;
+    }
+    const bool begins_with_bias = fault == kBiasFirst && bias != nullptr;
+    y[i] = ProductOf(row.data(), column.data(), 1, k, DepthsOf(pixels, k, fault),
+                     {1, begins_with_bias ? bias + output : nullptr}, 0, fault);
+    if (bias != nullptr && !begins_with_bias) y[i] = Flushed(y[i] + bias[output], fault);
+  }
+}
+
+/// `planes` images. `sizes`: the extents of PoolSizes; of a window that is the whole image, its extents.
+void intact_pool_reference(const float* x, float* y, int64_t planes, const int64_t* sizes, int32_t is_average,
+                           int32_t counts_padding, int32_t which) {
+  const PoolSizes p = {sizes[0],
+                       sizes[1],
+                       sizes[2],
+                       sizes[3],
+                       {sizes[4], sizes[5]},
+                       {sizes[6], sizes[7]},
+                       {sizes[8], sizes[9]},
+                       {sizes[10], sizes[11]},
+                       {sizes[12], sizes[13]},
+                       is_average != 0,
+                       counts_padding != 0};
+  for (int64_t i = 0; i < planes * p.out_height * p.out_width; ++i)
+    y[i] = PoolOf(p, x + i / p.out_width / p.out_height * p.height * p.width, i / p.out_width % p.out_height,
+                  i % p.out_width, static_cast<Fault>(which));
+}
+
+/// The operator Log.
+void intact_log_reference(const float* x, float* y, int64_t count, int32_t which) {
+  for (int64_t i = 0; i < count; ++i) y[i] = EigenLog(x[i], static_cast<Fault>(which));
+}
+
+/// The last axes of (items, count).
+void intact_reduce_last_reference(const float* x, float* y, int64_t items, int64_t count, int32_t is_mean,
+                                  int32_t which) {
+  for (int64_t i = 0; i < items; ++i) {
+    y[i] = SumOfLast(x + i * count, count, i * count, static_cast<Fault>(which));
+    if (is_mean != 0) y[i] /= static_cast<float>(count);
   }
 }
 

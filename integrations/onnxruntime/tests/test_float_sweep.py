@@ -30,7 +30,7 @@ SESSIONS = ((None, 4), ("avx2", 2), ("portable", 1))
 # The numbers of float_reference.cc's faults.
 FAULTS = ("adds in order", "adds lanes in order", "coefficient", "whole tail", "no maximum", "divides each", "another logarithm", "flushes",
           "rounds products", "bias first", "taps first", "blocks backward", "pads with zeros", "block of eight", "keeps −0",
-          "adds from the first", "adds four")
+          "adds from the first", "adds four", "C last", "alpha last", "taps backward", "ignores the place", "no columns", "counts all")
 RARE = np.array([np.inf, -np.inf, np.nan, 1e-42, -1e-42, 0.0, -0.0, 3e38, -3e38, 1e-20, -1e-20], np.float32)
 MASKS = np.array([-np.inf, -1e4, -3.4028235e38, -87.0, -87.4, -95.0, -103.9, -103.98, 0.0], np.float32)
 
@@ -112,21 +112,141 @@ def softmax(rng: np.random.Generator) -> Problem:
 
 
 def product(rng: np.random.Generator) -> Problem:
-    items, m, n, k = int(rng.integers(1, 4)), length(rng, 40), length(rng, 140), length(rng, 129) * int(rng.choice([1, 1, 3, 9]))
+    """A MatMul, or a Gemm with alpha, beta and C."""
+    is_gemm = rng.random() < 0.5
+    items, m, n, k = 1 if is_gemm else int(rng.integers(1, 4)), length(rng, 40), length(rng, 140), length(rng, 129) * int(rng.choice([1, 1, 3, 9]))
     a, b = floats(rng, (items, m, k)), floats(rng, (items if rng.random() < 0.5 else 1, k, n))
-    depths, width = 128, 128
-    while n < k and width > 16 and width // 2 >= n:
-        depths, width = 2 * depths, width // 2
+    alpha, beta = (np.float32(rng.choice([1, 0.125, 0.3, -1.7])), np.float32(rng.choice([1, -0.7]))) if is_gemm else (np.float32(1), np.float32(1))
+    c = floats(rng, ((m, n), (1, n), (m, 1))[int(rng.integers(0, 3))]) if is_gemm and rng.random() < 0.7 else None
+    with np.errstate(all="ignore"):
+        before = None if c is None else np.ascontiguousarray(np.broadcast_to(c * beta, (m, n)))
 
     def defined(fault: int) -> np.ndarray:
-        c = np.empty((items, m, n), np.float32)
+        y = np.empty((items, m, n), np.float32)
         for item in range(items):
-            reference().intact_matmul_reference(place(a[item]), place(b[item % len(b)]), place(c[item]),
-                                         *(ctypes.c_int64(size) for size in (m, n, k, depths)), fault)
-        return c
+            reference().intact_matmul_reference(place(a[item]), place(b[item % len(b)]), ctypes.c_float(alpha), place(before), place(y[item]),
+                                                *(ctypes.c_int64(size) for size in (m, n, k)), fault)
+        return y[0] if is_gemm else y
 
-    return Problem(model_of("MatMul", 3, 17, 2), {"a": a, "b": b}, defined,
-                   ("adds in order", "flushes", "rounds products", "blocks backward", "block of eight"))
+    faults = ("adds in order", "flushes", "rounds products", "blocks backward", "block of eight")
+    if not is_gemm:
+        return Problem(model_of("MatMul", 3, 17, 2), {"a": a, "b": b}, defined, faults)
+    feeds = {"a": a[0], "b": b[0]} | ({} if c is None else {"c": c})
+    node = onnx.helper.make_node("Gemm", list(feeds), ["y"], alpha=float(alpha), beta=float(beta))
+    model = layers.model_of([node], {name: (np.float32, [None] * 2) for name in feeds}, {"y": (np.float32, None)}, {}, 17)
+    return Problem(model, feeds, defined, (*faults, "alpha last", *([] if c is None else ["C last"])))
+
+
+def transposed(rng: np.random.Generator) -> Problem:
+    """A ConvTranspose of an image of unknown size."""
+    groups, channels, outputs = int(rng.choice([1, 1, 2])), int(rng.integers(300, 800)) if rng.random() < 0.4 else length(rng, 129), int(rng.integers(1, 5))
+    kernel, stride, dilation, pads = ([int(n) for n in rng.choice(values, size)] for values, size in
+                                      (((1, 2, 3), 2), ((1, 2, 3), 2), ((1, 1, 2), 2), ((0, 0, 1), 4)))
+    image, more = [int(n) for n in rng.integers(1, 8, 2)], [int(rng.integers(0, s)) for s in stride]
+    out = [s * (n - 1) + p + d * (k - 1) + 1 - pads[i] - pads[i + 2]
+           for i, (s, n, p, d, k) in enumerate(zip(stride, image, more, dilation, kernel))]
+    if min(out) < 1:
+        pads, out = [0] * 4, [n + pads[i] + pads[i + 2] for i, n in enumerate(out)]
+    x, weights = floats(rng, (int(rng.integers(1, 3)), groups * channels, *image)), floats(rng, (groups * channels, outputs, *kernel))
+    bias = floats(rng, (groups * outputs,)) if rng.random() < 0.6 else None
+    if rng.random() < 0.1:  # denormal products
+        x, weights, bias = np.full_like(x, 1e-20), np.full_like(weights, 1e-20), None
+    sizes = np.array([groups * channels, groups * outputs, groups, *image, *out, *kernel, *stride, *dilation, *pads], np.int64)
+
+    def defined(fault: int) -> np.ndarray:
+        y = np.empty((len(x), groups * outputs, *out), np.float32)
+        reference().intact_conv_transpose_reference(place(x), place(weights), place(bias), place(y), ctypes.c_int64(len(x)), place(sizes), fault)
+        return y
+
+    constants = {"w": weights} | ({} if bias is None else {"b": bias})
+    node = onnx.helper.make_node("ConvTranspose", ["a", *constants], ["y"], group=groups, strides=stride, dilations=dilation, pads=pads,
+                                 output_padding=more)
+    model = layers.model_of([node], {"a": (np.float32, [None, groups * channels, None, None])}, {"y": (np.float32, None)}, constants)
+    return Problem(model, {"a": x}, defined, ("adds in order", "flushes", "rounds products", "bias first", "blocks backward", "block of eight",
+                                              "taps backward"))
+
+
+def line_convolution(rng: np.random.Generator) -> Problem:
+    """A Conv of one dimension."""
+    groups, channels, outputs, taps = int(rng.choice([1, 1, 2])), length(rng, 129), int(rng.integers(2, 40)), int(rng.integers(1, 8))
+    stride, dilation = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    pads = [int(n) for n in rng.integers(0, 4, 2)]
+    width = int(rng.integers((taps - 1) * dilation + 1, 300))
+    pixels = (width + sum(pads) - (taps - 1) * dilation - 1) // stride + 1
+    x, weights = floats(rng, (int(rng.integers(1, 3)), groups * channels, width)), floats(rng, (groups * outputs, channels, taps))
+    bias = floats(rng, (groups * outputs,)) if rng.random() < 0.6 else None
+    if rng.random() < 0.1:  # denormal products
+        x, weights, bias = np.full_like(x, 1e-20), np.full_like(weights, 1e-20), None
+    sizes = np.array([groups * channels, groups * outputs, groups, 1, width, 1, pixels, 1, taps, 1, stride, 1, dilation, 0, pads[0], 0, pads[1]],
+                     np.int64)
+
+    def defined(fault: int) -> np.ndarray:
+        y = np.empty((len(x), groups * outputs, pixels), np.float32)
+        reference().intact_matrix_conv_reference(place(x), place(weights), place(bias), place(y), ctypes.c_int64(len(x)), place(sizes), fault)
+        return y
+
+    constants = {"w": weights} | ({} if bias is None else {"b": bias})
+    node = onnx.helper.make_node("Conv", ["a", *constants], ["y"], group=groups, strides=[stride], dilations=[dilation], pads=pads)
+    model = layers.model_of([node], {"a": (np.float32, [None, groups * channels, None])}, {"y": (np.float32, None)}, constants)
+    return Problem(model, {"a": x}, defined, ("adds in order", "flushes", "rounds products", "bias first", "taps first", "blocks backward",
+                                              "block of eight"))
+
+
+def pool(rng: np.random.Generator) -> Problem:
+    """Without NaNs."""
+    is_average, is_global = bool(rng.integers(0, 2)), rng.random() < 0.2
+    image = [length(rng, 40), length(rng, 40)]
+    kernel, stride, pads = [int(rng.integers(1, min(n, 6) + 1)) for n in image], [int(n) for n in rng.integers(1, 4, 2)], [0] * 4
+    dilation = [1, 1] if is_average or rng.random() < 0.7 else [int(n) for n in rng.integers(1, 3, 2)]
+    if is_global or rng.random() < 0.1:
+        kernel, stride, dilation = image, [1, 1], [1, 1]
+    else:
+        dilation = [d if (k - 1) * d < n else 1 for k, d, n in zip(kernel, dilation, image)]
+        pads = [int(rng.integers(0, k)) for k in kernel * 2]
+    out = [(n + pads[i] + pads[i + 2] - (kernel[i] - 1) * dilation[i] - 1) // stride[i] + 1 for i, n in enumerate(image)]
+    x, counts = np.nan_to_num(floats(rng, (int(rng.integers(1, 3)), 8, *image)), nan=1), is_average and not is_global and bool(rng.integers(0, 2))
+    if max(dilation) > 1:  # windows without a tap in the image have no number
+        pads = [0] * 4
+        out = [(n - (kernel[i] - 1) * dilation[i] - 1) // stride[i] + 1 for i, n in enumerate(image)]
+    sizes = np.array([*image, *out, *kernel, *stride, *dilation, *pads], np.int64)
+
+    def defined(fault: int) -> np.ndarray:
+        y = np.empty((*x.shape[:2], *out), np.float32)
+        reference().intact_pool_reference(place(x), place(y), ctypes.c_int64(len(x) * 8), place(sizes), int(is_average), int(counts), fault)
+        return y
+
+    attributes = {} if is_global else {"kernel_shape": kernel, "strides": stride, "pads": pads} | (
+        {"count_include_pad": int(counts)} if is_average else {"dilations": dilation})
+    node = onnx.helper.make_node(("Global" if is_global else "") + ("AveragePool" if is_average else "MaxPool"), ["a"], ["y"], **attributes)
+    model = layers.model_of([node], {"a": (np.float32, [None, 8, None, None])}, {"y": (np.float32, None)}, {}, 17)
+    return Problem(model, {"a": x}, defined, ("no columns", "counts all") if is_average else ())
+
+
+def logarithm(rng: np.random.Generator) -> Problem:
+    shape = (length(rng, 300), length(rng, 9))
+    x = rng.integers(0, 2**31, shape, dtype=np.uint32).view(np.float32) if rng.random() < 0.5 else floats(rng, shape)
+
+    def defined(fault: int) -> np.ndarray:
+        y = np.empty(shape, np.float32)
+        reference().intact_log_reference(place(np.ascontiguousarray(x)), place(y), ctypes.c_int64(x.size), fault)
+        return y
+
+    return Problem(model_of("Log", 2, 13), {"a": x}, defined, ("coefficient", "rounds products"))
+
+
+def last_sum(rng: np.random.Generator) -> Problem:
+    """Over the last axis, in a tensor whose dimensions the model does not state."""
+    shape, is_mean = (length(rng, 9), length(rng, 9), length(rng, 129)), bool(rng.integers(0, 2))
+    x = floats(rng, shape)
+
+    def defined(fault: int) -> np.ndarray:
+        y = np.empty((*shape[:2], 1), np.float32)
+        reference().intact_reduce_last_reference(place(x), place(y), ctypes.c_int64(y.size), ctypes.c_int64(shape[2]), int(is_mean), fault)
+        return y
+
+    node = onnx.helper.make_node("ReduceMean" if is_mean else "ReduceSum", ["a", "axes"], ["y"])
+    model = layers.model_of([node], {"a": (np.float32, None)}, {"y": (np.float32, None)}, {"axes": np.array([2])}, 18)
+    return Problem(model, {"a": x}, defined, ("adds in order", "adds four", "ignores the place"))
 
 
 def reduction(rng: np.random.Generator) -> Problem:
@@ -178,7 +298,8 @@ def convolution(rng: np.random.Generator) -> Problem:
                                               "pads with zeros", "block of eight", "keeps −0"))
 
 
-DRAWS = {"Softmax": softmax, "MatMul": product, "reduction": reduction, "Conv": convolution}
+DRAWS = {"Softmax": softmax, "MatMul": product, "reduction": reduction, "Conv": convolution, "ConvTranspose": transposed,
+         "Conv of a line": line_convolution, "pool": pool, "Log": logarithm, "sum of the last axis": last_sum}
 
 
 def same(a: np.ndarray, b: np.ndarray, also_nans: bool = False) -> bool:
@@ -240,13 +361,15 @@ def judge(found: Found) -> None:
     assert found.faults and not missed, f"{found.problems} problems do not show: {missed}"
 
 
-@pytest.mark.parametrize("name, count", [("Softmax", 300), ("MatMul", 100), ("reduction", 150), ("Conv", 60)])
+@pytest.mark.parametrize("name, count", [("Softmax", 300), ("MatMul", 100), ("reduction", 150), ("Conv", 60), ("ConvTranspose", 50),
+                                         ("Conv of a line", 40), ("pool", 80), ("Log", 40), ("sum of the last axis", 60)])
 def test_float_operators_are_as_defined(name, count):
     judge(sweep(name, count, 0))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name, count", [("Softmax", 8000), ("MatMul", 2000), ("reduction", 4000), ("Conv", 2000)])
+@pytest.mark.parametrize("name, count", [("Softmax", 8000), ("MatMul", 2000), ("reduction", 4000), ("Conv", 2000), ("ConvTranspose", 2000),
+                                         ("Conv of a line", 2000), ("pool", 2000), ("Log", 2000), ("sum of the last axis", 3000)])
 def test_float_operators_are_as_defined_in_many_problems(name, count):
     judge(sweep(name, count, 1))
 

@@ -214,3 +214,23 @@ def test_dequantized_weights_that_stay_float(changes, reason, tmp_path):
     node = next(node for node in intact.onnxruntime.report(session) if node["op"] in ("MatMul", "Gemm"))
     assert not node["taken"] and reason in node["reason"], node
     assert np.array_equal(session.run(None, {"a": a})[0], cpu_session_of(model).run(None, {"a": a})[0])
+
+
+def test_weights_of_the_same_bytes_in_another_order_have_another_plan():
+    """A MatMulNBits stores columns, a DequantizeLinear rows. Both sessions live at once, and share plans of equal content."""
+    size = 32
+    rng = np.random.default_rng(0)
+    b, scales = rng.integers(0, 256, (size, size), dtype=np.uint8), np.full(size, 0.01, np.float32)
+    points = np.zeros(size, np.uint8)
+    node = onnx.helper.make_node("MatMulNBits", ["a", "b", "s", "z"], ["y"], domain=layers.MICROSOFT, K=size, N=size, bits=8, block_size=size,
+                                 accuracy_level=4)
+    of_columns = layers.model_of([node], {"a": (np.float32, ["m", size])}, {"y": (np.float32, None)},
+                                 {"b": b.reshape(size, 1, size), "s": scales, "z": points})
+    nodes = [onnx.helper.make_node("DequantizeLinear", ["b", "s", "z"], ["w"], axis=1), onnx.helper.make_node("MatMul", ["a", "w"], ["y"])]
+    of_rows = layers.model_of(nodes, {"a": (np.float32, ["m", size])}, {"y": (np.float32, None)}, {"b": b, "s": scales, "z": points}, 21)
+    sessions = [session_of(model) for model in (of_columns, of_rows)]
+    a = rows(3, size)[0]
+    for session, weights in zip(sessions, (b.T, b)):
+        assert_taken(session)
+        exact = a @ (weights.astype(np.float32) * np.float32(0.01))
+        assert np.abs(session.run(None, {"a": a})[0] - exact).max() < 0.02 * np.abs(exact).max()

@@ -1,6 +1,6 @@
-"""Random problems of PyTorch's operators that an exported program holds between its int8 products, and how they run, for the table
-of operators whose bytes are the same on every CPU (measure.py): in eager mode, compiled by Inductor, and int8 layers of PyTorch
-and of intact."""
+"""Random problems of PyTorch's operators, and how they run, for the table of operators whose bytes are the same on every CPU
+(measure.py). The operators are float ones, which an exported program has between its int8 layers, in eager mode and compiled by
+Inductor. int8 layers of PyTorch and of intact are in the table too."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _COMPILED, _INTACT = "compiled ", "intact "  # first words of names
 
 @dataclass
 class Case:
-    """A function of tensors, and its inputs in their order. `rows`: as in onnx_cases.Case. `constants`: the last inputs, so
-    many, are weights of a compiled model."""
+    """A function of tensors, and its inputs in their order. `rows`: as in onnx_cases.Case. `constants`: how many of the last
+    inputs are weights of a compiled model."""
 
     operator: str
     function: Callable[..., Any]
@@ -37,8 +37,8 @@ class Case:
 
 @dataclass
 class _Problem:
-    """`function`: gets torch and the inputs as tensors. `rows`: places of inputs whose first axis counts rows. `constants`: as
-    above."""
+    """`function`: gets torch and the inputs as tensors. `rows`: places of inputs whose first axis counts rows. `constants`: as in
+    Case."""
 
     function: Callable[..., Any]
     inputs: list[np.ndarray]
