@@ -33,7 +33,13 @@ constexpr int32_t kUnset = -1;
 
 // The block of the kernel that a peak is the yardstick of.
 kernels::KernelBlock BlockOf(const Peak& peak) {
-  if (kernels::UsesTiles(peak.isa)) return {.isa = peak.isa, .dot = peak.dot, .mr = kTileBlock * kTileRows};
+  if (kernels::UsesTiles(peak.isa)) {
+    kernels::KernelBlock block = {};
+    block.isa = peak.isa;
+    block.dot = peak.dot;
+    block.mr = kTileBlock * kTileRows;
+    return block;
+  }
   return *std::ranges::find_if(kernels::kKernels, [&](const kernels::KernelBlock& block) {
     return block.isa == peak.isa && block.dot == peak.dot;
   });
