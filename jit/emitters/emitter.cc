@@ -148,19 +148,19 @@ void Emitter::LoadTransposed(const std::vector<Mem>& columns, std::vector<Vec>* 
   registers_.Free(spare);
 }
 
-void Emitter::Undeal(std::vector<Vec>* four) {
+void Emitter::OrderQuarters(std::vector<Vec>* four) {
   std::vector<Vec>& vectors = *four;
-  const std::vector<Vec> dealt = vectors;
+  const std::vector<Vec> quartered = vectors;
   const size_t side = static_cast<size_t>(lanes()) / 4;
-  for (size_t first = 0; first < dealt.size(); first += side) {
-    const auto begin = dealt.begin() + static_cast<std::ptrdiff_t>(first);
+  for (size_t first = 0; first < quartered.size(); first += side) {
+    const auto begin = quartered.begin() + static_cast<std::ptrdiff_t>(first);
     std::vector<Vec> square(begin, begin + static_cast<std::ptrdiff_t>(side));
     TransposeQuarters(&square);
-    for (size_t i = 0; i < side; ++i) vectors[(i * dealt.size() + first) / side] = square[i];
+    for (size_t i = 0; i < side; ++i) vectors[(i * quartered.size() + first) / side] = square[i];
   }
 }
 
-void Emitter::PackDealtBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed) {
+void Emitter::PackQuarteredBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed) {
   const auto pack_words = [&](size_t low, size_t high) {
     code_.vpackssdw(vectors[low], vectors[low], vectors[high]);
     if (offset != nullptr) code_.vpaddsw(vectors[low], vectors[low], *offset);
@@ -192,7 +192,7 @@ void Emitter::LoadFirst(const Vec& to, const Mem& from, int bytes) {
 // puts them in order across the quarters.
 void Emitter::PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed,
                         const Mem& order) {
-  PackDealtBytes(vectors, &offset, is_signed);
+  PackQuarteredBytes(vectors, &offset, is_signed);
   const Vec& packed = vectors[0];
   const Vec indices = registers_.NewVector("pack order");
   Load(indices, order);

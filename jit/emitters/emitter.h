@@ -35,13 +35,12 @@ class Emitter {
   /// value to int16, adds `offset`, a vector of int16, and saturates to s8 or u8. `order` addresses
   /// PackOrder(). Destroys the other vectors. Needs one free register.
   void PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed, const Mem& order);
-  /// PackBytes() for dealt vectors (Undeal()); the bytes come out in order. `offset` may be null. Needs no
+  /// PackBytes() for quartered vectors (OrderQuarters()); the bytes come out in order. `offset` may be null. Needs no
   /// free register.
-  void PackDealtBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed);
-  /// Puts four dealt vectors in order. Unpacking a vector of bytes twice, to dwords, deals out its 128-bit
-  /// quarters: vector i then holds dwords 4i to 4i + 3 of each quarter's sixteen. Packing the four vectors
-  /// restores the order. Needs one free register.
-  void Undeal(std::vector<Vec>* four);
+  void PackQuarteredBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed);
+  /// Puts four *quartered* vectors in order: vector i holds dwords 4i to 4i + 3 of the sixteen dwords of each
+  /// 128-bit quarter, as after unpacking a vector of bytes twice, to dwords. Needs one free register.
+  void OrderQuarters(std::vector<Vec>* four);
   /// Stores the low `bytes` of `from`: the whole vector, half of it or a quarter.
   virtual void StoreLow(const Mem& to, const Vec& from, int bytes) = 0;
   /// Stores the 128-bit quarter number `quarter` of `from`.

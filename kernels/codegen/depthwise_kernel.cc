@@ -25,7 +25,7 @@ constexpr int kLoopRegisters = 4;
 
 EpilogueSpec KernelEpilogue(const DepthwiseKernelSpec& spec) {
   EpilogueSpec epilogue = spec.epilogue;
-  epilogue.variant.is_dealt = spec.is_dealt();
+  epilogue.variant.is_quartered = spec.is_quartered();
   return epilogue;
 }
 
@@ -158,7 +158,7 @@ class DepthwiseKernel {
     }
     ReleaseOperands();
     for (std::vector<Vec>& pixel : accumulators_) {
-      if (!spec_.is_dealt()) emitter_->Undeal(&pixel);
+      if (!spec_.is_quartered()) emitter_->OrderQuarters(&pixel);
       epilogue_.StoreRow(pixel, x86::ptr(c_));
       code().add(c_, Argument(offsetof(DepthwiseKernelArgs, c_stride_bytes)));
       for (const Vec& vector : pixel) registers_.Free(vector);

@@ -9,7 +9,7 @@
 //
 // depthwise_interleaving.h defines and chooses the groups.
 //
-// Unpacks work within 128-bit lanes ("quarters"), so the channels come out *dealt*: dword d of quarter q of
+// Unpacks work within 128-bit lanes ("quarters"), so the channels come out *quartered*: dword d of quarter q of
 // vector i is channel 16q + 4i + d. Weights and compensation have this order too. Packing to bytes restores
 // the order of channels. For 4-byte outputs, or with a residual, a transposition restores it.
 //
@@ -55,7 +55,7 @@ struct DepthwiseKernelArgs {
   const uint8_t* record = nullptr;
   uint8_t* c = nullptr;
   int64_t c_stride_bytes = 0;
-  EpilogueArgs epilogue;  // factors and addends are dealt if DepthwiseKernelSpec::is_dealt()
+  EpilogueArgs epilogue;  // factors and addends are quartered if DepthwiseKernelSpec::is_quartered()
 };
 
 using DepthwiseKernelFunction = jit::Function<void(const DepthwiseKernelArgs*)>;
@@ -73,8 +73,8 @@ struct DepthwiseKernelSpec {
   std::shared_ptr<const DepthwiseInterleaving> Interleaving() const {
     return DepthwiseInterleaving::Shared(taps, dot);
   }
-  /// Whether the epilogue takes dealt vectors.
-  bool is_dealt() const { return core::BytesOf(epilogue.c_type) == 1 && !epilogue.has_residual(); }
+  /// Whether the epilogue takes quartered vectors.
+  bool is_quartered() const { return core::BytesOf(epilogue.c_type) == 1 && !epilogue.has_residual(); }
   auto operator<=>(const DepthwiseKernelSpec&) const = default;
   /// "u8s8u8_depthwise_3x3_x1_s1_4x64_vnni_avx512vnni".
   std::string Name() const;
@@ -83,8 +83,8 @@ struct DepthwiseKernelSpec {
 /// How many pixels kernels of `isa` compute at a time.
 int DepthwisePixels(core::Isa isa);
 
-/// The index of a channel's dword in four dealt vectors of `lanes` dwords each.
-constexpr int64_t DealtIndex(int64_t channel, int64_t lanes) {
+/// The index of a channel's dword in four quartered vectors of `lanes` dwords each.
+constexpr int64_t QuarteredIndex(int64_t channel, int64_t lanes) {
   const int64_t quarter = channel / 16, vector = channel % 16 / 4, dword = channel % 4;
   return vector * lanes + quarter * 4 + dword;
 }

@@ -25,7 +25,7 @@ std::string EpilogueSpec::Name() const {
   return TypeName(c_type) + scale + (has_b_zero_points ? "_zb" : "") + (has_one_b_zero_point ? "1" : "") +
          (has_row_zero_points ? "_za" : "") + (has_row_scales ? "_rows" : "") +
          (has_run_scale ? "_run" : "") + (has_residual() ? "_plus_" + TypeName(residual) : "") +
-         (variant.streams ? "_streamed" : "") + (variant.is_dealt ? "_dealt" : "") +
+         (variant.streams ? "_streamed" : "") + (variant.is_quartered ? "_quartered" : "") +
          (variant.is_bounded_above   ? ""
           : variant.is_bounded_below ? "_floored"
                                      : "_plain") +
@@ -206,8 +206,8 @@ void Epilogue::PackBytes(const std::vector<jit::Vec>& vectors) {
   const jit::Mem highest = Constant(offsetof(EpilogueConstants, highest));
   const jit::Vec& packed = vectors[0];
   const bool is_bounded = spec_.variant.known != KnownOutput::kSaturates;
-  if (spec_.variant.is_dealt) {
-    emitter_.PackDealtBytes(vectors, is_bounded ? &zero_point : nullptr, is_signed);
+  if (spec_.variant.is_quartered) {
+    emitter_.PackQuarteredBytes(vectors, is_bounded ? &zero_point : nullptr, is_signed);
   } else {
     emitter_.PackBytes(vectors, zero_point, is_signed, Constant(offsetof(EpilogueConstants, pack_order)));
   }

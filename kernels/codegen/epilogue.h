@@ -50,9 +50,9 @@ struct EpilogueVariant {
   // Stores are non-temporal. This pays if C is larger than L2, because ordinary stores read each line of C
   // first. Vectors must be whole, aligned cache lines; a store fence is needed before other threads may read.
   bool streams = false;
-  // Rows, scales and bias are four vectors with dealt quarters (Emitter::Undeal). Only for 8-bit
-  // outputs, which packing puts in order, and without a residual, which is not dealt.
-  bool is_dealt = false;
+  // Rows, scales and bias are four quartered vectors (Emitter::OrderQuarters()), which packing 8-bit outputs
+  // puts in order. Rows have no residual.
+  bool is_quartered = false;
   KnownOutput known = KnownOutput::kNothing;  // always kNothing with an f32 residual
   // For float outputs: whether f may be below lo (or NaN), and whether it may be above hi.
   bool is_bounded_below = true, is_bounded_above = true;
@@ -75,7 +75,7 @@ struct EpilogueSpec {
   bool has_row_zero_points = false;   // needs sums of columns
   bool has_row_scales = false;
   bool has_run_scale = false;               // each run computes the scales of columns; NaNs if A has no scale
-  intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; not with s32 output
+  intact_type residual = INTACT_TYPE_NONE;  // u8, s8 or f32; s32 outputs have none
   EpilogueVariant variant;
   auto operator<=>(const EpilogueSpec&) const = default;
   bool has_residual() const { return residual != INTACT_TYPE_NONE; }
@@ -143,10 +143,9 @@ class Epilogue {
   void StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& c);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();
-  /// For dealt 8-bit outputs: requantizes the `accumulators` of four adjacent columns from `column` on, a
+  /// For quartered 8-bit outputs of rows without values: requantizes the `accumulators` of four adjacent columns from `column` on, a
   /// vector of rows each, and packs them into the first of `vectors`: quarter q holds rows 4q to 4q + 3 of
-  /// the first column, then of the second, and so on. Destroys the other vectors. Not with weight zero points
-  /// or a residual.
+  /// the first column, then of the second, and so on. Destroys the other vectors.
   void PackColumns(const std::vector<jit::Mem>& accumulators, int column,
                    const std::vector<jit::Vec>& vectors);
 

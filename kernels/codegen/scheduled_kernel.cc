@@ -68,11 +68,13 @@ class ScheduledKernel {
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
   // Bytes of a register block in a quad of A, which equal those in a column of accumulators.
   int BlockBytes() const { return spec_.vectors * registers_.vector_bytes(); }
-  int OffsetBytes() const { return spec_.is_planar ? 4 : 2; }
+  bool IsPlanar() const { return spec_.rows == ScheduledKernelSpec::Rows::kPlanar; }
+  bool IsPaired() const { return spec_.rows == ScheduledKernelSpec::Rows::kPaired; }
+  int OffsetBytes() const { return IsPlanar() ? 4 : 2; }
   int ItemBytes() const { return OffsetBytes() + kQuad * spec_.strip_columns; }
   size_t Index(int vector, int column) const { return static_cast<size_t>(column) * spec_.vectors + vector; }
   // An item's vectors of weights, and of sums, for each vector of A.
-  int Columns() const { return spec_.is_paired ? 1 : spec_.strip_columns; }
+  int Columns() const { return IsPaired() ? 1 : spec_.strip_columns; }
 
   void TakeRegisters() {
     blocks_ = registers_.NewGeneral("blocks");
@@ -139,7 +141,7 @@ class ScheduledKernel {
   // For paired columns: each column's half is stored where the column begins, the other column's half behind
   // it.
   void StoreAccumulators() {
-    if (spec_.is_paired) {
+    if (IsPaired()) {
       PermutePair(0);
       emitter_->Store(ResultAt(0, 0), accumulators_[0]);
       constexpr int kOtherHalf = 0x4e;
@@ -168,7 +170,7 @@ class ScheduledKernel {
   }
 
   void InitialiseAccumulators() {
-    if (spec_.is_paired) return InitialisePair();
+    if (IsPaired()) return InitialisePair();
     const asmjit::Label resume = code().newLabel();
     const asmjit::Label done = code().newLabel();
     code().test(compensation_, compensation_);
@@ -230,7 +232,7 @@ class ScheduledKernel {
 
   void LoadOffset(int item) {
     const int at = item * ItemBytes();
-    if (spec_.is_planar) {
+    if (IsPlanar()) {
       code().mov(quad_.r32(), x86::ptr(items_, at));
     } else {
       code().movzx(quad_.r32(), x86::word_ptr(items_, at));
@@ -239,7 +241,7 @@ class ScheduledKernel {
 
   // Activations of the quad that LoadOffset() chose.
   Mem Activations(int vector) const {
-    return x86::ptr(a_, quad_, spec_.is_planar ? 0 : 2, vector * registers_.vector_bytes());
+    return x86::ptr(a_, quad_, IsPlanar() ? 0 : 2, vector * registers_.vector_bytes());
   }
 
   Mem Weights(int item, int column) const {
@@ -261,8 +263,8 @@ class ScheduledKernel {
 
   void Item(int item) {
     LoadOffset(item);
-    if (spec_.is_paired) code().vpbroadcastq(weights_[0], Weights(item, 0));
-    for (int column = 0; column < Columns() && !spec_.is_paired; ++column) {
+    if (IsPaired()) code().vpbroadcastq(weights_[0], Weights(item, 0));
+    for (int column = 0; column < Columns() && !IsPaired(); ++column) {
       code().vpbroadcastd(weights_[static_cast<size_t>(column)], Weights(item, column));
     }
     for (int vector = 0; vector < spec_.vectors; ++vector) {
@@ -298,9 +300,9 @@ class ScheduledKernel {
 std::string ScheduledKernelSpec::Name() const {
   const int lanes = jit::VectorBytes(isa) / 4;
   return "u8s8_scheduled_" + std::to_string(vectors * lanes) + "of" + std::to_string(block_vectors * lanes) +
-         "x" + std::to_string(strip_columns) + "c4_" + (is_planar ? "planar_" : "") +
-         (is_paired ? "paired_" : "") + "by" + std::to_string(largest_group) + (IsVnni() ? "_vnni_" : "_") +
-         core::CompactName(isa);
+         "x" + std::to_string(strip_columns) + "c4_" + (rows == Rows::kPlanar ? "planar_" : "") +
+         (rows == Rows::kPaired ? "paired_" : "") + "by" + std::to_string(largest_group) +
+         (IsVnni() ? "_vnni_" : "_") + core::CompactName(isa);
 }
 
 Result<ScheduledKernelFunction> GetScheduledKernel(const ScheduledKernelSpec& spec) {

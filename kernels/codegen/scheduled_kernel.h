@@ -42,15 +42,19 @@ struct ScheduledKernelArgs {
 using ScheduledKernelFunction = jit::Function<void(const ScheduledKernelArgs*)>;
 
 struct ScheduledKernelSpec {
+  enum class Rows : uint8_t {
+    kPacked,
+    kPlanar,  // items have offsets in a planar band
+    // Half a vector of rows, each of them twice. The two columns of a strip, broadcast together, are computed
+    // at once: `vectors` is 1. The ISA is one without VNNI.
+    kPaired,
+  };
   core::Isa isa = core::Isa::kAvx2;
   int vectors = 1;        // rows to compute, in vectors
   int block_vectors = 1;  // rows of the accumulators' columns, in vectors
   int strip_columns = 2;
   int largest_group = kMaxGroup;  // items in the schedule's largest group
-  bool is_planar = false;         // items have offsets in a planar band
-  // For rows that fill half a vector: A holds each row twice, and the two columns of a strip, broadcast
-  // together, are computed at once. Only without VNNI, and not planar; `vectors` is 1.
-  bool is_paired = false;
+  Rows rows = Rows::kPacked;
   bool IsVnni() const { return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni; }
   auto operator<=>(const ScheduledKernelSpec&) const = default;
   std::string Name() const;  // "u8s8_scheduled_16of24x2c4_by5_avx2"; "…c4_planar_by5…", "…c4_paired_by5…"

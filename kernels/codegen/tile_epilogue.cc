@@ -51,7 +51,7 @@ class TileEpilogue {
   Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
-    if (spec_.epilogue.variant.is_dealt) {
+    if (spec_.epilogue.variant.is_quartered) {
       ForTiles(lanes(), [&] { StoreBytes(); });
     } else {
       ForTiles(lanes() / 2, [&] { StoreRows(); });
@@ -193,7 +193,7 @@ int TileColumns(core::Isa isa, const EpilogueSpec& epilogue) {
 
 Result<TileEpilogueFunction> GetTileEpilogue(core::Isa isa, EpilogueSpec epilogue, int tile_rows,
                                              int columns) {
-  epilogue.variant.is_dealt = core::BytesOf(epilogue.c_type) == 1 && !HasRowOperands(epilogue);
+  epilogue.variant.is_quartered = core::BytesOf(epilogue.c_type) == 1 && !HasRowOperands(epilogue);
   return jit::GetFunction<TileEpilogueFunction>(
       TileEpilogueSpec{isa, epilogue, tile_rows, columns},
       [](const TileEpilogueSpec& spec) { return TileEpilogue(spec).Generate(); });

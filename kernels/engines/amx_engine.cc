@@ -477,7 +477,7 @@ class AmxEngine::Region {
           std::min(kLines * CeilDivide(depth_end - depth, kTileDepth) * kPanelQuadBytes, end - next_b_);
       return;
     }
-    // The next block of A: of the chunk of rows, else of its next depths, else of the next chunk of rows.
+    // The next block of A: same chunk of rows; else its next depth block; else the next chunk.
     int64_t row = row_ + rows_;
     if (row < chunk_row_end_) {
       // at the same depths

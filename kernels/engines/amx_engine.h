@@ -26,9 +26,9 @@
 //
 // If a block of A outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block.
 // Rows in place are cut only if L1 then saves more time than the waiting sums take. A chunk of rows is one
-// block of row tiles. But if a chunk of the whole depth of staged rows would have only a few panels, a chunk
-// of rows is up to 256 rows that share a depth block of a wider chunk of panels. Otherwise A would be read
-// from far memory, and staged, for every few panels.
+// block of row tiles. But if full-depth chunks of staged rows would hold only a few panels, up to 256 rows share
+// one depth block, so that chunks can be wider. Otherwise A would be read from far memory, and staged, for
+// every few panels.
 //
 // s8 activations and s8 weights are not shifted: AMX has an instruction for each combination of signs.
 #ifndef INTACT_KERNELS_ENGINES_AMX_ENGINE_H_

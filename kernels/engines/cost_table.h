@@ -83,8 +83,8 @@ struct LayoutLimits {
   int64_t most_repeats = 0, most_apart_repeats = 0;
   // Without VNNI, for at most this number of outputs × taps, unless taps lie apart.
   int64_t most_repeated_weights = 0;
-  // A depthwise convolution that reads its input in place calls a kernel for each column of outputs at both
-  // sides: the bytes that could be copied in the time of such a call, and of each of its pixels.
+  // A depthwise convolution in place calls a kernel for each column of outputs at both sides. The cost of a
+  // call, and of one pixel in it, in bytes copied.
   int64_t column_call = 0, column_pixel = 0;
   // Strips of up to shallow_quads quads use groups of up to shallow_group items. In these strips,
   // mispredicted exits of the loops for each group size cost more than larger groups save.

@@ -18,7 +18,7 @@ namespace intact::kernels {
 namespace {
 
 constexpr int64_t kVectors = 4;        // vectors of int32 in a vector of channels
-constexpr int64_t kDealt = 4;          // channels that stay adjacent in dealt vectors
+constexpr int64_t kAdjacent = 4;       // channels that stay adjacent in quartered vectors
 constexpr int64_t kMostChannels = 64;  // of a vector
 
 // The kernel's epilogue needs no zero points of weights: they are subtracted from the weights.
@@ -183,13 +183,15 @@ Error DepthwiseEngine::Fill(const GroupWeights& weights, Cover* cover) const {
 }
 
 // Copies the 4-byte values of the channels of a vector, which begins at `start` in the line of channels.
-void DepthwiseEngine::CopyVector(const void* from, int64_t start, bool is_dealt, uint8_t* to) const noexcept {
+void DepthwiseEngine::CopyVector(const void* from, int64_t start, bool is_quartered,
+                                 uint8_t* to) const noexcept {
   int64_t channel = ChannelAt(start, 0);
   for (int64_t i = 0; i < v_;) {
     // Adjacent channels that stay adjacent.
-    const int64_t count = std::min({v_ - i, data_.n - channel, is_dealt ? kDealt - i % kDealt : v_});
+    const int64_t count =
+        std::min({v_ - i, data_.n - channel, is_quartered ? kAdjacent - i % kAdjacent : v_});
     CopyRow(static_cast<const uint8_t*>(ColumnAt(from, channel)), 4 * count,
-            to + 4 * (is_dealt ? DealtIndex(i, v_ / kVectors) : i));
+            to + 4 * (is_quartered ? QuarteredIndex(i, v_ / kVectors) : i));
     i += count;
     channel = channel + count == data_.n ? 0 : channel + count;
   }
@@ -197,12 +199,13 @@ void DepthwiseEngine::CopyVector(const void* from, int64_t start, bool is_dealt,
 
 void DepthwiseEngine::Arrange(const void* from, const Cover& cover, uint8_t* to) const noexcept {
   for (const int64_t start : cover.starts) {
-    CopyVector(from, start, spec_.is_dealt(), to);
+    CopyVector(from, start, spec_.is_quartered(), to);
     to += 4 * v_;
   }
 }
 
-DepthwiseColumns DepthwiseEngine::MakeRunColumns(const RunColumns& columns, uint8_t* to) const noexcept {
+DepthwiseColumns DepthwiseEngine::MakeRunColumns(const PerRunColumnConstants& columns,
+                                                 uint8_t* to) const noexcept {
   DepthwiseColumns made{columns, to};
   for (const Cover* const cover : {&by_channels_, &flat_}) {
     std::copy_n(cover->records.data(), cover->records.bytes(), to);
@@ -228,7 +231,7 @@ void DepthwiseEngine::FillRecord(const GroupWeights& weights, const int8_t* colu
     const int64_t channel = ChannelAt(start, i);
     const int8_t* const column = columns + channel * data_.k;
     const int32_t zero_point = data_.problem.WeightZeroPoint(channel);
-    uint8_t* to = record + DealtIndex(i, v_ / kVectors) * 4;
+    uint8_t* to = record + QuarteredIndex(i, v_ / kVectors) * 4;
     for (const std::vector<int>& taps : weights) {
       to += kVectors * v_;
       uint32_t dword = 0;

@@ -40,7 +40,7 @@
 namespace intact::kernels {
 
 /// A run's own constants of columns, and a copy that is arranged for kernels.
-struct DepthwiseColumns : RunColumns {
+struct DepthwiseColumns : PerRunColumnConstants {
   const uint8_t* covers = nullptr;  // DepthwiseEngine::Cover::records and factors, cover by cover
 };
 
@@ -74,7 +74,7 @@ class DepthwiseEngine {
   }
   /// Arranges `columns`, the result of KernelData::MakeRunColumns(), for kernels. The arranged copy lies at
   /// `to`, aligned to 64 bytes.
-  DepthwiseColumns MakeRunColumns(const RunColumns& columns, uint8_t* to) const noexcept;
+  DepthwiseColumns MakeRunColumns(const PerRunColumnConstants& columns, uint8_t* to) const noexcept;
 
   /// Whether RunRow() reads only the taps of its pixels, for all channels of at least `pixels` pixels.
   /// Otherwise RunRow() may also read pixels between them, and kSlackBytes behind the taps.
@@ -112,7 +112,7 @@ class DepthwiseEngine {
   }
   /// Copies 4-byte column values from `from` to `to`, in the order in which the vectors of `cover` read them.
   void Arrange(const void* from, const Cover& cover, uint8_t* to) const noexcept;
-  void CopyVector(const void* from, int64_t start, bool is_dealt, uint8_t* to) const noexcept;
+  void CopyVector(const void* from, int64_t start, bool is_quartered, uint8_t* to) const noexcept;
 
   /// The taps and weights that compiled code reads.
   struct Portable {

@@ -72,6 +72,13 @@ KernelData::KernelData(std::shared_ptr<const LinearWeights> given, core::Isa isa
       epilogue(EpilogueOf(*linear, folds_zero_points)),
       constants(MakeEpilogueConstants(problem.output.bounds, problem.output.residual, isa)) {}
 
+PlanData PlanDataOf(std::shared_ptr<const LinearWeights> packed, Access access, core::Isa isa) {
+  if (auto* const planar = std::get_if<PlanarAccess>(&access)) {
+    return PlanData(std::in_place_type<PlanarData>, std::move(packed), std::move(*planar), isa);
+  }
+  return PlanData(std::in_place_type<GemmData>, std::move(packed), std::get<Taps>(std::move(access)), isa);
+}
+
 Error GemmData::SetSkippingCompensation() {
   const Taps& taps = taps_;
   if (taps.line_taps.empty() && !taps.HasLineEnds()) return {};
@@ -128,9 +135,9 @@ int64_t KernelData::RunColumnBytes() const {
   return HasRunColumns() ? arrays * ColumnArrayBytes(*this) : 0;
 }
 
-RunColumns KernelData::MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept {
+PerRunColumnConstants KernelData::MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept {
   const auto next = [&] { return std::exchange(to, to + ColumnArrayBytes(*this)); };
-  RunColumns made;
+  PerRunColumnConstants made;
   auto* const start = reinterpret_cast<int32_t*>(next());
   linear->CompensationOf(a.zero_point, start);
   made.compensation = start;

@@ -47,7 +47,7 @@ struct RunBuffers {
   const RuntimeWeights* weights = nullptr;
   /// The run's own constants of columns; null if the plan has them. For a convolution: an array with an entry
   /// for each unit.
-  const RunColumns* columns = nullptr;
+  const PerRunColumnConstants* columns = nullptr;
 
   const RowMap& rows() const { return std::get<RowMap>(a); }
   const PlanarRows& planar() const { return std::get<PlanarRows>(a); }
@@ -112,7 +112,7 @@ struct KernelData {
   /// Bytes of scratch for a run's own constants of columns, a multiple of 64.
   int64_t RunColumnBytes() const;
   /// Computes a run's own constants of columns at `to`, aligned to 64 bytes.
-  RunColumns MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
+  PerRunColumnConstants MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
   /// Epilogue arguments for the tile of C that begins at (row, column).
   EpilogueArgs EpilogueAt(const RunBuffers& buffers, int64_t row, int64_t column) const {
     EpilogueArgs args;
@@ -161,6 +161,7 @@ struct PlanarData : KernelData {
 
 /// The data that a plan's engines share: its weights, and how to find A.
 using PlanData = std::variant<GemmData, PlanarData>;
+PlanData PlanDataOf(std::shared_ptr<const LinearWeights> packed, Access access, core::Isa isa);
 inline const KernelData& KernelDataOf(const PlanData& data) {
   return std::visit([](const KernelData& own) -> const KernelData& { return own; }, data);
 }

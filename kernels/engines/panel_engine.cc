@@ -18,7 +18,7 @@ constexpr int kMaxRows = 16;  // rows of a tile
 constexpr int64_t kEdgeBytes = ScratchTile::Bytes(32, 16, 4 + 4);
 // The distance in bytes at which kernels prefetch their own weights when M is small, a line per quad. Zen 3's
 // hardware prefetchers do not keep up with few streams: measured there, 1.5 times as fast at 4×4096×4096, and
-// 1.02 times at 8 rows. Not with VNNI: it read memory at 0.9 of its bandwidth without.
+// 1.02 times at 8 rows. VNNI kernels read memory at 0.9 of its bandwidth anyway.
 constexpr int64_t kOwnAhead = 1024;
 
 // The least rows of a block, although L2 may not hold them: each block reads all weights. Measured on Zen 5

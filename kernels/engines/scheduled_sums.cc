@@ -70,12 +70,17 @@ Error ScheduledSums::Build(const MakeSchedule& make) {
 }
 
 Error ScheduledSums::GenerateKernels() {
-  ScheduledKernelSpec spec{isa_,      1, tile_rows() / lanes_, strip_columns(), schedule_->largest_group(),
-                           IsPlanar()};
+  using Rows = ScheduledKernelSpec::Rows;
+  ScheduledKernelSpec spec{isa_,
+                           1,
+                           tile_rows() / lanes_,
+                           strip_columns(),
+                           schedule_->largest_group(),
+                           IsPlanar() ? Rows::kPlanar : Rows::kPacked};
   if (CanPair()) {
-    spec.is_paired = true;
+    spec.rows = Rows::kPaired;
     ASSIGN_OR_RETURN(paired_kernel_, GetScheduledKernel(spec));
-    spec.is_paired = false;
+    spec.rows = Rows::kPacked;
   }
   for (; spec.vectors <= variant_.vectors; ++spec.vectors) {
     ASSIGN_OR_RETURN(const ScheduledKernelFunction kernel, GetScheduledKernel(spec));

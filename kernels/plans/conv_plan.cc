@@ -74,7 +74,7 @@ Error ConvPlan::Choose(const EngineChoice& choice) {
 
 // ----- a run -----------------------------------------------------------------------------------------------
 
-void ConvPlan::RunShare(const ConvInput& input, const RunColumns* columns, const OutputMap& output,
+void ConvPlan::RunShare(const ConvInput& input, const PerRunColumnConstants* columns, const OutputMap& output,
                         const ConvRun& run, const Range& range, uint8_t* scratch) const {
   if (range.Empty()) return;
   RunBuffers buffers;

@@ -46,7 +46,7 @@ class ConvPlan {
   Partition Cut(const ConvRun& run, int parts) const;
   /// Computes share `range` of Cut(). `columns`: from ConvKernels::MakeRunColumns(); null for the plan's own.
   /// `output`: the caller's pixels.
-  void RunShare(const ConvInput& input, const RunColumns* columns, const OutputMap& output,
+  void RunShare(const ConvInput& input, const PerRunColumnConstants* columns, const OutputMap& output,
                 const ConvRun& run, const Range& range, uint8_t* scratch) const;
   /// A range that contains all input pixels that RunShare() of `range` may read.
   InputPixels PixelsOf(const Range& range) const;

@@ -216,7 +216,7 @@ void BarePixels::ForEachRun(int64_t batch, int64_t part, int64_t parts, const Ru
   }
 }
 
-void BarePixels::RunShare(const Engine& engine, const ConvInput& input, const RunColumns* columns,
+void BarePixels::RunShare(const Engine& engine, const ConvInput& input, const PerRunColumnConstants* columns,
                           const OutputMap& output, int64_t batch, int part, int parts,
                           uint8_t* scratch) const {
   RunBuffers buffers;

@@ -91,7 +91,7 @@ class BarePixels {
   }
   const UnitPlan& plan() const { return plan_; }
   /// `columns`: from KernelData::MakeRunColumns(); null for the plan's own. `output`: the caller's pixels.
-  void RunShare(const Engine& engine, const ConvInput& input, const RunColumns* columns,
+  void RunShare(const Engine& engine, const ConvInput& input, const PerRunColumnConstants* columns,
                 const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
   /// Adds the rows and the work of RunShare() to `share`.
   void AddShare(const Engine& engine, int64_t batch, int part, int parts, Share* share) const;

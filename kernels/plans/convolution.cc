@@ -341,7 +341,7 @@ void Convolution::PlaceShared(Prepared* prepared) const {
   }
   prepared->bare_columns_at = end;
   if (plans.bare != nullptr)
-    end += RoundUp(sizeof(RunColumns), 64) + plans.bare->plan().data().RunColumnBytes();
+    end += RoundUp(sizeof(PerRunColumnConstants), 64) + plans.bare->plan().data().RunColumnBytes();
   prepared->quantized_at = end;
   if (problem_.IsDynamic()) end += RoundUp(prepared->pixels().end * geometry_.input_channels, 64);
 }
@@ -578,8 +578,8 @@ Convolution::RunInput Convolution::MakeInput(const intact_conv_args& args, const
   }
   if (plans.bare != nullptr) {
     uint8_t* const at = shared + prepared.bare_columns_at;
-    *reinterpret_cast<RunColumns*>(at) =
-        plans.bare->plan().data().MakeRunColumns(how, at + RoundUp(sizeof(RunColumns), 64));
+    *reinterpret_cast<PerRunColumnConstants*>(at) =
+        plans.bare->plan().data().MakeRunColumns(how, at + RoundUp(sizeof(PerRunColumnConstants), 64));
   }
   if (!problem_.IsDynamic()) return made;
   uint8_t* const quantized = shared + prepared.quantized_at;
@@ -603,7 +603,8 @@ void Convolution::RunShare(const intact_conv_args& args, const RunInput& from, c
   const OutputMap output = OutputMap::Of(problem_.output, geometry_.output_channels, args.c, args.c_stride,
                                          args.residual, args.residual_stride);
   for (size_t i = 0; i < prepared.runs.size(); ++i) {
-    const RunColumns* const columns = IsStatic() ? nullptr : from.ColumnsAt(prepared.columns_at[i]);
+    const PerRunColumnConstants* const columns =
+        IsStatic() ? nullptr : from.ColumnsAt(prepared.columns_at[i]);
     plans.plans[i]->RunShare(from.input, columns, output, prepared.runs[i], cuts.Share(i, part), scratch);
   }
   if (prepared.bare == nullptr) return;

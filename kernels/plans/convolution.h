@@ -141,8 +141,8 @@ class Convolution {
   struct RunInput {
     ConvInput input;
     const uint8_t* shared = nullptr;  // see Prepared::shared_bytes; null for a static plan
-    const RunColumns* ColumnsAt(int64_t place) const {
-      return shared == nullptr ? nullptr : reinterpret_cast<const RunColumns*>(shared + place);
+    const PerRunColumnConstants* ColumnsAt(int64_t place) const {
+      return shared == nullptr ? nullptr : reinterpret_cast<const PerRunColumnConstants*>(shared + place);
     }
   };
   using PreparedPointer = std::shared_ptr<const Prepared>;

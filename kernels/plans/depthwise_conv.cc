@@ -163,10 +163,10 @@ int64_t DepthwiseConv::RunColumnBytes() const {
   return bytes;
 }
 
-const RunColumns* DepthwiseConv::MakeRunColumns(const RowQuantization& a, uint8_t* to) const {
+const PerRunColumnConstants* DepthwiseConv::MakeRunColumns(const RowQuantization& a, uint8_t* to) const {
   auto* const made = reinterpret_cast<DepthwiseColumns*>(to);
   to += RoundUp(kEngines * sizeof(DepthwiseColumns), 64);
-  const RunColumns columns = data_.MakeRunColumns(a, to);
+  const PerRunColumnConstants columns = data_.MakeRunColumns(a, to);
   to += data_.RunColumnBytes();
   const auto engines = Engines();
   for (size_t i = 0; i < kEngines; ++i) {

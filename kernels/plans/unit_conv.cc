@@ -239,14 +239,14 @@ double UnitConv::Work(const ConvRun& run, const Range& chunk) const {
 
 int64_t UnitConv::RunColumnBytes() const {
   if (!units_.front()->data().HasRunColumns()) return 0;
-  int64_t bytes = RoundUp(std::ssize(units_) * static_cast<int64_t>(sizeof(RunColumns)), 64);
+  int64_t bytes = RoundUp(std::ssize(units_) * static_cast<int64_t>(sizeof(PerRunColumnConstants)), 64);
   for (const auto& unit : units_) bytes += unit->data().RunColumnBytes();
   return bytes;
 }
 
-const RunColumns* UnitConv::MakeRunColumns(const RowQuantization& a, uint8_t* to) const {
-  auto* const made = reinterpret_cast<RunColumns*>(to);
-  to += RoundUp(std::ssize(units_) * static_cast<int64_t>(sizeof(RunColumns)), 64);
+const PerRunColumnConstants* UnitConv::MakeRunColumns(const RowQuantization& a, uint8_t* to) const {
+  auto* const made = reinterpret_cast<PerRunColumnConstants*>(to);
+  to += RoundUp(std::ssize(units_) * static_cast<int64_t>(sizeof(PerRunColumnConstants)), 64);
   for (size_t i = 0; i < units_.size(); ++i) {
     made[i] = units_[i]->data().MakeRunColumns(a, to);
     to += units_[i]->data().RunColumnBytes();

@@ -69,10 +69,8 @@ class UnitPlan {
     if (engine.runtime_form() == RuntimeForm::kUnpacked) return data_.n;
     return std::min(data_.n, engines_.ChunkColumns(kColumnsPerRow * rows));
   }
-  template <class Data, class A>
-  UnitPlan(std::in_place_type_t<Data> type, std::shared_ptr<const LinearWeights> weights, A access,
-           core::Isa isa)
-      : plan_data_(type, std::move(weights), std::move(access), isa),
+  UnitPlan(std::shared_ptr<const LinearWeights> weights, Access access, core::Isa isa)
+      : plan_data_(PlanDataOf(std::move(weights), std::move(access), isa)),
         data_(KernelDataOf(plan_data_)),
         engines_(plan_data_, isa),
         rows_(plan_data_),

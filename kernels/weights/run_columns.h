@@ -11,7 +11,7 @@
 namespace intact::kernels {
 
 /// Arrays are indexed by the columns of C.
-struct RunColumns {
+struct PerRunColumnConstants {
   const int32_t* compensation = nullptr;            // as LinearWeights::compensation()
   const int32_t* unshifted_compensation = nullptr;  // `compensation` without the u8 shift
   const int32_t* skipping_compensation = nullptr;   // KernelData::skipping_compensation[i].columns, adjacent

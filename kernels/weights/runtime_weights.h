@@ -26,7 +26,7 @@ enum class RuntimeForm : uint8_t { kPanels, kCutPanels, kUnpacked };
 
 /// What engines read of a runtime B. Arrays are indexed by the columns of C. Only the requested columns are
 /// present, padded to whole panels.
-struct RuntimeWeights : RunColumns {
+struct RuntimeWeights : PerRunColumnConstants {
   const int8_t* panels = nullptr;  // canonical (pack.h), or cut; panel 0, which may not be present
   ExtraQuads extra;                // of cut panels, by panels of C
   bool is_cut = false;             // false: too many quads would be cut, so the panels are canonical
