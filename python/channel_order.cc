@@ -1,7 +1,7 @@
 // Pairs channels so that VPMADDUBSW, which adds the products of two adjacent depths in int16, cannot clamp.
 // Two channels make a safe pair if their weights fit each other in every column of every matrix that reads
 // the channels. Safe pairs are the edges of a graph. A maximum matching of this graph is an order with the
-// most safe pairs. intact/_order.py is the caller.
+// most safe pairs. intact/_repair/order.py is the caller.
 //
 // If no order is safe, some matrices must have unsafe pairs. Without these matrices more pairs are safe, so
 // the graph has more edges. The search looks for the cheapest set of matrices without which the graph has a

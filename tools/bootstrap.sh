@@ -4,7 +4,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
-readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libbenchmark-dev
+readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev help2man
   libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
 readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libcpuinfo-dev libgemmlowp-dev)
 # For tools/test_summary.py, and the Python package's tests.
@@ -38,7 +38,7 @@ Each command installs missing Debian packages, then configures and builds the pr
              --build  only build
   verify   run `intact verify`, which writes report/;  arguments go to it
   bench    run `intact_bench`: a table that compares with oneDNN (installed if possible) and this machine's peaks;
-           it also goes to report/;                    arguments go to it (--help, --benchmark_filter=REGEX, ...)
+           it also goes to report/;                    arguments go to it (--help, --suite NAME, tune, ...)
   pytorch  build PyTorch's operators; run their tests and a comparison with PyTorch's own kernels (takes torch from PyPI);
                                                        arguments go to the comparison (--help), except
              --test  only test
@@ -142,10 +142,9 @@ install_peers() {
 
 # bench [ARGUMENT...]
 bench() {
-  local argument outputs=(--json report/bench.json --html report/bench.html)
-  for argument in "$@"; do
-    [[ $argument != --benchmark_* && $argument != -h && $argument != --help ]] || outputs=()
-  done
+  local outputs=(--json report/bench.json --html report/bench.html)
+  # Subcommands and --help write no page.
+  [[ ${1:-} != [a-z]* && ${1:-} != -h && ${1:-} != --help* ]] || outputs=()
   build/release/bench/intact_bench "${outputs[@]}" "$@"
 }
 
@@ -211,7 +210,8 @@ run_ctest() {
   shift
   rm -f "$results"
   # One more than there are cores: some tests only wait for a target's deadline.
-  ctest --preset "$preset" --no-tests=error --parallel "$(($(nproc) + 1))" --output-junit "$results" "$@" | show_progress ||
+  ctest --preset "$preset" --no-tests=error --parallel "$(($(nproc) + 1))" --output-junit "$results" \
+    --test-output-size-passed 1000000 "$@" | show_progress ||
     status=$?
   [[ -f $results ]] || fail "ctest wrote no results for build/$preset"
   # A test of the sanitizers' build is a quarter of a program, which may take long.
@@ -232,7 +232,6 @@ run_tests() {
   done
   read_presets "$presets"
   install_packages "${testing[@]}"
-  try_install openmpi-bin || say "going on without openmpi-bin: the test under mpirun is skipped"
   for preset in "${presets[@]}"; do
     build "$preset"
     [[ -z $only_build ]] || continue
@@ -473,7 +472,6 @@ case $command in
   packages)
     install_packages "${testing[@]}" "${pytorch_legacy[@]}" "${onnxruntime[@]}"
     install_peers
-    try_install openmpi-bin || say "going on without openmpi-bin"
     ;;
   onnxruntime)
     install_packages "${testing[@]}" "${onnxruntime[@]}"

@@ -8,7 +8,7 @@ REASONS      lines "REGEX: REASON" for tests that may take longer than 10 s; lin
 
 With REASONS, prints tests over 10 s in a table. A test without a reason in REASONS belongs to the long tests, which have names that begin with
 "Long" (tests/CMakeLists.txt).
-Ends with "PRESET: N passed, N failed, N skipped". Exit status: 0 if no test failed, 1 otherwise, 2 for bad input.
+Ends with "PRESET: N passed, N failed, N skipped", and the skips within tests that run pytest (conftest.py). Exit status: 0 if no test failed, 1 otherwise, 2 for bad input.
 """
 import collections
 import pathlib
@@ -42,6 +42,16 @@ def why_skipped(output):
     return lines[-1] if lines else "no reason printed"
 
 
+def skips_of_pytest(output):
+    """The skips within a test that runs pytest, by reason, as conftest.py prints them."""
+    found = collections.Counter()
+    match = re.search(r"^skipped tests and files of pytest: \d+\n((?: +\d+  .*\n?)*)", output, re.MULTILINE)
+    for line in match[1].splitlines() if match else ():
+        count, reason = line.split(maxsplit=1)
+        found[reason] += int(count)
+    return found
+
+
 def shortened(text):
     return text if len(text) <= WIDTH else text[:WIDTH - 1] + "…"
 
@@ -61,6 +71,7 @@ def main(arguments):
     by_status = collections.Counter(status for _, _, status, _ in tests)
     failed = [name for name, _, status, _ in tests if status == "fail"]
     skips = collections.Counter(why_skipped(output) for _, _, status, output in tests if status == "notrun")
+    in_pytest = {name: found for name, _, status, output in tests if status != "notrun" and (found := skips_of_pytest(output))}
     tests.sort(key=lambda test: -test[1])
 
     print(f"\nslowest tests ({sum(time for _, time, _, _ in tests):.0f} s in all)")
@@ -75,12 +86,18 @@ def main(arguments):
     print(f"\nskipped tests: {sum(skips.values())}")
     for reason, count in skips.most_common():
         print(f"  {count:5}  {shortened(reason)}")
+    for name, found in in_pytest.items():
+        print(f"\nskipped within {name}: {sum(found.values())}")
+        for reason, count in found.most_common():
+            print(f"  {count:5}  {shortened(reason)}")
     if failed:
         print(f"\nfailed tests: {len(failed)}")
         for name in failed:
             print(f"  {name}")
     label = pathlib.Path(arguments[0]).resolve().parent.name
-    print(f"\n{label}: {by_status['run']} passed, {len(failed)} failed, {sum(skips.values())} skipped")
+    within = sum(sum(found.values()) for found in in_pytest.values())
+    print(f"\n{label}: {by_status['run']} passed, {len(failed)} failed, {sum(skips.values())} skipped"
+          + (f", {within} skipped within tests of Python" if within else ""))
     return 1 if failed else 0
 
 

@@ -1,5 +1,5 @@
 // Layers of constant int8 weights with float scales, for PyTorch's operators onednn::qlinear_pointwise and
-// onednn::qconv_pointwise. python/intact/_torch_layers.py takes the place of these operators, and calls
+// onednn::qconv_pointwise. python/intact/torch/_layers.py takes the place of these operators, and calls
 //
 //   intact::layer       keeps the weights; intact_pytorch_free_layer() frees them
 //   intact::step        the layer with the parameters of a call; intact_pytorch_free_step() frees it

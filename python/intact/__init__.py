@@ -11,17 +11,18 @@ library that supports DLPack. A rejected call raises `Error`. `audit` lists the 
 VNNI, `repair` makes them safe, `compare` compares a quantized model with its float model.
 """
 
-from ._audit import Audit, audit
-from ._compare import Comparison, compare
-from ._conv import Conv, ConvFailingPair
-from ._gemm import FailingPair, Gemm
-from ._grouped import Grouped, GroupedInfo, PairsCertificate
-from ._grouped_weights import GroupedWeights, read_grouped_weights
-from ._library import Error, isas, version
-from ._plan import Call, Certificate, Info, Tuned
-
 from . import verify
-from ._repair import repair
+from ._audit.audit import Audit, audit
+from ._compare.compare import compare
+from ._compare.comparison import Comparison
+from ._formats.grouped import read_grouped_weights
+from ._library import Error, isas, version
+from ._plans.conv import Conv, ConvFailingPair
+from ._plans.gemm import FailingPair, Gemm
+from ._plans.grouped import Grouped, GroupedInfo, PairsCertificate
+from ._plans.grouped_weights import GroupedWeights
+from ._plans.plan import Call, Certificate, Info, Tuned
+from ._repair.repair import repair
 
 __version__ = version()
 __all__ = ["Audit", "Call", "Certificate", "Comparison", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Grouped",

@@ -15,7 +15,8 @@ try:
 except ImportError:
     _bfloat16 = np.uint16  # the bits of a bfloat16
 
-lib = ffi.dlopen(str(Path(__file__).with_name("libintact.so")))
+PACKAGE = Path(__file__).parent  # with the libraries, the program and the tables
+lib = ffi.dlopen(str(PACKAGE / "libintact.so"))
 
 
 class Error(Exception):

@@ -8,16 +8,17 @@ import re
 import sys
 import traceback
 from pathlib import Path
-from typing import Any, Callable, NoReturn
+from typing import Callable, NoReturn
 
 import numpy as np
 
-from ._audit import audit
-from ._engines import engines
+from ._audit.audit import audit
+from ._audit.report import to_html, to_json, to_text, write
+from ._audit.run import memory_needed, run_on_data
+from ._engines.data import load_data
+from ._engines.session import memory_available
+from ._engines.table import engines
 from ._library import Error, excerpt, invalid
-from ._run import load_data, memory_available, memory_needed, run_on_data
-from ._report import to_html, to_json, to_text, write
-
 
 _MUCH = 1 << 30  # bytes
 
@@ -131,9 +132,9 @@ def _amount(text: str) -> float:
 
 
 def _repair(arguments: list[str]) -> int:
-    from . import _repair_report
-    from ._repair import Repair, repair_file
-    from ._repair_check import check, memory_of_check
+    from ._repair import report as _repair_report
+    from ._repair.check import check, memory_of_check
+    from ._repair.repair import Repair, repair_file
 
     parser = _Parser(prog="intact repair",
                      description="Reorders the channels of a quantized model, so that its sums are right on CPUs without VNNI.")
@@ -211,8 +212,8 @@ def _repair(arguments: list[str]) -> int:
 
 
 def _compare(arguments: list[str]) -> int:
-    from . import _compare_report
-    from ._compare import compare
+    from ._compare import report as _compare_report
+    from ._compare.compare import compare
 
     parser = _Parser(prog="intact compare",
                      description="Compares a quantized model with its float model, layer by layer.")
@@ -240,7 +241,7 @@ def _compare(arguments: list[str]) -> int:
 
 
 def _digest(arguments: list[str]) -> int:
-    from ._digest import difference, digest, read
+    from ._operators.digest import difference, digest, read
 
     parser = _Parser(prog="intact digest",
                      description="Runs a model so that every byte is the same on every CPU, and prints the SHA-256 of its outputs.")
@@ -268,7 +269,7 @@ def _digest(arguments: list[str]) -> int:
 
 
 def _operators(arguments: list[str]) -> int:
-    from ._operators import ENGINES, measure, to_json, to_text
+    from ._operators.measure import ENGINES, measure, to_json, to_text
 
     parser = _Parser(prog="intact operators",
                      description="Shows which operators of ONNX Runtime or PyTorch have the same bytes on every CPU, for every number "

@@ -11,8 +11,8 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from ._grouped_weights import GroupedWeights
 from ._library import DTYPES, TYPE_NAMES, ffi, lib
+from ._plans.grouped_weights import GroupedWeights
 
 _MESSAGE = 256  # INTACT_TARGET_MESSAGE_BYTES
 # Features that a Python class cannot support: it gets dense tensors of one item, one expert and one thread.

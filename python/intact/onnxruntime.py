@@ -23,9 +23,15 @@ from typing import Any
 
 import onnxruntime
 
-from ._library import Error, choice, integer, invalid, isa_of
-from ._library import _MODES  # the names of modes
-from ._operators import known
+from ._engines.known_operators import known
+from ._library import (
+    _MODES,  # the names of modes
+    Error,
+    choice,
+    integer,
+    invalid,
+    isa_of,
+)
 
 __all__ = ["NAME", "add", "depends_on", "measured_versions", "register", "report"]
 

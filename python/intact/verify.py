@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-from ._grouped_weights import GROUPS, GroupedWeights
 from ._library import Error, array_of, invalid
+from ._plans.grouped_weights import GROUPS, GroupedWeights
 from ._program import native
 from ._target import FEATURES, ConvProblem, GemmProblem, GroupedProblem
 

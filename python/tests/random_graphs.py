@@ -373,8 +373,8 @@ def random_graph(seed):
 
 def evaluate(model, data):
     """A model's outputs, computed by NumPy. Sums of floats do not depend on the places of their columns."""
-    from intact._onnx import attributes
-    from intact._run import dynamically_quantized
+    from intact._graph.nodes import attributes
+    from intact._engines.data import dynamically_quantized
 
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     values.update(data)

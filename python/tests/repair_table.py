@@ -76,7 +76,7 @@ def first_layer_halved(stored: Path, halved: Path):
     """The stored model with the first layer's weights, scales and bias of the model with 7-bit weights."""
     import onnx
 
-    from intact._audit import audit
+    from intact._audit.audit import audit
 
     model, other = onnx.load(str(stored)), {tensor.name: tensor for tensor in onnx.load(str(halved)).graph.initializer}
     layer = audit(stored).layers[0].layer
@@ -95,9 +95,9 @@ def variants(nets: Path, name: str, way: str, engine: str, folder: str) -> dict[
     """Paths of the models, by what was done."""
     import onnx
 
-    from intact._audit import audit
-    from intact._repair import repair
-    from intact._run import exact_variant
+    from intact._audit.audit import audit
+    from intact._repair.repair import repair
+    from intact._audit.run import exact_variant
 
     stored = nets / f"{name}_{way}.onnx"
     made = {"stored": onnx.load(str(stored)), "repaired": repair(str(stored), engines=[engine], reorder_sums=True)[0]}
@@ -137,7 +137,7 @@ def decibels(y: np.ndarray, wanted: np.ndarray) -> float:
 
 
 def table(nets: Path, name: str, way: str, engine: str) -> None:
-    from intact._audit import audit
+    from intact._audit.audit import audit
 
     with np.load(nets / "held_out.npz") as held_out:
         x, labels = held_out["x"], held_out["labels"]

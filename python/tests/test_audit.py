@@ -15,13 +15,14 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from intact._audit import audit, certify  # noqa: E402
-from intact._engines import engines, pairs_of  # noqa: E402
-from intact._fusion import Fusions, rules  # noqa: E402
-from intact._model import QuantizedLayer  # noqa: E402
-from intact._onnx import every_node, read_onnx  # noqa: E402
-from intact._report import SCRIPT, to_html, to_json, to_text, verdict  # noqa: E402
-from intact._run import Sums  # noqa: E402
+from intact._audit.audit import audit, certify  # noqa: E402
+from intact._engines.table import engines, pairs_of  # noqa: E402
+from intact._graph.fusion import Fusions, rules  # noqa: E402
+from intact._formats.model import QuantizedLayer  # noqa: E402
+from intact._formats.onnx import read_onnx  # noqa: E402
+from intact._graph.nodes import every_node  # noqa: E402
+from intact._audit.report import SCRIPT, to_html, to_json, to_text, verdict  # noqa: E402
+from intact._audit.run import Sums  # noqa: E402
 
 HOT = np.zeros((4, 3), np.int8)
 HOT[0:2, 1] = 127  # one pair of adjacent depths that can saturate
@@ -811,7 +812,7 @@ def test_data_that_is_no_archive(tmp_path, contents):
 
 
 def test_distances_of_what_is_not_finite():
-    from intact._run import distances
+    from intact._engines.data import distances
 
     inf, nan = np.inf, np.nan
     found = distances(np.array([1.0, -inf, nan, -inf, 1.0, inf]), np.array([3.0, -inf, nan, 2.0, nan, -inf]))
@@ -820,7 +821,7 @@ def test_distances_of_what_is_not_finite():
 
 def test_on_data(tmp_path):
     pytest.importorskip("onnxruntime")
-    from intact._run import run_on_data
+    from intact._audit.run import run_on_data
 
     nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]), helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"], name="n"),
              helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT)]

@@ -12,13 +12,15 @@ import pytest
 onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
-from intact import _run, _weights  # noqa: E402
-from intact._audit import audit  # noqa: E402
-from intact._compare import Distance, compare, requantized  # noqa: E402
-from intact._compare_report import to_html, to_json, to_text, verdict  # noqa: E402
+from intact._audit import run as _run  # noqa: E402
+from intact._graph import weights as _weights  # noqa: E402
+from intact._audit.audit import audit  # noqa: E402
+from intact._compare.compare import compare, requantized  # noqa: E402
+from intact._compare.comparison import Distance  # noqa: E402
+from intact._compare.report import to_html, to_json, to_text, verdict  # noqa: E402
 from intact._library import Error  # noqa: E402
-from intact._match import match  # noqa: E402
-from intact._run import decibels  # noqa: E402
+from intact._compare.match import match  # noqa: E402
+from intact._engines.data import decibels  # noqa: E402
 from test_audit import program  # noqa: E402
 
 DEPTH = 16
@@ -357,9 +359,9 @@ def quantize(path, out, x, form):
 
 @pytest.mark.parametrize("form", ["qdq", "qoperator", "dynamic"])
 def test_forms_of_the_quantizer(tmp_path, form):
-    from intact._advice import Change, changed
-    from intact._compare import _Runs
-    from intact._run import session_of
+    from intact._compare.advice import Change, changed
+    from intact._compare.compare import _Runs
+    from intact._engines.session import session_of
 
     path, x = small_network(tmp_path)
     quantize(path, tmp_path / "q.onnx", x, form)

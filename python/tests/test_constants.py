@@ -9,7 +9,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from intact._library import Error  # noqa: E402
-from intact._constants import FloatConstants, agreement  # noqa: E402
+from intact._compare.constants import agreement, FloatConstants  # noqa: E402
 
 
 def float_model(path, constants, nodes=()):
@@ -86,7 +86,7 @@ def test_a_file_that_is_no_model(tmp_path):
 
 def test_a_file_cannot_name_an_array_of_a_variant():
     """Its location is a secret, and an array serves only tensors of its type and shape."""
-    from intact import _weights
+    from intact._graph import weights as _weights
 
     class Owner:
         pass

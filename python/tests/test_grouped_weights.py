@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import intact
-from intact import _grouped_weights as formats
-from intact._gguf import FORMATS, of_rows
+from intact._plans import grouped_weights as formats
+from intact._plans.ggml_types import FORMATS, of_rows
 
 RNG = np.random.default_rng(7)
 

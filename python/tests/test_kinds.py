@@ -8,7 +8,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 from intact import _program  # noqa: E402
-from intact._audit import cpu_clamps  # noqa: E402
+from intact._audit.audit import cpu_clamps  # noqa: E402
 
 f32 = np.float32
 

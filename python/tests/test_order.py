@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import intact
-from intact import _order
-from intact._order import order_channels
+from intact._repair import order as _order
+from intact._repair.order import order_channels
 
-HAS_LIBRARY = _order.Path(_order.__file__).with_name("channel_order.so").exists()
+HAS_LIBRARY = (_order.PACKAGE / "channel_order.so").exists()
 needs_library = pytest.mark.skipif(not HAS_LIBRARY, reason="built without LEMON, so without channel_order.so")
 
 
@@ -402,7 +402,7 @@ def test_what_is_refused(arguments, words):
 
 
 def test_a_missing_library_is_an_error(monkeypatch, tmp_path):
-    monkeypatch.setattr(_order, "__file__", str(tmp_path / "_order.py"))
+    monkeypatch.setattr(_order, "PACKAGE", tmp_path)
     _order._library.cache_clear()
     try:
         with pytest.raises(intact.Error, match="no channel_order.so: LEMON"):

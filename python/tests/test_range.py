@@ -12,13 +12,13 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact import _repair_plan  # noqa: E402
-from intact._audit import audit, slices  # noqa: E402
+from intact._repair import cost  # noqa: E402
+from intact._audit.audit import audit, slices  # noqa: E402
 from intact._library import Error  # noqa: E402
-from intact._onnx import Scope  # noqa: E402
-from intact._range import Limits, undo_reduce_range  # noqa: E402
-from intact._repair import repair_file  # noqa: E402
-from intact._repair_report import to_json, to_text  # noqa: E402
+from intact._graph.scope import Scope  # noqa: E402
+from intact._repair.range import Limits, undo_reduce_range  # noqa: E402
+from intact._repair.repair import repair_file  # noqa: E402
+from intact._repair.report import to_json, to_text  # noqa: E402
 from graph_builder import GraphBuilder  # noqa: E402
 
 pytest.importorskip("cffi")
@@ -725,7 +725,7 @@ def test_the_repair_makes_8_bits_safe(tmp_path):
 
 @needs_orders
 def test_copied_channels_need_leave_to_cost_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
+    monkeypatch.setattr(cost, "_U8_OUTPUT", 10 ** 9)
     b = Builder()
     options = chain(b, heavy=9)
     path, out, source = files_of(tmp_path, b, b.model(**options))
@@ -738,7 +738,7 @@ def test_copied_channels_need_leave_to_cost_time(tmp_path, monkeypatch):
 @needs_orders
 def test_the_check_compares_with_the_float_model(tmp_path):
     pytest.importorskip("onnxruntime")
-    from intact._repair_check import check
+    from intact._repair.check import check
 
     b = Builder()
     model, done = intact.repair(b.model(**chain(b)), undo_reduce_range=files_of(tmp_path, b, b.model(**chain(Builder())))[2])
@@ -757,7 +757,7 @@ def test_the_check_compares_with_the_float_model(tmp_path):
 @needs_orders
 def test_the_check_of_a_float_model_that_does_not_run(tmp_path):
     pytest.importorskip("onnxruntime")
-    from intact._repair_check import check
+    from intact._repair.check import check
 
     b = Builder()
     path, out, source = files_of(tmp_path, b, b.model(**chain(b)))

@@ -13,14 +13,17 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import intact  # noqa: E402
-from intact import _order, _program, _repair, _repair_check, _repair_plan, _shorten  # noqa: E402
-from intact._audit import audit, certify  # noqa: E402
+from intact import _program  # noqa: E402
+from intact._repair import candidates, check as _repair_check, cost, editor, places, order as _order  # noqa: E402
+from intact._repair import plan as _repair_plan, repair as _repair, shorten as _shorten, steps  # noqa: E402
+from intact._repair.range import Limits  # noqa: E402
+from intact._audit.audit import audit, certify  # noqa: E402
 from intact._library import Error  # noqa: E402
-from intact._model import QuantizedLayer  # noqa: E402
-from intact._onnx import Scope  # noqa: E402
-from intact._repair import repair_file  # noqa: E402
-from intact._repair_report import to_json, to_text  # noqa: E402
-from intact._run import as_u8, exact_variant, run_on_data  # noqa: E402
+from intact._formats.model import QuantizedLayer  # noqa: E402
+from intact._graph.scope import Scope  # noqa: E402
+from intact._repair.repair import repair_file  # noqa: E402
+from intact._repair.report import to_json, to_text  # noqa: E402
+from intact._audit.run import as_u8, exact_variant, run_on_data  # noqa: E402
 from graph_builder import GraphBuilder  # noqa: E402
 import random_graphs  # noqa: E402
 from random_graphs import evaluate, random_graph  # noqa: E402
@@ -44,14 +47,14 @@ def same(a, b):
 @pytest.fixture
 def copied_channels(monkeypatch):
     """Makes u8 weights slow, the budget large and many channels heavy, so that plans have copied channels."""
-    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
+    monkeypatch.setattr(cost, "_U8_OUTPUT", 10 ** 9)
     monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     monkeypatch.setattr(random_graphs, "HEAVY", 2 / 3)
 
 
 @pytest.fixture
 def slow_u8_weights(monkeypatch):
-    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
+    monkeypatch.setattr(cost, "_U8_OUTPUT", 10 ** 9)
 
 
 def keeps_its_outputs(seeds, run):
@@ -656,7 +659,7 @@ def test_the_check_names_what_is_wrong_with_the_data(tmp_path, arrays, words):
 @pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
 @pytest.mark.parametrize("kind", ["slice", "split", "shape"])
 def test_copied_channels_do_not_move_cuts(kind, monkeypatch):
-    monkeypatch.setattr(_repair_plan, "_U8_OUTPUT", 10 ** 9)
+    monkeypatch.setattr(cost, "_U8_OUTPUT", 10 ** 9)
     monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     b = Builder()
     heavy = b.rng.integers(-3, 4, (64, 512)).astype(np.int8)
@@ -689,7 +692,7 @@ def test_the_order_of_channels_shows_in_instance_normalization():
 
 def test_the_check_sees_a_wrong_repair(tmp_path):
     pytest.importorskip("onnxruntime")
-    from intact._repair_check import check
+    from intact._repair.check import check
 
     b = Builder()
     path, out = tmp_path / "m.onnx", tmp_path / "r.onnx"
@@ -981,7 +984,8 @@ def stored_order(monkeypatch):
         count = len(matrices[0])
         return _order.Order(np.arange(count), [], list(range(count)) if allow_zero_channels else [])
 
-    monkeypatch.setattr(_repair_plan, "order_channels", order_channels)
+    for module in (candidates, places):
+        monkeypatch.setattr(module, "order_channels", order_channels)
 
 
 def with_stored_scales(model, repaired):
@@ -1077,7 +1081,7 @@ def test_a_shortened_model_clamps_nowhere_on_data(tmp_path):
 
 def test_the_check_of_shortened_weights(tmp_path):
     pytest.importorskip("onnxruntime")
-    from intact._repair_check import check
+    from intact._repair.check import check
 
     b = Builder()
     path, out = tmp_path / "m.onnx", tmp_path / "r.onnx"
@@ -1128,21 +1132,21 @@ def test_copied_channels_keep_to_the_budget():
 def test_three_channels_of_which_no_two_are_safe_share_a_copy():
     rows = np.array([[85, -100, 127], [85, -100, 0], [85, -56, 2]], np.int8)
     source, copies = np.array([1, 0, 2, 0]), np.array([False, False, False, True])
-    placed = _repair_plan.spread(rows, source, copies)
+    placed = places.spread(rows, source, copies)
     assert placed.tolist() == [[85, -100, 0], [43, -28, 127], [85, -56, 2], [42, -72, 0]]
-    assert _repair_plan._in_threes(rows.astype(np.int16)) and not _repair_plan._in_threes(rows.astype(np.int16) + [2, 0, 0])
-    assert not _repair_plan._in_threes(rows.astype(np.int16) - [0, 1, 0])
+    assert places._in_threes(rows.astype(np.int16)) and not places._in_threes(rows.astype(np.int16) + [2, 0, 0])
+    assert not places._in_threes(rows.astype(np.int16) - [0, 1, 0])
     for sums, fits in ((256, True), (257, False), (-256, True), (-257, False)):
         rows = np.array([[65], [64], [127]], np.int16) * np.sign(sums)
         rows[0] += sums - rows.sum()
-        assert bool(_repair_plan._in_threes(rows)) == fits
+        assert bool(places._in_threes(rows)) == fits
 
 
 def test_four_channels_share_two_copies():
     rows = np.array([[100, -5], [92, -128], [100, 127], [92, 1]], np.int16)
-    assert _repair_plan._in_fours(rows) == [[0, 1, 2, 3]]
+    assert places._in_fours(rows) == [[0, 1, 2, 3]]
     rows[0, 0] += 1
-    assert _repair_plan._in_fours(rows) != [[0, 1, 2, 3]]  # the copies' sum would be 129
+    assert places._in_fours(rows) != [[0, 1, 2, 3]]  # the copies' sum would be 129
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -1151,13 +1155,13 @@ def test_copies_keep_every_sum(seed):
     rng = np.random.default_rng(seed)
     channels, columns = int(rng.integers(1, 120)), int(rng.integers(1, 40))
     rows = np.clip(rng.normal(0, rng.integers(50, 90), (channels, columns)), -128, 127).astype(np.int8)
-    consumers = [_repair_plan._Consumer(0, rows, 255)]
-    order = _repair_plan._longer(consumers, [0], [rows.size])[0]
-    source, copies, fillers = _repair_plan._padded(order, 4)
+    consumers = [places.Consumer(0, rows, 255)]
+    order = places.with_copies(consumers, [0], [rows.size])[0]
+    source, copies, fillers = places.filled(order, 4)
     assert len(source) % 4 == 0 and sorted(source[~copies].tolist()) == list(range(channels)) and copies[fillers].all()
-    placed = _repair_plan.spread(rows, source, copies, fillers)
+    placed = places.spread(rows, source, copies, fillers)
     assert not placed[fillers].any() and not _order.clamping(np.arange(len(source)).reshape(-1, 2), placed, 255).any()
-    for placed in (placed, _repair_plan.spread(rows, source, copies)):
+    for placed in (placed, places.spread(rows, source, copies)):
         sums = np.zeros(rows.shape, np.int64)
         np.add.at(sums, source, placed)
         assert np.array_equal(sums, rows)
@@ -1303,7 +1307,7 @@ def test_no_gather_between_the_operators_that_ONNX_Runtime_moves_to_u8(slow_u8_w
 
 def test_a_repair_that_loses_a_layer_fails(monkeypatch, slow_u8_weights):
     """The Gather makes the layer float in ONNX Runtime, so the repaired model has no such layer."""
-    for module in (_repair, _repair_plan):
+    for module in (editor, _repair_plan):
         monkeypatch.setattr(module, "gather_obstacle", lambda *_: "")
     with pytest.raises(Error, match="has the layer None where the stored model has"):
         intact.repair(first_convolution(True, a_type=np.int8), max_depth=700)
@@ -1366,3 +1370,44 @@ def test_pointwise_convolutions_of_an_odd_number_of_channels(slow_u8_weights):
     _, done = intact.repair(model, max_depth=100)
     (layer,) = done.layers
     assert layer.reason == "the graph's input 'x'" and layer.unsafe == 8 and layer.is_gathered
+
+
+def begun(tmp_path, model, **options):
+    """A repair before its first step."""
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    (tmp_path / "steps").mkdir()
+    chosen = _repair.Options(engines_asked=["onnxruntime"], **options)
+    return _repair._begun(path, tmp_path / "r.onnx", tmp_path / "steps", audit(path, engines_asked=["onnxruntime"]), chosen,
+                          Limits(), None)
+
+
+def test_each_step_alone(tmp_path, slow_u8_weights):
+    state = begun(tmp_path, first_convolution(False), max_depth=700)
+    steps.fold(state)
+    state.reread()
+    assert state.fails(0) and not state.done.orders  # the graph's input has no order of its own
+    assert state.place(state.after.layers[0].layer.graph_node) == 1
+    assert steps.gather_rest(state) and state.done.layers[0].is_gathered
+    state.reread()
+    assert not state.fails(0) and not steps.shorten_rest(state) and not steps.store_rest_as_u8(state)
+
+
+def test_steps_change_only_what_is_unsafe(tmp_path):
+    state = begun(tmp_path, first_convolution(False), max_noise=1e5, add_gathers=False)
+    steps.fold(state)
+    state.reread()
+    assert not steps.gather_rest(state) and steps.shorten_rest(state) and state.done.layers[0].shortened
+    state.reread()
+    assert not state.fails(0) and not steps.store_rest_as_u8(state)
+    steps.describe(state)
+    assert state.done.layers[0].how == "shortened weights"
+
+
+def test_u8_weights_are_the_last_step(tmp_path):
+    state = begun(tmp_path, first_convolution(False), add_gathers=False)
+    steps.fold(state)
+    state.reread()
+    assert not steps.shorten_rest(state) and steps.store_rest_as_u8(state)
+    state.reread()
+    assert not state.fails(0) and state.after.layers[0].layer.b_type == "u8"

@@ -20,9 +20,10 @@ ENGINES = [name for name in ("fbgemm", "onednn") if name in torch.backends.quant
 if not ENGINES:
     pytest.skip("this build of torch has neither FBGEMM nor oneDNN", allow_module_level=True)
 import intact.torch  # noqa: E402
-from intact import _repair, _torch_graph  # noqa: E402
+from intact._repair import repair as _repair  # noqa: E402
+from intact.torch import _graph  # noqa: E402
 from intact._library import Error  # noqa: E402
-from intact._repair_report import to_json, to_text  # noqa: E402
+from intact._repair.report import to_json, to_text  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.ao import quantization as tq  # noqa: E402
 from torch.ao.nn import quantized as nnq  # noqa: E402
@@ -238,7 +239,7 @@ def test_an_order_on_one_side_alone_shows():
 
 
 def test_a_layer_that_is_not_written_back_is_found(monkeypatch):
-    written = _torch_graph._Packed.set
+    written = _graph._Packed.set
     left = []
 
     def fails_once(self, *values):
@@ -246,7 +247,7 @@ def test_a_layer_that_is_not_written_back_is_found(monkeypatch):
             written(self, *values)
         left.append(self)
 
-    monkeypatch.setattr(_torch_graph._Packed, "set", fails_once)
+    monkeypatch.setattr(_graph._Packed, "set", fails_once)
     with pytest.raises(Error, match="does not hold the repaired constants"):
         intact.torch.repair(Mlp())
 
@@ -484,7 +485,7 @@ def test_no_module_gets_a_gather():
     rng = np.random.default_rng(0)
     module = Steps([quantize(), conv(rng, 4, 16, is_safe=True)], lambda self, x: self.last(torch.flip(x, [1])).dequantize())
     module.last = conv(rng, 16, 12)
-    translation = _torch_graph.translate(module, (images(),))
+    translation = _graph.translate(module, (images(),))
     _, done = _repair.repair(translation.proto, engines=ENGINES)
     assert [layer.how for layer in done.layers] == ["stored order", "gathered order"]
     repaired, done = intact.torch.repair(module, (images(),))

@@ -341,7 +341,17 @@ TEST(GroupedKernelTest, NamesDiffer) {
   }
   for (const int group : {32, 64}) {
     for (const int flags : {0, 1, 2, 3, 4, 5, 6, 7}) {
-      add(GroupedTileKernelSpec{{}, group, flags % 2 != 0, flags / 2 % 2 != 0, flags / 4 != 0});
+      GroupedTileKernelSpec spec = {{}, group, flags % 2 != 0, flags / 2 % 2 != 0, flags / 4 != 0};
+      add(spec);
+      spec.multiplies = false;
+      add(spec);
+      spec.row_tiles = 1;
+      add(spec);
+      spec.groups = 2;
+      add(spec);
+      spec.multiplies = true;
+      spec.adds = false;
+      add(spec);
     }
   }
   add(GroupedExpansionSpec{core::Isa::kAvx512Vnni, {GroupedStep::kNibbles, INTACT_F32, 0, false, 0}, true});

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from intact._operator_cases import EXACT, FLOAT_UNARY
+from intact._operators.onnx_cases import EXACT, FLOAT_UNARY
 
 _CONTAINERS = ("If", "Loop", "Scan")  # their inner graphs have nodes of their own
 # ONNX Runtime computes a tensor in one loop on one thread (core/providers/cpu/math/element_wise_ops.cc): the last elements are computed in

@@ -23,7 +23,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import intact
 import intact.onnxruntime
-from intact._fusion import FAILS
+from intact._graph.fusion import FAILS
 
 TYPES = {"u8": (np.uint8, TensorProto.UINT8), "s8": (np.int8, TensorProto.INT8), "u16": (np.uint16, TensorProto.UINT16),
          "s16": (np.int16, TensorProto.INT16), "s32": (np.int32, TensorProto.INT32), "u4": (np.uint8, TensorProto.UINT4),

@@ -148,7 +148,7 @@ def test_more_random_structures():
 def test_a_difference_is_found_and_shrunk(monkeypatch):
     """If the audit's rules ignored zero points, a group of one unusual feature would show it."""
     changed = {"groups": {**_rules()["groups"], "Gemm": {**_rules()["groups"]["Gemm"], "needs_zero_points": False}}}
-    monkeypatch.setattr("intact._fusion.rules", lambda: {**_rules(), **changed})
+    monkeypatch.setattr("intact._graph.fusion.rules", lambda: {**_rules(), **changed})
     usual = {name: values[0] for name, values in structures.FEATURES.items()}
     s = {**usual, "op": "Gemm", "a_zero": "absent", "w": "u8", "a_scale": "one", "opset": 13}
     with tempfile.TemporaryDirectory() as folder:
@@ -210,8 +210,8 @@ def test_a_bias_has_the_scale_that_the_model_gives_it(op, name, tmp_path):
         floats = layers.model_of([node], {"f": (np.float32, list(given["x"].shape))}, {"y": (np.float32, None)}, {"w": weights})
         (tmp_path / "float.onnx").write_bytes(floats)
         np.savez(tmp_path / "data.npz", **given, f=given["x"].astype(np.float32))
-        from intact._compare import compare
-        from intact._compare_report import to_text
+        from intact._compare.compare import compare
+        from intact._compare.report import to_text
 
         assert "which ONNX Runtime ignores" in to_text(compare(path, tmp_path / "float.onnx", tmp_path / "data.npz"))
     if name == "fits":

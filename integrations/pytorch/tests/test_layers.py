@@ -24,7 +24,8 @@ torch = pytest.importorskip("torch")
 import intact  # noqa: E402
 import intact.torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
-from intact import _program, _torch_layers  # noqa: E402
+from intact import _program  # noqa: E402
+from intact.torch import _layers as _torch_layers  # noqa: E402
 from test_operators import python, without_vnni  # noqa: E402, F401
 
 ONEDNN = torch.ops.onednn
@@ -466,7 +467,7 @@ def test_later_calls_are_pytorchs():
 
 
 def steps_of(layer: Layer) -> list:
-    return intact._torch_operators._layers._layers[id(layer.packed)].steps
+    return intact.torch._operators._layers._layers[id(layer.packed)].steps
 
 
 def test_sums_are_in_place(enabled):
@@ -627,7 +628,7 @@ def test_compared_model_changes_nothing(call):
 
     assert len(intact.torch.compare(model)) == 2
     intact.torch.disable()
-    intact._torch_operators._layers.set(False)
+    intact.torch._operators._layers.set(False)
     assert kernels() == before and not intact.torch.is_enabled()
     assert "operators.cc" not in torch._C._dispatch_dump("aten::_int_mm")
 
@@ -781,7 +782,7 @@ def new_step(layer: int, **given: Any) -> int:
 
 def test_wrong_parameters_are_refused():
     intact.torch.library()
-    free = intact._torch_operators._library.intact_pytorch_free_step
+    free = intact.torch._operators._library.intact_pytorch_free_step
     linear_layer, conv_layer = torch.ops.intact.layer(integers(16, 8)), torch.ops.intact.layer(integers(8, 3, 3, 16))
     image = {"window": [1] * 7, "x_sizes": [16, 5, 5]}
     for number in (new_step(linear_layer), new_step(conv_layer, **image)):
@@ -827,7 +828,7 @@ def test_enable_and_disable():
     before = kernels()
     for _ in range(3):
         with intact.torch.enable():
-            assert sum("_torch_layers.py" in text for text in kernels()) >= 7
+            assert sum("torch/_layers.py" in text for text in kernels()) >= 7
         assert kernels() == before
     done = python("""
 import test_layers, intact.torch
@@ -841,11 +842,11 @@ layer.run()
 def test_layers_live_as_long_as_packed_weights(enabled):
     layer = linear(4, 8, 16).pack()
     layer.run()
-    kept = intact._torch_operators._layers._layers
+    kept = intact.torch._operators._layers._layers
     gc.collect()
     number, count = kept[id(layer.packed)].number, len(kept)
     step = weakref.ref(kept[id(layer.packed)].steps[0])
-    intact._torch_operators._library.intact_pytorch_free_step(new_step(number))
+    intact.torch._operators._library.intact_pytorch_free_step(new_step(number))
     layer.packed = None
     gc.collect()
     assert len(kept) == count - 1 and step() is None
@@ -978,7 +979,7 @@ defined_calls = 0
 
 
 def defined_call(_: Any, adapter: Callable, arguments: tuple) -> torch.Tensor:
-    """The definition of a call that `intact._torch_layers` received."""
+    """The definition of a call that `intact.torch._layers` received."""
     global defined_calls
     defined_calls += 1
     call = adapter(*arguments)
@@ -994,7 +995,7 @@ def defined_call(_: Any, adapter: Callable, arguments: tuple) -> torch.Tensor:
 
 COMPILED = """
 import gc, sys, torch, test_layers, intact.torch, torch._inductor.config
-from intact import _torch_layers
+from intact.torch import _layers as _torch_layers
 
 def ran(name, model, inputs):
     print("begin", name, file=sys.stderr, flush=True)
@@ -1016,7 +1017,7 @@ with torch.no_grad():
             wanted.append(ran(f"compiled {number}", compiled, inputs))
             with test_layers.pytest.MonkeyPatch.context() as patch:
                 patch.setattr(_torch_layers.Layers, "_run", test_layers.defined_call)
-                intact._torch_operators._layers._layers.clear()  # layers that have steps do not call _run
+                intact.torch._operators._layers._layers.clear()  # layers that have steps do not call _run
                 assert equal(wanted[number], compiled(*inputs))
         assert equal(own, compiled(*inputs))
         paths.append(intact.torch.package(torch.export.export(net, inputs), f"{folder}/{number}.pt2"))

@@ -1,0 +1,1 @@
+"""`intact audit`: which layers of a model can compute wrong sums."""

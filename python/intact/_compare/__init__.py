@@ -1,0 +1,1 @@
+"""`intact compare`: a quantized model against its float model, layer by layer."""

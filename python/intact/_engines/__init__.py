@@ -1,0 +1,1 @@
+"""The engines: which pairs each adds in int16, and runs in ONNX Runtime."""

@@ -1,0 +1,1 @@
+"""Readers of models and of weights: ONNX, TFLite, OpenVINO, GGUF, safetensors."""

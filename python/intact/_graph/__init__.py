@@ -1,0 +1,1 @@
+"""ONNX graphs: nodes, constants, ONNX Runtime's fusions, axes."""

@@ -1,0 +1,1 @@
+"""Plans: products and convolutions of the library, and their weights."""

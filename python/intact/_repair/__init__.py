@@ -1,0 +1,1 @@
+"""`intact repair`: makes the layers of a model safe."""
