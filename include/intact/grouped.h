@@ -57,12 +57,6 @@
 extern "C" {
 #endif
 
-/** Types of 4 bits, for b_type. Their values continue intact_type. */
-typedef enum intact_nibble_type {
-  INTACT_S4 = 7, /**< −8 to 7, two's complement */
-  INTACT_U4 = 8  /**< 0 to 15 */
-} intact_nibble_type;
-
 /** Which elements of A share a scale and a zero point. */
 typedef enum intact_granularity {
   INTACT_GRANULARITY_ROWS = 0,  /**< the elements of a row */

@@ -79,14 +79,13 @@ void PortableGroupedEngine::Unpack(GroupedColumns* to) const noexcept {
       int32_t zero_point = problem_.DefaultZeroPoint();
       if (problem_.has_b_zero_points) {
         const uint8_t stored = zero_points_[place][column];
-        zero_point = problem_.b_type.is_signed ? int32_t{static_cast<int8_t>(stored)} : int32_t{stored};
+        zero_point = problem_.codes().is_signed() ? int32_t{static_cast<int8_t>(stored)} : int32_t{stored};
         to->zero_points[static_cast<size_t>(i * groups + g)] = stored;
       }
       const Pair* const pairs = weights_.data() + static_cast<int64_t>(place) * group_pairs();
       for (int64_t j = 0; j < problem_.GroupDepth(g); ++j) {
         const int32_t weight = pairs[j / 2][column][static_cast<size_t>(j % 2)] + zero_point;
-        problem_.b_type.Store(weight, g * problem_.group + j,
-                              to->weights.data() + i * problem_.column_bytes());
+        problem_.StoreCode(weight, g * problem_.group + j, to->weights.data() + i * problem_.column_bytes());
       }
     }
   }

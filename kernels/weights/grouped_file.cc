@@ -143,13 +143,13 @@ Result<GroupedImage> ReadGroupedImage(const void* image, size_t size, std::share
   GroupedPacking packing = {header.columns, header.has_dot_products != 0, std::nullopt,
                             static_cast<intact_type>(header.minimum_type)};
   if (header.has_common_zero_point != 0) packing.zero_point = header.common_zero_point;
-  const bool is_zero_point = packing.zero_point ? header.common_zero_point >= problem.b_type.lowest() &&
-                                                      header.common_zero_point <= problem.b_type.highest()
+  const bool is_zero_point = packing.zero_point ? header.common_zero_point >= problem.codes().lowest &&
+                                                      header.common_zero_point <= problem.codes().highest
                                                 : header.common_zero_point == 0;
   if (!is_zero_point) {
     return Unexpected("corrupted: the zero point of all weights", header.common_zero_point,
-                      packing.zero_point ? std::to_string(problem.b_type.lowest()) + " to " +
-                                               std::to_string(problem.b_type.highest())
+                      packing.zero_point ? std::to_string(problem.codes().lowest) + " to " +
+                                               std::to_string(problem.codes().highest)
                                          : "0, because zero points differ");
   }
   if (!problem.has_b_zero_points && packing.zero_point != problem.DefaultZeroPoint()) {

@@ -32,7 +32,7 @@ using Chunk = std::array<std::array<uint8_t, kChunkDepths>, kMostColumns>;
 // Loads `depth` depths from `begin` on, and inverts the bits `flip` of each byte.
 void Load(const GroupedWeightView& view, int64_t first_column, int64_t columns, int64_t begin, int64_t depth,
           uint8_t flip, Chunk* chunk) {
-  const bool is_nibble = view.type.bits == 4;
+  const bool is_nibble = view.format.IsPacked();
   const int64_t bytes = is_nibble ? CeilDivide(depth, 2) : depth;
   const int64_t padded = RoundUp(depth, GroupedLayout::kStepDepths) / (is_nibble ? 2 : 1);
   const int64_t stride_n = view.stride_n, stride_k = is_nibble ? 1 : view.stride_k;
@@ -214,16 +214,17 @@ GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacki
       n_(problem.n),
       k_(problem.k),
       group_(problem.group),
-      type_(problem.b_type),
+      format_(problem),
       packing_(packing) {
-  const bool is_nibble = type_.bits == 4, has_vnni = packing.has_dot_products;
+  const bool is_nibble = format_.IsPacked(), has_vnni = packing.has_dot_products;
   if (is_nibble) packing_.has_dot_products = false;  // the layout does not depend on it
   layout_.step = is_nibble  ? GroupedStep::kNibbles
                  : has_vnni ? GroupedStep::kBytes
                             : GroupedStep::kSplitBytes;
   layout_.scale_type = problem.scale_type;
   is_signed_ = !is_nibble && has_vnni && problem.a_type == INTACT_U8;
-  if (is_signed_ != type_.is_signed) shift_ = (is_signed_ ? -1 : 1) * (1 << (type_.bits - 1));
+  const core::ElementType& codes = format_.codes();
+  if (is_signed_ != codes.is_signed()) shift_ = (is_signed_ ? -1 : 1) * (1 << (codes.bits - 1));
   if (packing.zero_point) {
     uniform_zero_point_ = *packing.zero_point + shift_;
   } else {
@@ -231,7 +232,7 @@ GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacki
     layout_.signed_zero_points = is_signed_;
   }
   if (problem.HasAZeroPoints()) {
-    const int64_t largest = group_ << type_.bits;
+    const int64_t largest = group_ << codes.bits;
     layout_.sum_bytes = largest <= std::numeric_limits<int16_t>::max() ? 2 : 4;
   }
   const int64_t last = problem.groups() - 1;
@@ -399,7 +400,7 @@ Error GroupedWeights::CheckHeader(const GroupedProblem& problem, int64_t panel, 
                               ? AreFinite<uint32_t>(group, columns(), infinity)
                               : AreFinite<uint16_t>(group, columns(), static_cast<uint16_t>(infinity));
   const uint8_t* const zero_points = group + layout_.ZeroPointOffset(columns());
-  const bool is_nibble = type_.bits == 4, has_zero_points = layout_.zero_point_bytes != 0;
+  const bool is_nibble = format_.IsPacked(), has_zero_points = layout_.zero_point_bytes != 0;
   const bool are_in_range = !has_zero_points || !is_nibble || AreNibbles(zero_points, columns());
   if (are_finite && are_in_range) return {};
   const int64_t expert = panel / expert_panels_, first = panel % expert_panels_ * columns();
@@ -469,7 +470,7 @@ void GroupedWeights::UnpackColumn(const uint8_t* group, int64_t i, int64_t colum
   const uint32_t flip = FlipOf(shift_, is_nibble) * 0x01010101u;
   const int64_t word_depths = is_nibble ? 8 : 4;
   const uint8_t* word = group + layout_.HeaderBytes(columns()) + i * 4;
-  uint8_t* bytes = to->weights.data() + column * type_.ColumnBytes(k_) + type_.ColumnBytes(g * group_);
+  uint8_t* bytes = to->weights.data() + column * format_.ColumnBytes(k_) + format_.ColumnBytes(g * group_);
   for (int64_t rest = depth; rest > 0; rest -= word_depths) {
     uint32_t bits = 0;
     std::memcpy(&bits, word, 4);
@@ -480,7 +481,7 @@ void GroupedWeights::UnpackColumn(const uint8_t* group, int64_t i, int64_t colum
       bytes += 4;
       continue;
     }
-    const int64_t count = type_.ColumnBytes(rest);
+    const int64_t count = format_.ColumnBytes(rest);
     std::memcpy(bytes, &bits, static_cast<size_t>(count));
     if (is_nibble && rest % 2 != 0) bytes[count - 1] &= 0x0f;
   }

@@ -164,7 +164,7 @@ class GroupedWeights {
                     GroupedColumns* to) const noexcept;
 
   int64_t experts_ = 0, n_ = 0, k_ = 0, group_ = 0;
-  WeightType type_;  // of the weights that were packed
+  core::WeightFormat format_;  // of the weights that were packed
   GroupedLayout layout_;
   GroupedPacking packing_;
   bool is_signed_ = false;  // the packed weights

@@ -50,9 +50,9 @@ struct Case {
   }
   GroupedRows Rows() const { return {a.data(), problem.padded_k(), values.data(), a_scales.data(), m}; }
   std::string Text() const {
-    return (problem.a_type == INTACT_S8 ? "s8" : "u8") + std::string(problem.b_type.is_signed ? " s" : " u") +
-           std::to_string(problem.b_type.bits) + " m=" + std::to_string(m) +
-           " n=" + std::to_string(problem.n) + " k=" + std::to_string(problem.k) +
+    return (problem.a_type == INTACT_S8 ? "s8" : "u8") +
+           std::string(problem.codes().is_signed() ? " s" : " u") + std::to_string(problem.codes().bits) +
+           " m=" + std::to_string(m) + " n=" + std::to_string(problem.n) + " k=" + std::to_string(problem.k) +
            " group=" + std::to_string(problem.group) +
            " scales=" + std::string(core::NameOf(problem.scale_type)) +
            (view.zero_points != nullptr ? " zb" : "") + (view.minimums != nullptr ? " minimums" : "") +
@@ -80,7 +80,7 @@ Case MakeCase(support::Random& random, bool extreme) {
   p.k = random.OneIn(3) ? p.group * random.Integer(1, 4) : random.Integer(1, 700);
   if (p.k == 0) p.k = 77;
   if (p.group == 0) p.group = p.k;
-  p.b_type = {random.Of({4, 8}), random.OneIn(2)};
+  p.b_type = random.Of(core::kGroupedWeightTypes);
   p.scale_type = random.Of(kFloats);
   const bool has_zero_points = random.OneIn(2);
   p.a_type = random.Of({INTACT_U8, INTACT_S8});
@@ -96,7 +96,7 @@ Case MakeCase(support::Random& random, bool extreme) {
   }
   c.m = random.OneIn(20) ? random.Integer(257, 300) : random.Integer(1, 60);
   const int64_t groups = p.groups();
-  const int64_t column_bytes = p.b_type.bits == 4 ? (p.k + 1) / 2 : p.k;
+  const int64_t column_bytes = p.codes().bits == 4 ? (p.k + 1) / 2 : p.k;
   c.b.resize(static_cast<size_t>(p.n * column_bytes));
   for (uint8_t& byte : c.b) {
     byte =
@@ -111,8 +111,8 @@ Case MakeCase(support::Random& random, bool extreme) {
   if (has_zero_points) {
     for (int64_t i = 0; i < p.n * groups; ++i) {
       const int32_t zero_point =
-          extreme ? random.Of({p.b_type.lowest(), p.b_type.highest()})
-                  : static_cast<int32_t>(random.Integer(p.b_type.lowest(), p.b_type.highest()));
+          extreme ? random.Of({p.codes().lowest, p.codes().highest})
+                  : static_cast<int32_t>(random.Integer(p.codes().lowest, p.codes().highest));
       c.b_zero_points.push_back(equal_zero_points && i > 0 ? c.b_zero_points[0]
                                                            : static_cast<uint8_t>(zero_point));
     }
@@ -123,12 +123,11 @@ Case MakeCase(support::Random& random, bool extreme) {
     const auto minimum = static_cast<float>(random.Gauss());
     c.b_minimums.push_back(are_halves ? std::nearbyint(minimum * 256) / 256 : minimum);
   }
-  c.view = {p.b_type,
+  c.view = {p,
             c.b.data(),
             column_bytes,
             1,
             c.b_scales.data(),
-            p.scale_type,
             has_zero_points ? c.b_zero_points.data() : nullptr,
             groups,
             1};
@@ -261,7 +260,7 @@ TEST_P(GroupedEngineTest, LargeGroupsAreReadPacked) {
   for (const int bits : {4, 8}) {
     support::Random random(8, static_cast<uint64_t>(bits), 0);
     Case c = MakeCase(random, false);
-    while (c.problem.b_type.bits != bits || c.m < 13 || c.problem.groups() != 1) c = MakeCase(random, false);
+    while (c.problem.codes().bits != bits || c.m < 13 || c.problem.groups() != 1) c = MakeCase(random, false);
     constexpr int64_t kDepth = 3000, kRows = 100, kLargestPanel = 32;
     c.problem.k = c.problem.group = kDepth;
     c.problem.n = 1;
@@ -304,7 +303,7 @@ TEST(GroupedTileTest, NamesTilesFromTheirFirstRows) {
   if (intact_isa_available(INTACT_ISA_AMX_INT8) == 0) INTACT_SKIP_ISA("amx_int8");
   support::Random random(11, 0, 0);
   Case c = MakeCase(random, false);
-  while (c.problem.b_type.bits != 4 || (c.problem.group != 32 && c.problem.group != 64)) {
+  while (c.problem.codes().bits != 4 || (c.problem.group != 32 && c.problem.group != 64)) {
     c = MakeCase(random, false);
   }
   const auto engine =

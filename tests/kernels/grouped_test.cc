@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Grouped, OnIsa, ::testing::ValuesIn(core::kIsaLadder),
                          [](const auto& test) { return std::string(intact_isa_name(test.param)); });
 
 // A product with minimums whose last group is shorter. `are_halves`: float16 holds the minimums.
-reference::Grouped ProductWithMinimums(int32_t b_type, bool has_group_scales, bool are_halves) {
+reference::Grouped ProductWithMinimums(intact_type b_type, bool has_group_scales, bool are_halves) {
   support::Random random(7, 0, 0);
   reference::Grouped product;
   product.m = 70;
@@ -94,6 +94,7 @@ reference::Grouped ProductWithMinimums(int32_t b_type, bool has_group_scales, bo
   product.k = 150;
   product.a_granularity = has_group_scales ? INTACT_GRANULARITY_GROUPS : INTACT_GRANULARITY_ROWS;
   product.b_type = b_type;
+  product.has_b_minimums = true;
   for (int64_t i = 0; i < product.n * product.groups(); ++i) {
     const auto minimum = static_cast<float>(random.Gauss());
     product.b_minimums.push_back(are_halves ? std::nearbyint(minimum * 64) / 64 : minimum);
@@ -102,7 +103,7 @@ reference::Grouped ProductWithMinimums(int32_t b_type, bool has_group_scales, bo
   }
   for (int64_t i = 0; i < product.n * product.k; ++i) {
     product.b.push_back(
-        static_cast<int16_t>(random.Integer(product.LowestWeight(), product.HighestWeight())));
+        static_cast<int16_t>(random.Integer(product.codes().lowest, product.codes().highest)));
   }
   for (int64_t i = 0; i < product.m * product.k; ++i) {
     const auto a = static_cast<float>(random.Gauss());
@@ -129,7 +130,7 @@ TEST_P(OnIsa, AddsMinimums) {
   const std::string path = TempPath();
   for (int i = 0; i < 8; ++i) {
     const reference::Grouped product =
-        ProductWithMinimums(i % 2 == 0 ? int32_t{INTACT_U4} : int32_t{INTACT_S8}, i / 2 % 2 == 0, i / 4 == 0);
+        ProductWithMinimums(i % 2 == 0 ? INTACT_U4 : INTACT_S8, i / 2 % 2 == 0, i / 4 == 0);
     const std::vector<uint8_t> b = BytesOfB(product), expected = Outputs(product);
     intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
     desc.n = product.n;
@@ -163,7 +164,7 @@ TEST(GroupedTest, SumsUpToInt32) {
   problem.m = 4;
   problem.n = 4;
   problem.k = 33025;
-  problem.has_zero_points = true;
+  problem.has_b_zero_points = true;
   problem.fill = GroupedFill::kBounds;
   ExpectTheContract(problem);
 }
@@ -259,7 +260,7 @@ TEST(GroupedTest, ChecksDescriptors) {
       {[](Small* s) { s->desc.group = 48; },
        "group is 48; expected 16, 32, 64, 128, 256, or 0 for all depths"},
       {[](Small* s) { s->desc.b_type = 9; },
-       "b_type is 9; expected INTACT_S8, INTACT_U8, INTACT_S4 or INTACT_U4"},
+       "b_type is 9; expected INTACT_U8, INTACT_S8, INTACT_U4 or INTACT_S4"},
       {[](Small* s) { s->desc.a_type = INTACT_U4; }, "a_type is 8; expected INTACT_U8 or INTACT_S8"},
       {[](Small* s) { s->desc.a_source_type = INTACT_S32; },
        "a_source_type is 3; expected INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16 or INTACT_F16"},
@@ -747,9 +748,9 @@ TEST(GroupedTest, CertificatesHoldForTheInstruction) {
       EXPECT_EQ(certificate->worst_group_failing_pairs, most);
       const int64_t worst = certificate->worst_column * grouped.groups() + certificate->worst_group;
       EXPECT_EQ(groups[static_cast<size_t>(worst)].failing_pairs, most);
-      EXPECT_EQ(grouped.Is4Bit(), certificate->failing_pairs == 0);
+      EXPECT_EQ(grouped.IsPacked(), certificate->failing_pairs == 0);
       EXPECT_EQ(std::abs(certificate->largest_sum), all.largest_sum);
-      if (grouped.Is4Bit()) {
+      if (grouped.IsPacked()) {
         EXPECT_LE(all.largest_sum, 7650);
       }
       for (size_t i = 0; i < pairs.size(); ++i) {
@@ -855,7 +856,7 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
       }
     }
     EXPECT_GT(images.size(), 0U);
-    EXPECT_LE(images.size(), grouped.Is4Bit() ? 2U : 4U);
+    EXPECT_LE(images.size(), grouped.IsPacked() ? 2U : 4U);
   }
   std::filesystem::remove(path);
 }
