@@ -85,66 +85,70 @@ TEST_P(OnIsa, LargeShapes) {
 INSTANTIATE_TEST_SUITE_P(Grouped, OnIsa, ::testing::ValuesIn(core::kIsaLadder),
                          [](const auto& test) { return std::string(intact_isa_name(test.param)); });
 
-// Products with minimums, as float32 values and as values that float16 holds; also saved, and loaded for another ISA.
-TEST_P(OnIsa, AddsMinimums) {
+// A product with minimums whose last group is shorter. `are_halves`: float16 holds the minimums.
+reference::Grouped ProductWithMinimums(intact_type b_type, bool has_group_scales, bool are_halves) {
   support::Random random(7, 0, 0);
+  reference::Grouped product;
+  product.m = 70;
+  product.n = 45;
+  product.k = 150;
+  product.a_granularity = has_group_scales ? INTACT_GRANULARITY_GROUPS : INTACT_GRANULARITY_ROWS;
+  product.b_type = b_type;
+  product.has_b_minimums = true;
+  for (int64_t i = 0; i < product.n * product.groups(); ++i) {
+    const auto minimum = static_cast<float>(random.Gauss());
+    product.b_minimums.push_back(are_halves ? std::nearbyint(minimum * 64) / 64 : minimum);
+    product.b_scales.push_back(static_cast<uint8_t>(random.Integer(0, 255)));
+    product.b_scales.push_back(static_cast<uint8_t>(random.Integer(0x20, 0x3b)));
+  }
+  for (int64_t i = 0; i < product.n * product.k; ++i) {
+    product.b.push_back(
+        static_cast<int16_t>(random.Integer(product.codes().lowest, product.codes().highest)));
+  }
+  for (int64_t i = 0; i < product.m * product.k; ++i) {
+    const auto a = static_cast<float>(random.Gauss());
+    product.a_source.resize(product.a_source.size() + sizeof(a));
+    std::memcpy(product.a_source.data() + static_cast<size_t>(i) * sizeof(a), &a, sizeof(a));
+  }
+  reference::QuantizeActivations(&product);
+  return product;
+}
+
+void ExpectOutputs(const Grouped& plan, const reference::Grouped& product,
+                   const std::vector<uint8_t>& expected) {
+  std::vector<uint8_t> c(expected.size());
+  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+  args.m = product.m;
+  args.a = product.a_source.data();
+  args.c = c.data();
+  ASSERT_TRUE(plan.Run(args).ok());
+  EXPECT_EQ(c, expected) << plan.Info().kernel;
+}
+
+// Also of a plan that was saved, and loaded for another ISA.
+TEST_P(OnIsa, AddsMinimums) {
   const std::string path = TempPath();
-  for (const bool are_halves : {false, true}) {
-    for (const bool has_group_scales : {false, true}) {
-      for (const intact_type b_type : {INTACT_U4, INTACT_S8}) {
-        reference::Grouped product;
-        product.m = 70;
-        product.n = 45;
-        product.k = 150;  // the last group is shorter
-        product.has_b_minimums = true;
-        product.a_granularity = has_group_scales ? INTACT_GRANULARITY_GROUPS : INTACT_GRANULARITY_ROWS;
-        product.b_type = b_type;
-        for (int64_t i = 0; i < product.n * product.groups(); ++i) {
-          const auto minimum = static_cast<float>(random.Gauss());
-          product.b_minimums.push_back(are_halves ? std::nearbyint(minimum * 64) / 64 : minimum);
-          product.b_scales.push_back(static_cast<uint8_t>(random.Integer(0, 255)));
-          product.b_scales.push_back(static_cast<uint8_t>(random.Integer(0x20, 0x3b)));
-        }
-        for (int64_t i = 0; i < product.n * product.k; ++i) {
-          product.b.push_back(
-              static_cast<int16_t>(random.Integer(product.codes().lowest, product.codes().highest)));
-        }
-        std::vector<float> a;
-        for (int64_t i = 0; i < product.m * product.k; ++i) a.push_back(static_cast<float>(random.Gauss()));
-        product.a_source.resize(a.size() * sizeof(float));
-        std::memcpy(product.a_source.data(), a.data(), product.a_source.size());
-        reference::QuantizeActivations(&product);
-        const std::vector<uint8_t> b = BytesOfB(product), expected = Outputs(product);
-        intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
-        desc.n = product.n;
-        desc.k = product.k;
-        desc.a_granularity = product.a_granularity;
-        desc.b_type = b_type;
-        desc.b_scales = product.b_scales.data();
-        desc.b_minimums = product.b_minimums.data();
-        desc.max_isa = GetParam();
-        const auto plan = Grouped::Create(desc, b.data());
-        ASSERT_TRUE(plan) << plan.error().message;
-        ASSERT_TRUE(plan->Save(path).ok());
-        std::vector<const Grouped*> plans = {&*plan};
-        std::vector<Grouped> loaded;
-        for (const intact_isa isa : {GetParam(), INTACT_ISA_PORTABLE, INTACT_ISA_AVX2}) {
-          if (intact_isa_available(isa) == 0) continue;
-          auto again = Grouped::Load(path, isa);
-          ASSERT_TRUE(again) << again.error().message;
-          loaded.push_back(std::move(*again));
-        }
-        for (const Grouped& again : loaded) plans.push_back(&again);
-        for (const Grouped* const each : plans) {
-          std::vector<uint8_t> c(expected.size());
-          intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
-          args.m = product.m;
-          args.a = a.data();
-          args.c = c.data();
-          ASSERT_TRUE(each->Run(args).ok());
-          EXPECT_EQ(c, expected) << each->Info().kernel;
-        }
-      }
+  for (int i = 0; i < 8; ++i) {
+    const reference::Grouped product =
+        ProductWithMinimums(i % 2 == 0 ? INTACT_U4 : INTACT_S8, i / 2 % 2 == 0, i / 4 == 0);
+    const std::vector<uint8_t> b = BytesOfB(product), expected = Outputs(product);
+    intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+    desc.n = product.n;
+    desc.k = product.k;
+    desc.a_granularity = product.a_granularity;
+    desc.b_type = product.b_type;
+    desc.b_scales = product.b_scales.data();
+    desc.b_minimums = product.b_minimums.data();
+    desc.max_isa = GetParam();
+    const auto plan = Grouped::Create(desc, b.data());
+    ASSERT_TRUE(plan) << plan.error().message;
+    ExpectOutputs(*plan, product, expected);
+    ASSERT_TRUE(plan->Save(path).ok());
+    for (const intact_isa isa : {GetParam(), INTACT_ISA_PORTABLE, INTACT_ISA_AVX2}) {
+      if (intact_isa_available(isa) == 0) continue;
+      const auto loaded = Grouped::Load(path, isa);
+      ASSERT_TRUE(loaded) << loaded.error().message;
+      ExpectOutputs(*loaded, product, expected);
     }
   }
   std::filesystem::remove(path);

@@ -127,6 +127,7 @@ std::vector<float> Reference(const Type& type, const Weights& weights, int64_t e
   product.b_type = INTACT_S8;
   product.scale_type = INTACT_F32;
   product.b = weights.codes;
+  product.has_b_minimums = type.has_minimums;
   product.b_minimums = weights.minimums;
   const auto bytes_of = [](const std::vector<float>& floats) {
     const auto* const begin = reinterpret_cast<const uint8_t*>(floats.data());
