@@ -21,7 +21,7 @@ if not ENGINES:
     pytest.skip("this build of torch has neither FBGEMM nor oneDNN", allow_module_level=True)
 import intact.torch  # noqa: E402
 from intact._repair import repair as _repair  # noqa: E402
-from intact.torch import _graph  # noqa: E402
+from intact.torch import _graph, _values  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._repair.report import to_json, to_text  # noqa: E402
 from torch import nn  # noqa: E402
@@ -239,7 +239,7 @@ def test_an_order_on_one_side_alone_shows():
 
 
 def test_a_layer_that_is_not_written_back_is_found(monkeypatch):
-    written = _graph._Packed.set
+    written = _values.Packed.set
     left = []
 
     def fails_once(self, *values):
@@ -247,7 +247,7 @@ def test_a_layer_that_is_not_written_back_is_found(monkeypatch):
             written(self, *values)
         left.append(self)
 
-    monkeypatch.setattr(_graph._Packed, "set", fails_once)
+    monkeypatch.setattr(_values.Packed, "set", fails_once)
     with pytest.raises(Error, match="does not hold the repaired constants"):
         intact.torch.repair(Mlp())
 

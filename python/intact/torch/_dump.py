@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
-
 import torch
 
 from .._library import invalid

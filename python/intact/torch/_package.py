@@ -10,13 +10,12 @@ import ctypes
 import math
 from typing import Any, Callable, Iterator
 
+import torch
 import torch._inductor.lowering  # first: cpp_gemm_template is part of a circle
 from torch._inductor import ir
 from torch._inductor.codegen.cpp_gemm_template import prune_tensors
 from torch._inductor.lowering import fallback_handler, lowerings, to_dtype
 from torch._inductor.virtualized import V
-
-import torch
 
 from ._layers import ADAPTERS, EIGHT_BITS, bounds_of, digest_of, function_of, is_supported, new_step, residual_type, unpacked
 
