@@ -79,9 +79,9 @@ class _Reader:
             if values.get("channels_last"):
                 self.model.pass_over(f"{node.op_type}: channels_last")
                 return
-            self._convolution(scope, node, node.op_type, node.input[0], node.input[inputs.b], self._steps(scope, node, inputs))
+            self._convolution(scope, node, node.input[0], node.input[inputs.b], self._steps(scope, node, inputs))
         else:
-            self._product(scope, node, node.op_type, node.input[0], node.input[inputs.b], self._steps(scope, node, inputs),
+            self._product(scope, node, node.input[0], node.input[inputs.b], self._steps(scope, node, inputs),
                           transposed=node.op_type == "QGemm" and bool(values.get("transB")),
                           a_type="u8" if node.op_type == "DynamicQuantizeMatMul" else None)
 
@@ -93,8 +93,7 @@ class _Reader:
                 continue
             for direction in range(len(weights)):
                 suffix = f" {part} weights" + (f", direction {direction}" if len(weights) > 1 else "")
-                self._add(scope, node, node.op_type, "u8", weights, itemgetter(direction), None, "", suffix=suffix,
-                          inputs=(i, 7 + 2 * i))
+                self._add(scope, node, "u8", weights, itemgetter(direction), None, "", part=(suffix, i, 7 + 2 * i))
 
     # ----- shared by the operators ----------------------------------------------------------------------------------
 
@@ -151,7 +150,7 @@ class _Reader:
             found = [scope.constant(name) for name in (a.input[1], b.input[1], quantizers[0].input[1])]
             steps = ratio(*found)
         before = len(self.model.layers)
-        add(scope, node, node.op_type, a.input[0], weights, steps, qdq=True, **options)
+        add(scope, node, a.input[0], weights, steps, qdq=True, **options)
         for layer in self.model.layers[before:] if why else ():
             layer.float_in, layer.note = "ONNX Runtime", f"ONNX Runtime runs some layers in float: {why}"
 
@@ -183,7 +182,7 @@ class _Reader:
         steps = inputs.steps
         return ratio(*(scope.constant(node.input[i]) if len(node.input) > i else None for i in steps)) if steps else None
 
-    def _convolution(self, scope, node, operator, a, b, steps, qdq=False):
+    def _convolution(self, scope, node, a, b, steps, qdq=False):
         weights = b if isinstance(b, np.ndarray) else scope.constant(b)
         if weights is None:
             self.model.pass_over(f"{node.op_type}: weights are no constant")
@@ -194,9 +193,9 @@ class _Reader:
         groups = int(attributes(node).get("group", 1))
         if groups < 1 or weights.shape[0] % groups:
             raise invalid(f"{node.op_type} {excerpt(node.name)!r}: group is {groups}, with {weights.shape[0]} output channels")
-        self._add(scope, node, operator, None, weights, _channels_last, steps, a, groups=groups, qdq=qdq)
+        self._add(scope, node, None, weights, _channels_last, steps, a, groups=groups, qdq=qdq)
 
-    def _product(self, scope, node, operator, a, b, steps, transposed=False, a_type=None, qdq=False):
+    def _product(self, scope, node, a, b, steps, transposed=False, a_type=None, qdq=False):
         weights = b if isinstance(b, np.ndarray) else scope.constant(b)
         if weights is None:
             self._activations(scope, node, a, b, a_type)
@@ -208,7 +207,7 @@ class _Reader:
         arrange = _transposed_matrix if transposed else as_matrix
         if steps is not None and steps.size not in (1, arrange(weights).shape[1]):
             steps = None
-        self._add(scope, node, operator, a_type, weights, arrange, steps, a, qdq=qdq, hidden=hidden)
+        self._add(scope, node, a_type, weights, arrange, steps, a, qdq=qdq, hidden=hidden)
 
     def _activations(self, scope: Scope, node: Any, a: str, b: str, a_type: "str | None" = None,
                      reals: Sequence[str] = ()) -> None:
@@ -233,8 +232,10 @@ class _Reader:
         self.model.products.append(ActivationProduct(
             QuantizedLayer(name, node.op_type, node.op_type, qdq, *types, weights, ranges[0], "", within=scope.within), ranges[1]))
 
-    def _add(self, scope, node, operator, a_type, stored, arrange, steps, a, groups=1, qdq=False, suffix="", inputs=None,
-             hidden=False):
+    def _add(self, scope, node, a_type, stored, arrange, steps, a, groups=1, qdq=False, hidden=False, part=None):
+        """Adds a layer. `stored`: its weights as the file stores them; `arrange`: makes them the layer's. `steps`: see ratio().
+        `a`: the activations. `hidden`: no run can output them. `part`: of an operator with two weights, the suffix of the layer's
+        name, and the inputs that are the weights and their zero point."""
         weights = arrange(stored)
         if not weights.size:
             self.model.pass_over(f"{node.op_type}: weights of shape {weights.shape}", is_harmless=True)
@@ -244,8 +245,8 @@ class _Reader:
             self.model.pass_over(f"{node.op_type}: weights of {weights.dtype}")
             return
         weights_node = scope.dequantizer(node.input[1]) if qdq else node
-        of_row = row_of(node).inputs
-        weights_input, point_input = (0, 2) if qdq else inputs or (of_row.b, of_row.b_point)
+        inputs = row_of(node).inputs
+        suffix, weights_input, point_input = ("", 0, 2) if qdq else part or ("", inputs.b, inputs.b_point)
         b_name = weights_node.input[weights_input]
         note = ""
         source = scope.scope_of(b_name)
@@ -268,7 +269,7 @@ class _Reader:
             note = wrong_bias(scope, node) or note
         name = self.model.unique(node.name or node.output[0], suffix)
         self.model.layers.append(QuantizedLayer(
-            name, operator, node.op_type, qdq, a_type, b_type, weights, (low, high), why, steps, groups, note,
+            name, node.op_type, node.op_type, qdq, a_type, b_type, weights, (low, high), why, steps, groups, note,
             activation="" if hidden else a, graph_node=node if scope.parent is None else None,
             weights_node=weights_node if scope.parent is None else None,
             inner_node=None if scope.parent is None else weights_node, within=scope.within, scope=scope,

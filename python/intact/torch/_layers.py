@@ -93,7 +93,7 @@ def _largest(values: torch.Tensor) -> float:
 Observer = Callable[[str, "_Call", torch.Tensor, torch.Tensor], Any]  # see Layers._observed
 
 
-def _copied(adapter: "Callable[..., _Call]", arguments: tuple) -> tuple:
+def _copied(adapter: "_Adapter", arguments: tuple) -> tuple:
     """The arguments, with copies of the inputs that a sum overwrites."""
     call = adapter(*arguments)
     if call.binary != "sum" or call.other is None:
@@ -134,9 +134,9 @@ class Layers:
             self.set(False)
             raise
 
-    def _kernel(self, own: Any, adapter: "Callable[..., _Call]") -> Callable:
+    def _kernel(self, own: Any, adapter: "_Adapter") -> Callable:
         """`own`: PyTorch's kernel."""
-        layers, is_binary = self._layers, adapter in _BINARY
+        layers, is_binary = self._layers, adapter.is_binary
 
         def kernel(keys: Any, x: Any, x_scale: Any, x_zero_point: Any, weight: Any, w_scale: Any, *others: Any) -> torch.Tensor:
             layer = layers.get(id(weight))
@@ -154,7 +154,7 @@ class Layers:
 
         return kernel
 
-    def _observed(self, own: Any, adapter: "Callable[..., _Call]", name: str, observe: "Observer") -> Callable:
+    def _observed(self, own: Any, adapter: "_Adapter", name: str, observe: "Observer") -> Callable:
         """PyTorch's kernel. After each call that intact computes, `observe` gets the operator's name, the call with inputs that
         nothing overwrote, PyTorch's output and the exact one."""
         def kernel(keys: Any, *arguments: Any) -> torch.Tensor:
@@ -167,9 +167,9 @@ class Layers:
 
         return kernel
 
-    def _run(self, adapter: "Callable[..., _Call]", arguments: tuple) -> "torch.Tensor | None":
+    def _run(self, adapter: "_Adapter", arguments: tuple) -> "torch.Tensor | None":
         """The output, or None if intact does not compute the call."""
-        first = 7 if adapter in _BINARY else 6  # the bias
+        first = 7 if adapter.is_binary else 6  # the bias
         x, x_scale, x_zero_point, weight, w_scale = arguments[:5]
         other, bias, parameters = arguments[6] if first == 7 else None, arguments[first], (adapter, arguments[first + 1:])
         layer = self._layers.get(id(weight))
@@ -208,19 +208,19 @@ class Layers:
 
 
 class _Call:
-    """The arguments of one call. `window`: stride, padding, dilation and groups of a convolution."""
+    """The arguments of one call, by the names of _Adapter. `window`: stride, padding, dilation and groups of a convolution; empty if it
+    is not 2-D, None for a product."""
 
-    def __init__(self, x: torch.Tensor, x_scale: Any, x_zero_point: Any, weight: torch.Tensor, w_scale: torch.Tensor,
-                 bias: "torch.Tensor | None", window: "list[int] | None", scale: float, zero_point: int, dtype: Any,
-                 unary: "str | None", unary_arguments: list, algorithm: "str | None", other: "torch.Tensor | None" = None,
-                 other_scale: float = 1.0, other_zero_point: int = 0, binary: str = "none", alpha: Any = None):
-        self.x, self.weight, self.w_scale, self.bias, self.window = x, weight, w_scale, bias, window
-        self.x_scale, self.x_zero_point = _number_of(x_scale), _number_of(x_zero_point)
-        self.scale, self.zero_point, self.dtype = scale, zero_point, dtype or x.dtype
-        self.unary, self.unary_arguments, self.algorithm = unary or "none", unary_arguments, algorithm
-        self.other, self.binary = None if binary == "none" else other, binary  # PyTorch ignores it then
-        self.other_scale, self.other_zero_point = other_scale, other_zero_point
-        self.alpha = 1 if alpha is None else alpha
+    def __init__(self, named: "dict[str, Any]"):
+        self.x, self.weight, self.w_scale, self.bias = (named[name] for name in ("x", "weight", "w_scale", "bias"))
+        self.x_scale, self.x_zero_point = _number_of(named["x_scale"]), _number_of(named["x_zp"])
+        self.window = _window(named) if "stride" in named else None
+        self.scale, self.zero_point, self.dtype = named["scale"], named["zp"], named["dtype"] or self.x.dtype
+        self.unary, self.unary_arguments, self.algorithm = named["unary"] or "none", named["arguments"], named["algorithm"]
+        self.binary = named.get("binary", "none")
+        self.other = None if self.binary == "none" else named["other"]  # PyTorch ignores it then
+        self.other_scale, self.other_zero_point = named.get("other_scale", 1.0), named.get("other_zp", 0)
+        self.alpha = 1 if named.get("alpha") is None else named["alpha"]
         self.sizes: "list[int]" = []  # of the output
 
 
@@ -231,36 +231,31 @@ def _number_of(value: Any) -> Any:
     return 0 if value is None else value
 
 
-def _linear(x, x_scale, x_zp, weight, w_scale, w_zp, bias, scale, zp, dtype, unary, arguments, algorithm) -> _Call:
-    return _Call(x, x_scale, x_zp, weight, w_scale, bias, None, scale, zp, dtype, unary, arguments, algorithm)
-
-
-def _linear_binary(x, x_scale, x_zp, weight, w_scale, w_zp, other, bias, scale, zp, dtype, other_scale, other_zp, binary, alpha,
-                   unary, arguments, algorithm) -> _Call:
-    return _Call(x, x_scale, x_zp, weight, w_scale, bias, None, scale, zp, dtype, unary, arguments, algorithm, other, other_scale,
-                 other_zp, binary, alpha)
-
-
-def _window(stride: list, padding: list, dilation: list, groups: int) -> "list[int]":
+def _window(named: "dict[str, Any]") -> "list[int]":
     """Seven numbers of a 2-D convolution; nothing for others."""
-    is_2d = len(stride) == len(padding) == len(dilation) == 2
-    return [*stride, *padding, *dilation, groups] if is_2d else []
+    parts = [named[name] for name in ("stride", "padding", "dilation")]
+    is_2d = all(len(part) == 2 for part in parts)
+    return [*(number for part in parts for number in part), named["groups"]] if is_2d else []
 
 
-def _conv(x, x_scale, x_zp, weight, w_scale, w_zp, bias, stride, padding, dilation, groups, scale, zp, dtype, unary, arguments,
-          algorithm) -> _Call:
-    return _Call(x, x_scale, x_zp, weight, w_scale, bias, _window(stride, padding, dilation, groups), scale, zp, dtype, unary,
-                 arguments, algorithm)
+class _Adapter:
+    """Makes a _Call of an operator's arguments. `names`: of the arguments, in their order."""
+
+    def __init__(self, names: str):
+        self.names = names.split()
+        self.is_binary = "other" in self.names
+
+    def __call__(self, *arguments: Any) -> _Call:
+        return _Call(dict(zip(self.names, arguments)))
 
 
-def _conv_binary(x, x_scale, x_zp, weight, w_scale, w_zp, other, bias, stride, padding, dilation, groups, scale, zp, dtype,
-                 other_scale, other_zp, binary, alpha, unary, arguments, algorithm) -> _Call:
-    return _Call(x, x_scale, x_zp, weight, w_scale, bias, _window(stride, padding, dilation, groups), scale, zp, dtype, unary,
-                 arguments, algorithm, other, other_scale, other_zp, binary, alpha)
-
-
-_BINARY = (_linear_binary, _conv_binary)
-ADAPTERS: "dict[str, Callable[..., _Call]]" = {
+_INPUTS, _WINDOW, _OUTPUT = "x x_scale x_zp weight w_scale w_zp", "stride padding dilation groups", "scale zp dtype"
+_BINARY, _UNARY_OPERATOR = "other_scale other_zp binary alpha", "unary arguments algorithm"
+_linear = _Adapter(f"{_INPUTS} bias {_OUTPUT} {_UNARY_OPERATOR}")
+_linear_binary = _Adapter(f"{_INPUTS} other bias {_OUTPUT} {_BINARY} {_UNARY_OPERATOR}")
+_conv = _Adapter(f"{_INPUTS} bias {_WINDOW} {_OUTPUT} {_UNARY_OPERATOR}")
+_conv_binary = _Adapter(f"{_INPUTS} other bias {_WINDOW} {_OUTPUT} {_BINARY} {_UNARY_OPERATOR}")
+ADAPTERS: "dict[str, _Adapter]" = {
     "qlinear_pointwise": _linear, "qlinear_pointwise.tensor": _linear,
     "qlinear_pointwise.binary": _linear_binary, "qlinear_pointwise.binary_tensor": _linear_binary,
     "qconv_pointwise": _conv, "qconv_pointwise.tensor": _conv, "qconv2d_pointwise": _conv, "qconv2d_pointwise.tensor": _conv,
