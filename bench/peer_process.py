@@ -19,7 +19,6 @@ import time
 import types
 import warnings
 
-
 HUGE_PAGE = 1 << 21
 
 

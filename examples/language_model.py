@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 
 import gguf
-import numpy as np
-
 import intact
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent / "targets"))
 import ggml_target  # noqa: E402

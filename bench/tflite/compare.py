@@ -22,9 +22,8 @@ from typing import Any
 
 import numpy as np
 from ai_edge_litert import interpreter as litert
-
-from intact._library import Error, excerpt, invalid
 from intact._formats.tflite import _File, _Graph, _Table, _Tensor, read_tflite
+from intact._library import Error, excerpt, invalid
 
 SET_UPS = 9
 # The operators that the engine knows, and the numbers of inputs that each may have.

@@ -24,15 +24,14 @@ from pathlib import Path
 import numpy as np
 
 if "--worker" not in sys.argv:  # in the emulator there is neither
-    from onnx import helper, numpy_helper
-
     from intact._audit.audit import audit
+    from intact._audit.run import Sums, exact_variant, windows
+    from intact._engines.data import dynamically_quantized, load_data
+    from intact._engines.session import session_of
     from intact._engines.table import engines, pairs_of
     from intact._graph.nodes import attributes
     from intact._graph.scope import Scope
-    from intact._audit.run import exact_variant, Sums, windows
-    from intact._engines.data import dynamically_quantized, load_data
-    from intact._engines.session import session_of
+    from onnx import helper, numpy_helper
 
 TYPES = {np.dtype(np.uint8): 2, np.dtype(np.int8): 3, np.dtype(np.int32): 6, np.dtype(np.int64): 7, np.dtype(np.float32): 1}
 ONE = np.float32(1)

@@ -181,7 +181,13 @@ def quantize_onnxruntime(source: Path, out: Path, name: str, x: np.ndarray) -> N
     """Models of ONNX Runtime's tool: static and dynamic, as QDQ and as quantized operators, with 7 bits for the weights or the
     activations; and dynamic models after its optimizer."""
     import onnxruntime
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_dynamic,
+        quantize_static,
+    )
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     prepared = out / f"{name}_prepared.onnx"

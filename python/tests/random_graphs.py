@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
 from onnx import TensorProto, helper, numpy_helper
-
 
 HEAVY = 1 / 3  # of the channels: two heavy ones saturate together
 
@@ -373,8 +371,8 @@ def random_graph(seed):
 
 def evaluate(model, data):
     """A model's outputs, computed by NumPy. Sums of floats do not depend on the places of their columns."""
-    from intact._graph.nodes import attributes
     from intact._engines.data import dynamically_quantized
+    from intact._graph.nodes import attributes
 
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     values.update(data)

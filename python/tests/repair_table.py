@@ -75,7 +75,6 @@ def emulated(engine: str, data: Path, paths: list[str], folder: str) -> dict[str
 def first_layer_halved(stored: Path, halved: Path):
     """The stored model with the first layer's weights, scales and bias of the model with 7-bit weights."""
     import onnx
-
     from intact._audit.audit import audit
 
     model, other = onnx.load(str(stored)), {tensor.name: tensor for tensor in onnx.load(str(halved)).graph.initializer}
@@ -94,10 +93,9 @@ def first_layer_halved(stored: Path, halved: Path):
 def variants(nets: Path, name: str, way: str, engine: str, folder: str) -> dict[str, str]:
     """Paths of the models, by what was done."""
     import onnx
-
     from intact._audit.audit import audit
-    from intact._repair.repair import repair
     from intact._audit.run import exact_variant
+    from intact._repair.repair import repair
 
     stored = nets / f"{name}_{way}.onnx"
     made = {"stored": onnx.load(str(stored)), "repaired": repair(str(stored), engines=[engine], reorder_sums=True)[0]}

@@ -11,18 +11,16 @@ import sys
 import numpy as np
 import pytest
 
-
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
 from intact._audit.audit import audit, certify  # noqa: E402
-from intact._engines.table import engines, pairs_of  # noqa: E402
-from intact._graph.fusion import Fusions, rules  # noqa: E402
-from intact._formats.model import QuantizedLayer  # noqa: E402
-from intact._formats.onnx import read_onnx  # noqa: E402
-from intact._graph.nodes import every_node  # noqa: E402
 from intact._audit.report import SCRIPT, to_html, to_json, to_text, verdict  # noqa: E402
 from intact._audit.run import Sums  # noqa: E402
+from intact._engines.table import engines, pairs_of  # noqa: E402
+from intact._formats.model import QuantizedLayer  # noqa: E402
+from intact._formats.onnx import read_onnx  # noqa: E402
+from intact._graph.fusion import Fusions, rules  # noqa: E402
+from intact._graph.nodes import every_node  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 HOT = np.zeros((4, 3), np.int8)
 HOT[0:2, 1] = 127  # one pair of adjacent depths that can saturate

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
+from intact._compare.constants import FloatConstants, agreement  # noqa: E402
 from intact._library import Error  # noqa: E402
-from intact._compare.constants import agreement, FloatConstants  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 
 def float_model(path, constants, nodes=()):

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from intact._audit.audit import certify, pairings
 from intact._engines.table import engines, pairs_of
-from intact._library import ffi, lib
 from intact._formats.model import QuantizedLayer
+from intact._library import ffi, lib
 from intact._program import native
 
 ROOT = Path(__file__).parents[2]

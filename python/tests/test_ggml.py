@@ -4,10 +4,9 @@ import os
 import sys
 from pathlib import Path
 
+import intact
 import numpy as np
 import pytest
-
-import intact
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "targets"))
 pytestmark = pytest.mark.skipif("GGML_CPU" not in os.environ, reason="needs GGML_CPU, the path of a libggml-cpu-….so: docs/peers.md")

@@ -3,10 +3,9 @@ definition, all values are such that every sum is exact."""
 
 import itertools
 
+import intact
 import numpy as np
 import pytest
-
-import intact
 
 
 def random(low, high, shape, dtype=np.int64, seed=0):

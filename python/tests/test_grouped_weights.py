@@ -1,9 +1,8 @@
 """Readers of weights in groups: MatMulNBits of ONNX; Q4_0 and Q8_0 of GGUF."""
 
+import intact
 import numpy as np
 import pytest
-
-import intact
 from intact._plans import grouped_weights as formats
 
 RNG = np.random.default_rng(7)

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
 from intact import _program  # noqa: E402
 from intact._audit.audit import cpu_clamps  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 f32 = np.float32
 

@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
 from intact import _program  # noqa: E402
 from intact._audit import run as _run  # noqa: E402
-from intact._graph import weights as _weights  # noqa: E402
 from intact._audit.audit import audit  # noqa: E402
-from intact._formats.model import QuantizedLayer  # noqa: E402
 from intact._audit.report import to_html, to_text, verdict  # noqa: E402
-from intact._audit.run import exact_variant, LayerOnData, OnData, OutputOnData, run_on_data, Sums  # noqa: E402
+from intact._audit.run import LayerOnData, OnData, OutputOnData, Sums, exact_variant, run_on_data  # noqa: E402
 from intact._engines.data import dynamically_quantized, load_data  # noqa: E402
+from intact._formats.model import QuantizedLayer  # noqa: E402
+from intact._graph import weights as _weights  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from test_audit import HOT, program, save  # noqa: E402
 from test_kinds import resize  # noqa: E402
 

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
 from intact._graph.axes import Axes  # noqa: E402
 from intact._graph.dims import factors, size_of  # noqa: E402
 from intact._graph.operators import BOUNDED, OPERATORS, row_of, where  # noqa: E402
 from intact._graph.scope import Scope  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 
 def graph_of(nodes, shape, constants=(), outputs=("y",)):

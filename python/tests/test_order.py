@@ -3,10 +3,9 @@
 import functools
 import itertools
 
+import intact
 import numpy as np
 import pytest
-
-import intact
 from intact._repair import order as _order
 from intact._repair.order import order_channels
 

@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
 import intact  # noqa: E402
-from intact._repair import cost  # noqa: E402
+from graph_builder import GraphBuilder  # noqa: E402
 from intact._audit.audit import audit, slices  # noqa: E402
-from intact._library import Error  # noqa: E402
 from intact._graph.scope import Scope  # noqa: E402
+from intact._library import Error  # noqa: E402
+from intact._repair import cost  # noqa: E402
 from intact._repair.range import Limits, undo_reduce_range  # noqa: E402
 from intact._repair.repair import repair_file  # noqa: E402
 from intact._repair.report import to_json, to_text  # noqa: E402
-from graph_builder import GraphBuilder  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 pytest.importorskip("cffi")
 MICROSOFT = "com.microsoft"

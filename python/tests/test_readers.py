@@ -7,11 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-
 from intact._audit.audit import audit, read_model
+from intact._audit.report import to_html, to_json, to_text, verdict
 from intact._engines.table import engines
 from intact._library import Error
-from intact._audit.report import to_html, to_json, to_text, verdict
 
 HOT = np.zeros((4, 3), np.int8)
 HOT[0:2, 1] = 127  # one pair of adjacent depths that can saturate

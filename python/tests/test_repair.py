@@ -10,22 +10,25 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
 import intact  # noqa: E402
+import random_graphs  # noqa: E402
+from graph_builder import GraphBuilder  # noqa: E402
 from intact import _program  # noqa: E402
-from intact._repair import candidates, check as _repair_check, cost, editor, places, order as _order  # noqa: E402
-from intact._repair import plan as _repair_plan, repair as _repair, shorten as _shorten, steps  # noqa: E402
-from intact._repair.range import Limits  # noqa: E402
 from intact._audit.audit import audit, certify  # noqa: E402
-from intact._library import Error  # noqa: E402
+from intact._audit.run import as_u8, exact_variant, run_on_data  # noqa: E402
 from intact._formats.model import QuantizedLayer  # noqa: E402
 from intact._graph.scope import Scope  # noqa: E402
+from intact._library import Error  # noqa: E402
+from intact._repair import candidates, cost, editor, places, steps  # noqa: E402
+from intact._repair import check as _repair_check
+from intact._repair import order as _order
+from intact._repair import plan as _repair_plan  # noqa: E402
+from intact._repair import repair as _repair
+from intact._repair import shorten as _shorten
+from intact._repair.range import Limits  # noqa: E402
 from intact._repair.repair import repair_file  # noqa: E402
 from intact._repair.report import to_json, to_text  # noqa: E402
-from intact._audit.run import as_u8, exact_variant, run_on_data  # noqa: E402
-from graph_builder import GraphBuilder  # noqa: E402
-import random_graphs  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from random_graphs import evaluate, random_graph  # noqa: E402
 
 pytest.importorskip("cffi")

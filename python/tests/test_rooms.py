@@ -7,9 +7,8 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 import intact
+import pytest
 
 PACKAGE = Path(intact.__file__).parent
 TREE = Path(__file__).parents[2]

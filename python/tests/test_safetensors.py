@@ -3,10 +3,9 @@ bit. With compressed-tensors or torchao installed, these packages write files to
 
 import json
 
+import intact
 import numpy as np
 import pytest
-
-import intact
 
 save_file = pytest.importorskip("safetensors.numpy").save_file
 

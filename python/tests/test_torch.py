@@ -20,10 +20,10 @@ ENGINES = [name for name in ("fbgemm", "onednn") if name in torch.backends.quant
 if not ENGINES:
     pytest.skip("this build of torch has neither FBGEMM nor oneDNN", allow_module_level=True)
 import intact.torch  # noqa: E402
-from intact._repair import repair as _repair  # noqa: E402
-from intact.torch import _graph, _values  # noqa: E402
 from intact._library import Error  # noqa: E402
+from intact._repair import repair as _repair  # noqa: E402
 from intact._repair.report import to_json, to_text  # noqa: E402
+from intact.torch import _graph, _values  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.ao import quantization as tq  # noqa: E402
 from torch.ao.nn import quantized as nnq  # noqa: E402

@@ -8,10 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import intact
 import numpy as np
 import pytest
-
-import intact
 from intact._program import native
 
 if not Path(intact.__file__).with_name("intact").exists():

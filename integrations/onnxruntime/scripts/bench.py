@@ -18,11 +18,10 @@ import sys
 import time
 from pathlib import Path
 
+import intact.onnxruntime
 import numpy as np
 import onnx
 import onnxruntime
-
-import intact.onnxruntime
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from layers import nbits_model

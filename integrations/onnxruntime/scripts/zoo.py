@@ -23,12 +23,12 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import intact.onnxruntime
 import numpy as np
 import onnxruntime
-
-import intact.onnxruntime
-from bench import positive, times
 from zoo_models import Inputs, Model, model_names, models
+
+from bench import positive, times
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import stock

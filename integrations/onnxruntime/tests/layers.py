@@ -9,7 +9,6 @@ from typing import Any, Callable
 
 import numpy as np
 from onnx import TensorProto, helper, numpy_helper
-
 from stock import joined
 
 MICROSOFT = "com.microsoft"

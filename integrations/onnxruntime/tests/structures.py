@@ -16,14 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
+import intact
+import intact.onnxruntime
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import TensorProto, helper, numpy_helper
-
-import intact
-import intact.onnxruntime
 from intact._graph.fusion import FAILS
+from onnx import TensorProto, helper, numpy_helper
 
 TYPES = {"u8": (np.uint8, TensorProto.UINT8), "s8": (np.int8, TensorProto.INT8), "u16": (np.uint16, TensorProto.UINT16),
          "s16": (np.int16, TensorProto.INT16), "s32": (np.int32, TensorProto.INT32), "u4": (np.uint8, TensorProto.UINT4),

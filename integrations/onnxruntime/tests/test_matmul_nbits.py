@@ -1,10 +1,9 @@
 """What ONNX Runtime's MatMulNBits computes with accuracy level 4 (docs/peers.md), and that intact reads its weights rightly."""
 
+import intact
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
-
-import intact
 
 onnxruntime = pytest.importorskip("onnxruntime")
 FLOAT = TensorProto.FLOAT

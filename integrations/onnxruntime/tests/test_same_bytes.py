@@ -12,12 +12,12 @@ import pytest
 
 onnxruntime = pytest.importorskip("onnxruntime", minversion="1.23", reason="needs onnxruntime 1.23")
 onnx = pytest.importorskip("onnx", reason="needs onnx")
-from onnx import TensorProto, helper, numpy_helper
-
 import intact
 import intact.onnxruntime
 from intact._engines import held_to as _held_to
-from intact._operators import digest as _digest, measure as _operators
+from intact._operators import digest as _digest
+from intact._operators import measure as _operators
+from onnx import TensorProto, helper, numpy_helper
 
 if not Path(intact.__file__).with_name("libintact_onnxruntime_ep.so").exists():
     pytest.skip("needs a build with INTACT_BUILD_ONNXRUNTIME=ON", allow_module_level=True)

@@ -26,6 +26,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import intact.torch
 import torch
 import torch._inductor.config
 import torch.nn.functional as F
@@ -33,8 +34,6 @@ from torch import nn
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
-
-import intact.torch
 
 NUDGE = 1 + 2.0**-22  # changes float32 numbers as little as rounding does
 Inputs = "list[tuple[torch.Tensor, ...]]"  # the arguments of each run, all of the same sizes

@@ -14,10 +14,9 @@ import statistics
 import time
 from pathlib import Path
 
-import torch
-
 import intact
 import intact.torch
+import torch
 
 # How the weights of a layer lie: w.t() of torch.nn.Linear, or K×N.
 LAYOUTS = {"N×K": lambda weight: weight.t(), "K×N": lambda weight: weight.t().contiguous()}

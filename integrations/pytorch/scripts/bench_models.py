@@ -13,6 +13,7 @@ import os
 import statistics
 import time
 
+import intact.torch
 import torch
 import torch._inductor.config
 import torch.nn.functional as F
@@ -21,8 +22,6 @@ from torch import nn
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
-
-import intact.torch
 
 
 def image_network(name: str, batch: int) -> "tuple[nn.Module, torch.Tensor]":

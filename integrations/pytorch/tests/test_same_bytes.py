@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch", minversion="2.10", reason="needs torch 2.10
 
 import intact
 from intact._engines import held_to as _held_to
-from intact._operators import measure as _operators, torch_cases as _torch_operator_cases
+from intact._operators import measure as _operators
+from intact._operators import torch_cases as _torch_operator_cases
 
 if not Path(intact.__file__).with_name("libintact_pytorch.so").exists():
     pytest.skip("needs a build with INTACT_BUILD_PYTORCH=ON", allow_module_level=True)

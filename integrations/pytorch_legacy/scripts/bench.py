@@ -42,8 +42,14 @@ if ARGUMENTS.isa:  # the libraries read these variables when they are loaded
 import intact_torch  # noqa: E402
 import torch  # noqa: E402
 import torchvision  # noqa: E402
-from torch.ao.quantization import (MinMaxObserver, QConfig, convert, default_per_channel_weight_observer,  # noqa: E402
-                                   prepare, quantize_dynamic)
+from torch.ao.quantization import (  # noqa: E402
+    MinMaxObserver,
+    QConfig,
+    convert,
+    default_per_channel_weight_observer,
+    prepare,
+    quantize_dynamic,
+)
 
 warnings.simplefilter("ignore")  # about future changes of PyTorch
 

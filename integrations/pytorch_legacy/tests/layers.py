@@ -1,5 +1,5 @@
 """Random layers and tensors for the tests."""
-import intact_torch  # noqa: F401: loads the operators
+import intact_torch  # noqa: F401  # loads the operators
 import torch
 
 INTACT = torch.ops.intact

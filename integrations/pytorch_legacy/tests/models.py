@@ -6,10 +6,19 @@ import warnings
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.ao.quantization import (DeQuantStub, MinMaxObserver, PerChannelMinMaxObserver, QConfig, QuantStub, convert,
-                                   fuse_modules, prepare, quantize_dynamic)
-from torch.ao.quantization.quantize_fx import convert_fx, fuse_fx, prepare_fx  # noqa: F401
+from torch.ao.quantization import (
+    DeQuantStub,
+    MinMaxObserver,
+    PerChannelMinMaxObserver,
+    QConfig,
+    QuantStub,
+    convert,
+    fuse_modules,
+    prepare,
+    quantize_dynamic,
+)
 from torch.ao.quantization.qconfig_mapping import QConfigMapping
+from torch.ao.quantization.quantize_fx import convert_fx, fuse_fx, prepare_fx  # noqa: F401
 
 QCONFIG = QConfig(activation=MinMaxObserver.with_args(dtype=torch.quint8, reduce_range=False),
                   weight=PerChannelMinMaxObserver.with_args(dtype=torch.qint8, qscheme=torch.per_channel_symmetric))

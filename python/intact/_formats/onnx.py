@@ -11,7 +11,16 @@ from typing import Any, Sequence
 
 import numpy as np
 
-from .._graph.fusion import FAILS, WEIGHT_ONLY, Fusions, exchanges_operands, is_moved, stays_s8, weights_in_words, wrong_bias
+from .._graph.fusion import (
+    FAILS,
+    WEIGHT_ONLY,
+    Fusions,
+    exchanges_operands,
+    is_moved,
+    stays_s8,
+    weights_in_words,
+    wrong_bias,
+)
 from .._graph.nodes import DEEPEST, as_matrix, attributes, load_onnx, type_name
 from .._graph.operators import BOUNDED, Inputs, is_convolution, row_of
 from .._graph.scope import Scope

@@ -120,7 +120,6 @@ def _asked(proto: Any, folder: Path) -> tuple[dict[int, set[str]], str]:
     names = {entry.value for tensor in proto.graph.initializer for entry in tensor.external_data if entry.key == "location"}
     try:
         import onnx
-
         import onnxruntime
 
         size += sum((folder / name).stat().st_size for name in names)

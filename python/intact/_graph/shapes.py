@@ -4,7 +4,20 @@ from __future__ import annotations
 
 import math
 
-from .dims import Axis, Dim, fix_size, freeze, frozen, is_free, regrouped, resolved, segment_size, size_of, unify, whole
+from .dims import (
+    Axis,
+    Dim,
+    fix_size,
+    freeze,
+    frozen,
+    is_free,
+    regrouped,
+    resolved,
+    segment_size,
+    size_of,
+    unify,
+    whole,
+)
 from .nodes import attributes
 
 

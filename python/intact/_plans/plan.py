@@ -7,7 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._library import DTYPES, TYPE_NAMES, address, array_of, check, ffi, integer, invalid, isa_of, lib, numbers, text
+from .._library import (
+    DTYPES,
+    TYPE_NAMES,
+    address,
+    array_of,
+    check,
+    ffi,
+    integer,
+    invalid,
+    isa_of,
+    lib,
+    numbers,
+    text,
+)
 
 FLOAT32, INT32 = np.dtype(np.float32), np.dtype(np.int32)
 
