@@ -1,9 +1,8 @@
-// intact_bench prints a table that compares intact with its peers and the machine's peaks. With --benchmark_…
-// options it runs its named benchmarks, like a Google Benchmark program.
+// intact_bench prints a table that compares intact with its peers and the machine's peaks. Its subcommands
+// measure the rest: tuning, traps, weights in blocks, and the constants of the cost models.
 //
 // Exit status: 0; 1 a result of intact was wrong, and not timed; 2 bad usage or input, reported in one line
 // on stderr.
-#include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -15,19 +14,16 @@
 #include <utility>
 #include <vector>
 
-#include "bench/balance.h"
-#include "bench/benchmarks.h"
-#include "bench/cost_fit.h"
-#include "bench/google_flags.h"
-#include "bench/grouped.h"
-#include "bench/peaks.h"
-#include "bench/peer_process.h"
-#include "bench/peers.h"
-#include "bench/report.h"
-#include "bench/run.h"
-#include "bench/search.h"
-#include "bench/traps.h"
-#include "bench/tuning.h"
+#include "bench/measure/cost_fit.h"
+#include "bench/measure/grouped.h"
+#include "bench/measure/peaks.h"
+#include "bench/measure/run.h"
+#include "bench/measure/search.h"
+#include "bench/measure/traps.h"
+#include "bench/measure/tuning.h"
+#include "bench/peers/peer_process.h"
+#include "bench/peers/peers.h"
+#include "bench/report/report.h"
 #include "core/isas.h"
 #include "jit/isa.h"
 #include "kernels/engines/cost_table.h"
@@ -35,7 +31,6 @@
 #include "support/npy.h"
 #include "support/output_file.h"
 #include "tools/console/commands.h"
-#include "tools/console/documents.h"
 #include "tools/console/progress.h"
 #include "tools/console/terminal.h"
 
@@ -50,23 +45,23 @@ constexpr const char* kExitStatus =
     "  0  everything was measured\n"
     "  1  a result of intact was wrong, and not timed; or a search met an error or measured no problem\n"
     "  2  bad usage or input, reported in one line on standard error\n\n";
-constexpr std::string_view kTuneSuite = "tune";    // it implies --tune
-constexpr std::string_view kTrapsSuite = "traps";  // without --tune, its table is TrapResults
 
+/// The options of all commands. Each command declares its own.
 struct Options {
   std::string suite;
-  std::string isa = "any";
+  std::vector<std::string> layers;
+  std::string isa = "any", costs;
   std::string weights;
   int milliseconds = 250;
-  bool tune = false;
-  bool grouped = false;
   std::string json, html;
   std::vector<std::string> peers;
-  bool is_balance = false;
-  std::string fit, costs;
-  int search_seconds = 0;  // 0: no search
+  std::string fit;
+  int search_seconds = 0;
   uint64_t seed = 1;
 };
+
+using Isas = std::vector<core::Isa>;
+using Action = int (*)(const Options&, Isas);
 
 std::vector<std::string> Names(const auto& named) {
   std::vector<std::string> names;
@@ -80,55 +75,57 @@ std::string Description() {
       "Measures int8 GEMM and convolution, and compares them with peers and the machine's "
       "peaks.\n\nSuites:\n";
   for (const Suite& suite : Suites()) text += fmt::format("  {:<16} {}\n", suite.name, suite.what);
-  return text +
-         "\nWith --benchmark_... options (--benchmark_filter=REGEX, --benchmark_list_tests=true, ...) Google "
-         "Benchmark runs the named benchmarks of --suite (default: figures, small-m and conv) and --isa.";
+  return text;
 }
 
-void AddOptions(CLI::App* app, Options* options) {
-  app->add_option("--suite", options->suite, "shapes to measure (default: short)")
-      ->check(CLI::IsMember(Names(Suites())));
+void AddMachine(CLI::App* app, Options* options) {
   app->add_option("--isa", options->isa, "only this ISA, for intact and peers (default: all of this machine)")
       ->type_name(tools::IsaNames());
+  tools::AddFileOption(app, "--costs", &options->costs,
+                       "use this table of the cost models instead of the CPU's (a file of `fit`)")
+      ->take_last();
+}
+
+void AddShapes(CLI::App* app, Options* options, const std::string& suite) {
+  CLI::Option* const named =
+      app->add_option("--suite", options->suite, "shapes to measure (default: " + suite + ")")
+          ->check(CLI::IsMember(Names(Suites())));
+  app->add_option(
+         "--layer", options->layers,
+         "measure this shape, as tables print it: M×N×K, or C×H×W→N 3×3/2 d1 g32 batch 8 (also with x and "
+         "->); may be repeated")
+      ->allow_extra_args(false)
+      ->excludes(named);
+}
+
+void AddBudget(CLI::App* app, Options* options) {
+  app->add_option("--milliseconds", options->milliseconds, "time for the turns of a shape on an ISA")
+      ->check(CLI::Range(1, 60000))
+      ->capture_default_str();
+}
+
+void AddWeights(CLI::App* app, Options* options) {
   app->add_option("--weights", options->weights,
                   "distribution of the weights (default: laplace; for layers of a trained network: like the "
                   "trained weights)")
       ->check(CLI::IsMember(Names(kWeights)));
-  app->add_option("--milliseconds", options->milliseconds, "time for the turns of a shape on an ISA")
-      ->check(CLI::Range(1, 60000))
-      ->capture_default_str();
-  app->add_flag("--balance", options->is_balance,
-                "measure nothing; compute how evenly runs are divided among 2 to 128 threads");
-  app->add_flag("--tune", options->tune, "compare tuned plans with the choices of the cost models");
-  app->add_flag("--grouped", options->grouped,
-                "measure products with 4- and 8-bit weights in groups of depths: K×N 4096×4096, or with "
-                "--suite llm the shapes of decoders");
+}
+
+void AddPeerOption(CLI::App* app, Options* options) {
   app->add_option("--peer", options->peers,
                   fmt::format("another peer, in a separate process: {}; may be repeated", kPeerOptions))
       ->allow_extra_args(false);
-  tools::AddFileOption(app, "--fit", &options->fit,
-                       "measure this CPU, fit the table of the cost models to it, and write the table (takes "
-                       "some minutes)")
-      ->take_last();
-  tools::AddFileOption(app, "--costs", &options->costs,
-                       "use this table of the cost models instead of the CPU's (a file of --fit)")
-      ->take_last();
-  app->add_option("--search", options->search_seconds,
-                  "with --suite traps: search for other traps for this number of seconds")
-      ->check(CLI::Range(1, 86400));
-  app->add_option("--seed", options->seed, "with --search: the seed of the random problems")
-      ->capture_default_str();
-  tools::AddFileOption(app, "--json", &options->json,
-                       "write the results (schemas: bench/report.h, grouped.h, tuning.h, traps.h, search.h)")
-      ->take_last();
-  tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
+}
+
+void AddJson(CLI::App* app, Options* options, const std::string& header) {
+  tools::AddFileOption(app, "--json", &options->json, "write the results (schema: bench/" + header + ")")
       ->take_last();
 }
 
 // The ISAs with generated kernels. Portable kernels are for other machines, and are measured only if --isa
 // asks.
-std::vector<core::Isa> AvailableIsas() {
-  std::vector<core::Isa> isas;
+Isas AvailableIsas() {
+  Isas isas;
   for (const core::Isa isa : core::kAllIsas) {
     if (core::IsCompiled(isa)) continue;
     if (intact_isa_available(static_cast<intact_isa>(isa)) != 0) isas.push_back(isa);
@@ -136,9 +133,22 @@ std::vector<core::Isa> AvailableIsas() {
   return isas;
 }
 
-Request RequestOf(const Options& options, std::vector<core::Isa> isas) {
+/// The layers of --layer, or of --suite, or of `suite`.
+Result<Request> RequestOf(const Options& options, Isas isas, std::string_view suite) {
   Request request;
-  request.suite = FindSuite(options.suite.empty() ? "short" : options.suite);
+  request.suite = *FindSuite(options.suite.empty() ? suite : options.suite);
+  if (!options.layers.empty()) {
+    static std::vector<Layer> layers;  // for the rest of the process
+    for (const std::string& text : options.layers) {
+      const std::optional<Shape> shape = ParseShape(text);
+      if (!shape) {
+        return Error{INTACT_INVALID_ARGUMENT,
+                     fmt::format("--layer '{}': is not a shape; expected M×N×K, or C×H×W→N 3×3/2 g32", text)};
+      }
+      layers.push_back({*shape});
+    }
+    request.suite = {"--layer", "", layers};
+  }
   const auto* const weights = std::ranges::find(kWeights, options.weights, &Weights::name);
   if (weights != kWeights.end()) request.weights = *weights;
   request.isas = std::move(isas);
@@ -147,24 +157,12 @@ Request RequestOf(const Options& options, std::vector<core::Isa> isas) {
 }
 
 /// Prints `results` and writes --json. Returns `status`, or kBadInput if the file cannot be written.
-int Report(const Options& options, const auto& results, int status) {
+int Report(const Options& options, const auto& results) {
   tools::Print("{}", ToText(results));
+  const int status = results.AllRight() ? 0 : kFailure;
   if (tools::WriteJson(options.json, ToJson(results), status) == tools::kBadInput) return tools::kBadInput;
   if (!options.json.empty()) tools::Print("wrote {}\n", options.json);
   return status;
-}
-
-int RunTuningTable(const Options& options, std::vector<core::Isa> isas) {
-  if (!options.html.empty()) return Fail("--html: has no meaning with --tune");
-  const TunedResults results = RunTuned(RequestOf(options, std::move(isas)), tools::ReportProgress("tuning"));
-  return Report(options, results, results.AllRight() ? 0 : kFailure);
-}
-
-int RunTrapTable(const Options& options, std::vector<core::Isa> isas) {
-  if (!options.html.empty()) return Fail("--html: has no meaning with --suite traps");
-  const TrapResults results =
-      RunTraps(RequestOf(options, std::move(isas)), tools::ReportProgress("measuring"));
-  return Report(options, results, results.AllRight() ? 0 : kFailure);
 }
 
 /// Starts the peers of --peer.
@@ -180,52 +178,61 @@ std::optional<Error> AddPeers(const std::vector<std::string>& options) {
   return std::nullopt;
 }
 
-int RunGroupedTable(const Options& options, std::vector<core::Isa> isas) {
+int RunTable(const Options& options, Isas isas) {
+  if (!options.json.empty() && options.json == options.html) {
+    return Fail(fmt::format("--html {}: is also the file of --json; expected another file", options.html));
+  }
+  for (const std::string& peer : options.peers) {
+    if (peer.starts_with("ggml"))
+      return Fail(fmt::format("--peer {}: has no meaning without `blocks`", peer));
+  }
+  const Result<Request> request = RequestOf(options, std::move(isas), "short");
+  if (!request) return Fail(request.error());
+  if (const std::optional<Error> error = AddPeers(options.peers)) return Fail(*error);
+  const Result<Results> results = Run(*request, tools::ReportProgress("measuring"));
+  if (!results) return Fail(results.error());
+  if (!options.html.empty()) {
+    if (const std::optional<Error> error = support::WriteFile(options.html, ToHtml(*results)))
+      return Fail(*error);
+  }
+  const int status = Report(options, *results);
+  if (!options.html.empty()) tools::Print("wrote {}\n", options.html);
+  return status;
+}
+
+int RunTune(const Options& options, Isas isas) {
+  const Result<Request> request = RequestOf(options, std::move(isas), "tune");
+  if (!request) return Fail(request.error());
+  return Report(options, RunTuned(*request, tools::ReportProgress("tuning")));
+}
+
+int RunTrapTable(const Options& options, Isas isas) {
+  const Result<Request> request = RequestOf(options, std::move(isas), "short");
+  if (!request) return Fail(request.error());
+  return Report(options, RunTraps(*request, tools::ReportProgress("measuring")));
+}
+
+int RunSearch(const Options& options, Isas isas) {
+  const SearchRequest request = {std::move(isas), Seconds(options.search_seconds), options.seed};
+  return Report(options, Search(request, TimeRuns, tools::ReportProgress("searching")));
+}
+
+int RunBlocks(const Options& options, Isas isas) {
   const std::optional<GroupedSuite> suite = FindGroupedSuite(options.suite);
-  if (!suite)
-    return Fail(fmt::format("--suite {}: has no meaning with --grouped; expected llm", options.suite));
+  for (const std::string& peer : options.peers) {
+    if (peer.starts_with("onednn") || peer.starts_with("fbgemm")) {
+      return Fail(fmt::format("--peer {}: has no meaning with blocks; expected onnxruntime or ggml", peer));
+    }
+  }
   if (const std::optional<Error> error = AddPeers(options.peers)) return Fail(*error);
   std::vector<const Peer*> peers;
   for (const Peer* peer : Peers()) {
     if (!peer->GroupedKernels(suite->shapes.front(), isas.front()).empty()) peers.push_back(peer);
   }
-  const GroupedResults results =
-      RunGrouped(RequestOf(options, std::move(isas)), *suite, peers, tools::ReportProgress("measuring"));
-  return Report(options, results, results.AllRight() ? 0 : kFailure);
-}
-
-int RunSearch(const Options& options, std::vector<core::Isa> isas) {
-  const SearchRequest request = {std::move(isas), Seconds(options.search_seconds), options.seed};
-  const SearchResults results = Search(request, TimeRuns, tools::ReportProgress("searching"));
-  return Report(options, results, results.AllRight() ? 0 : kFailure);
-}
-
-int RunTable(const Options& options, std::vector<core::Isa> isas) {
-  if (const std::optional<Error> error = AddPeers(options.peers)) return Fail(*error);
-  const Request request = RequestOf(options, std::move(isas));
-  const Result<Results> results = Run(request, tools::ReportProgress("measuring"));
-  if (!results) return Fail(results.error());
-  tools::Print("{}", ToText(*results));
-  if (!options.html.empty()) {
-    if (const std::optional<Error> error = support::WriteFile(options.html, ToHtml(*results)))
-      return Fail(*error);
-  }
-  const int status = results->AllRight() ? 0 : kFailure;
-  if (tools::WriteJson(options.json, ToJson(*results), status) == tools::kBadInput) return tools::kBadInput;
-  for (const std::string& file : {options.json, options.html}) {
-    if (!file.empty()) tools::Print("wrote {}\n", file);
-  }
-  return status;
-}
-
-int RunBalance(const Options& options, const std::vector<core::Isa>& isas) {
-  const Request request = RequestOf(options, isas);
-  for (const core::Isa isa : request.isas) {
-    const Result<std::string> table = BalanceTable(request, isa);
-    if (!table) return Fail(table.error());
-    tools::Print("{}", *table);
-  }
-  return 0;
+  Request request;
+  request.isas = std::move(isas);
+  request.budget = std::chrono::milliseconds(options.milliseconds);
+  return Report(options, RunGrouped(request, *suite, peers, tools::ReportProgress("measuring")));
 }
 
 /// Replaces the process's table by the table of `path`.
@@ -238,7 +245,7 @@ Error UseCosts(const std::string& path) {
   return {};
 }
 
-int RunFit(const Options& options, const std::vector<core::Isa>& isas) {
+int RunFit(const Options& options, Isas isas) {
   if (const std::optional<Error> error = support::WhyNotWritable(options.fit)) return Fail(*error);
   constexpr int kPlans = 160;
   const Result<CostSamples> measured = MeasureCosts(isas, kPlans, tools::ReportProgress("measuring"));
@@ -254,122 +261,91 @@ int RunFit(const Options& options, const std::vector<core::Isa>& isas) {
   return 0;
 }
 
-int RunNamed(const Options& options, const std::vector<core::Isa>& isas, std::vector<char*> arguments) {
-  for (const char* argument : arguments) {
-    if (const std::optional<std::string> why = WhyNotGoogleFlag(argument)) return Fail(*why);
+/// A subcommand. The options of the table, which needs no subcommand, have no meaning with it.
+CLI::App* AddCommand(CLI::App* app, Options* options, Action* action, const std::string& name,
+                     const std::string& what, Action runs) {
+  CLI::App* const command = app->add_subcommand(name, what);
+  for (CLI::Option* option : app->get_options()) {
+    if (option->get_items_expected_max() > 0) command->excludes(option);
   }
-  const core::Isa best = isas.back();
-  if (const std::optional<Error> error = Confine(Peers(), best)) return Fail(*error);
-  RegisterPeaks();
-  RegisterBandwidth(best);
-  RegisterPlans(isas);
-  const std::vector<std::string> suites = options.suite.empty()
-                                              ? std::vector<std::string>{"figures", "small-m", "conv"}
-                                              : std::vector{options.suite};
-  std::vector<Layer> layers;
-  for (const std::string& suite : suites) {
-    for (const Layer& layer : FindSuite(suite)->layers) {
-      if (std::ranges::find(layers, layer.shape, &Layer::shape) == layers.end()) layers.push_back(layer);
-    }
-  }
-  RegisterLayers(layers, isas, best);
-  RegisterPairs(layers, isas);
-  RegisterThreads(isas);
-  auto count = static_cast<int>(arguments.size());
-  benchmark::Initialize(&count, arguments.data());
-  if (count > 1) return Fail(fmt::format("{}: is unknown (see --help)", arguments[1]));
-  const size_t matches = benchmark::RunSpecifiedBenchmarks();  // reports if the filter matches none
-  benchmark::Shutdown();
-  if (matches == 0) return tools::kBadInput;
-  return AnyFailed() ? kFailure : 0;
+  AddMachine(command, options);
+  command->callback([action, runs] { *action = runs; });
+  return command;
+}
+
+void AddCommands(CLI::App* app, Options* options, Action* action) {
+  AddMachine(app, options);
+  AddShapes(app, options, "short");
+  AddWeights(app, options);
+  AddBudget(app, options);
+  AddPeerOption(app, options);
+  AddJson(app, options, "report.h");
+  tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
+      ->take_last();
+  app->require_subcommand(0, 1);
+
+  CLI::App* const tune =
+      AddCommand(app, options, action, "tune", "tuned plans beside the choices of the cost models", RunTune);
+  AddShapes(tune, options, "tune");
+  AddWeights(tune, options);
+  AddBudget(tune, options);
+  AddJson(tune, options, "tuning.h");
+
+  CLI::App* const traps =
+      AddCommand(app, options, action, "traps",
+                 "shapes that were slow beside their neighbours, with their targets", RunTrapTable);
+  AddWeights(traps, options);
+  AddBudget(traps, options);
+  AddJson(traps, options, "traps.h");
+
+  CLI::App* const search =
+      AddCommand(app, options, action, "search", "search for other traps among random problems", RunSearch);
+  search->add_option("SECONDS", options->search_seconds, "how long to search")
+      ->required()
+      ->check(CLI::Range(1, 86400));
+  tools::AddSeedOption(search, &options->seed, "the seed of the random problems");
+  AddJson(search, options, "search.h");
+
+  CLI::App* const blocks =
+      AddCommand(app, options, action, "blocks",
+                 "products with 4- and 8-bit weights in groups of depths, 4096×4096", RunBlocks);
+  blocks->add_option("--suite", options->suite, "llm: the shapes of decoders")->check(CLI::IsMember({"llm"}));
+  AddBudget(blocks, options);
+  AddPeerOption(blocks, options);
+  AddJson(blocks, options, "grouped.h");
+
+  CLI::App* const fit =
+      AddCommand(app, options, action, "fit",
+                 "measure this CPU, and fit the table of the cost models to it (minutes)", RunFit);
+  tools::AddFileOption(fit, "FILE", &options->fit, "the table is written to it")->required();
 }
 
 int Main(int argc, char** argv) {
-  std::vector<char*> named = {argv[0]}, own = {argv[0]};
-  for (char* argument : std::vector<char*>(argv + 1, argv + argc)) {
-    (std::string_view(argument).starts_with("--benchmark_") ? named : own).push_back(argument);
-  }
   Options options;
+  Action action = RunTable;
   CLI::App app(Description(), "intact_bench");
-  AddOptions(&app, &options);
-  tools::AddDocumentOption(&app);
+  app.set_version_flag("--version", intact_version());
+  app.set_help_all_flag("--help-all", "the help of all commands");
+  AddCommands(&app, &options, &action);
   app.footer(std::string(kExitStatus) + tools::kEnvironmentHelp);
   try {
-    app.parse(static_cast<int>(own.size()), own.data());
+    app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return tools::Exit(app, error);
   }
   const Result<intact_isa> isa = tools::ResolveIsa(options.isa);
   if (!isa) return Fail(isa.error());
   if (const Result<core::IsaSet> permitted = jit::PermittedIsas(); !permitted) return Fail(permitted.error());
-  std::vector<core::Isa> isas = AvailableIsas();
+  Isas isas = AvailableIsas();
   if (*isa != INTACT_ISA_ANY) isas = {static_cast<core::Isa>(*isa)};
   if (isas.empty()) return Fail("this machine permits no ISA that intact generates kernels for");
   if (intact_isa_available(static_cast<intact_isa>(YardstickOf(isas.front()))) == 0) {
     return Fail("--isa portable: is compared with AVX2's peak, which this process cannot run");
   }
-  if (!options.json.empty() && options.json == options.html) {
-    return Fail(fmt::format("--html {}: is also the file of --json; expected another file", options.html));
-  }
   if (!options.costs.empty()) {
     if (const Error error = UseCosts(options.costs); !error.ok()) return Fail(error);
   }
-  if (!options.fit.empty()) {
-    for (const char* other : {"--suite", "--weights", "--milliseconds", "--json", "--html", "--tune",
-                              "--balance", "--grouped", "--peer", "--search"}) {
-      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --fit", other));
-    }
-    if (named.size() > 1) return Fail("--fit: has no meaning with --benchmark_... options");
-    return RunFit(options, isas);
-  }
-  if (app.count("--seed") != 0 && app.count("--search") == 0) return Fail("--seed: needs --search");
-  if (app.count("--search") != 0) {
-    if (options.suite != kTrapsSuite) return Fail("--search: needs --suite traps");
-    for (const char* other :
-         {"--weights", "--milliseconds", "--html", "--tune", "--balance", "--grouped", "--peer"}) {
-      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --search", other));
-    }
-    if (named.size() > 1) return Fail("--search: has no meaning with --benchmark_... options");
-    return RunSearch(options, std::move(isas));
-  }
-  if (options.grouped) {
-    for (const char* other : {"--weights", "--html", "--tune", "--balance"}) {
-      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --grouped", other));
-    }
-    for (const std::string& peer : options.peers) {
-      if (peer.starts_with("onednn") || peer.starts_with("fbgemm")) {
-        return Fail(
-            fmt::format("--peer {}: has no meaning with --grouped; expected onnxruntime or ggml", peer));
-      }
-    }
-    if (named.size() > 1) return Fail("--grouped: has no meaning with --benchmark_... options");
-    return RunGroupedTable(options, std::move(isas));
-  }
-  for (const std::string& peer : options.peers) {
-    if (peer.starts_with("ggml")) return Fail(fmt::format("--peer {}: needs --grouped", peer));
-  }
-  const bool is_tuned = options.tune || options.suite == kTuneSuite;
-  if (options.is_balance) {
-    for (const char* other : {"--milliseconds", "--json", "--html", "--tune", "--peer"}) {
-      if (app.count(other) != 0) return Fail(fmt::format("{}: has no meaning with --balance", other));
-    }
-    if (named.size() > 1) return Fail("--balance: has no meaning with --benchmark_... options");
-    return RunBalance(options, isas);
-  }
-  if (named.size() == 1) {
-    const bool is_traps = options.suite == kTrapsSuite;
-    if (!options.peers.empty() && (is_tuned || is_traps)) {
-      return Fail(fmt::format("--peer: has no meaning with {}",
-                              options.tune ? "--tune" : "--suite " + options.suite));
-    }
-    return (is_tuned ? RunTuningTable : is_traps ? RunTrapTable : RunTable)(options, std::move(isas));
-  }
-  for (const char* table_only : {"--weights", "--milliseconds", "--json", "--html", "--tune", "--peer"}) {
-    if (app.count(table_only) != 0) {
-      return Fail(fmt::format("{}: has no meaning with --benchmark_... options", table_only));
-    }
-  }
-  return RunNamed(options, isas, std::move(named));
+  return action(options, std::move(isas));
 }
 
 }  // namespace

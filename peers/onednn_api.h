@@ -1,4 +1,4 @@
-// oneDNN's C++ API for the peer (onednn.cc) and the benchmarks (bench/onednn_peer.cc). Versions 2 (Debian 12)
+// oneDNN's C++ API for the peer (onednn.cc) and the benchmarks (bench/peers/onednn_peer.cc). Versions 2 (Debian 12)
 // and 3 (Debian 13) differ; this header hides all differences.
 //
 //                   version 2                          version 3

@@ -31,7 +31,7 @@ constexpr size_t kMaxDimensions = 64;  // NumPy's limit; the work for an element
 // The entry of a NumPy element type in this machine's byte order: "<f4", "|u1".
 const core::ElementType* FindElementType(std::string_view descr) {
   for (const core::ElementType& known : core::kElementTypes) {
-    const bool order_is_ours = descr.starts_with('<') || (known.bytes == 1 && descr.starts_with('|'));
+    const bool order_is_ours = descr.starts_with('<') || (known.bits == 8 && descr.starts_with('|'));
     if (order_is_ours && !known.npy.empty() && descr.substr(1) == known.npy) return &known;
   }
   return nullptr;
@@ -260,7 +260,7 @@ Result<NpyArray> ReadNpy(const std::string& path) {
     return BadFile(path, fmt::format("has {} dimensions; expected at most {}, as NumPy",
                                      header->shape->size(), kMaxDimensions));
   }
-  const auto element_bytes = static_cast<size_t>(element->bytes);
+  const auto element_bytes = static_cast<size_t>(element->bytes());
   const std::optional<size_t> count = ElementCount(*header->shape, element_bytes);
   if (!count) {
     return BadFile(

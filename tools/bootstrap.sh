@@ -4,7 +4,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 readonly root
-readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev libbenchmark-dev
+readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev help2man
   libgtest-dev libgmock-dev librapidcheck-dev nlohmann-json3-dev libcli11-dev libfmt-dev gnuplot-nox)
 readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libcpuinfo-dev libgemmlowp-dev)
 # For tools/test_summary.py, and the Python package's tests.
@@ -39,7 +39,7 @@ Each command installs missing Debian packages, then configures and builds the pr
              --build  only build
   verify   run `intact verify`, which writes report/;  arguments go to it
   bench    run `intact_bench`: a table that compares with oneDNN (installed if possible) and this machine's peaks;
-           it also goes to report/;                    arguments go to it (--help, --benchmark_filter=REGEX, ...)
+           it also goes to report/;                    arguments go to it (--help, --suite NAME, tune, ...)
   pytorch  build PyTorch's operators; run their tests and a comparison with PyTorch's own kernels (takes torch from PyPI);
                                                        arguments go to the comparison (--help), except
              --test  only test
@@ -53,6 +53,8 @@ Each command installs missing Debian packages, then configures and builds the pr
                                                        arguments go to the comparison (--help), except
              --long  also the long tests: more layers, networks and runs (run before a change of the provider lands)
              --test  only test
+  ggml     build ggml's backend for ggml and llama.cpp of Debian sid, which it unpacks into build/ggml (docs/language_models.md)
+             --test  also run its tests
   wheel    build the Python package's wheel in build/wheels, with PyTorch's operators, and with ONNX Runtime's execution
            provider if its headers can be had as above; check it with auditwheel; install it into empty virtual environments,
            one for each of two versions of torch, and run its tests there (takes build tools, ONNX Runtime and torch from PyPI;
@@ -142,10 +144,9 @@ install_peers() {
 
 # bench [ARGUMENT...]
 bench() {
-  local argument outputs=(--json report/bench.json --html report/bench.html)
-  for argument in "$@"; do
-    [[ $argument != --benchmark_* && $argument != -h && $argument != --help ]] || outputs=()
-  done
+  local outputs=(--json report/bench.json --html report/bench.html)
+  # Subcommands and --help write no page.
+  [[ ${1:-} != [a-z]* && ${1:-} != -h && ${1:-} != --help* ]] || outputs=()
   build/release/bench/intact_bench "${outputs[@]}" "$@"
 }
 
@@ -156,7 +157,7 @@ build() {
   say "configuring build/$preset"
   cmake --preset "$preset" -DINTACT_BUILD_PYTORCH="${build_pytorch:-OFF}" \
     -DINTACT_BUILD_PYTORCH_LEGACY="${build_pytorch_legacy:-OFF}" \
-    -DINTACT_BUILD_ONNXRUNTIME="${build_onnxruntime:-OFF}" "${definitions[@]}" >/dev/null
+    -DINTACT_BUILD_ONNXRUNTIME="${build_onnxruntime:-OFF}" -DINTACT_BUILD_GGML="${build_ggml:-OFF}" "${definitions[@]}" >/dev/null
   say "building build/$preset (minutes the first time)"
   cmake --build --preset "$preset" "$@"
 }
@@ -233,7 +234,6 @@ run_tests() {
   done
   read_presets "$presets"
   install_packages "${testing[@]}"
-  try_install openmpi-bin || say "going on without openmpi-bin: the test under mpirun is skipped"
   for preset in "${presets[@]}"; do
     build "$preset"
     [[ -z $only_build ]] || continue
@@ -332,31 +332,59 @@ tell_story() {
   PYTHONPATH=build/release/python "$environment/bin/python" tools/story.py "$@"
 }
 
-# Prints the folder of ONNX Runtime's headers: the installed ones, or the ones of Debian sid. Only these headers are taken
-# from sid: apt gets its own sources, lists and cache, so the machine's packages do not change.
+# unpack_sid FOLDER FILE PACKAGE...: unpacks packages of Debian sid into FOLDER, unless FOLDER has FILE. apt gets its own sources,
+# lists and cache, so the machine's packages do not change. Prints the reason and fails if it cannot.
+unpack_sid() {
+  local folder=$1 file=$2 apt=$1/apt mirror options log package
+  shift 2
+  [[ ! -f $folder/$file ]] || return 0
+  # shellcheck disable=SC2016  # what apt expands
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' 'Component: main' | head -n 1)
+  [[ $mirror ]] || { echo "apt's sources name no mirror of Debian" && return 1; }
+  mkdir -p "$apt"/{lists,cache/archives}/partial
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" >"$apt/sources.list"
+  options=(-qq -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
+    -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=
+    -o APT::Update::Error-Mode=any -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
+  log=$(cd "$apt" && {
+    apt-get "${options[@]}" update && apt-get "${options[@]}" download "$@" &&
+      for package in *.deb; do dpkg-deb --extract "$package" "$folder"; done
+  } 2>&1) || { echo "could not get $* of sid from $mirror: $(grep -m 1 '^E:' <<<"$log")" && return 1; }
+  rm -r "$apt"
+}
+
+# Prints the folder of ONNX Runtime's headers: the installed ones, or the ones of Debian sid.
 onnxruntime_headers() {
-  local folder=$root/build/onnxruntime mirror options log
+  local folder=$root/build/onnxruntime/headers error
   if [[ -f /usr/include/onnxruntime/onnxruntime_ep_c_api.h ]]; then
     echo /usr/include/onnxruntime
     return
   fi
-  if [[ ! -f $folder/headers/usr/include/onnxruntime/onnxruntime_ep_c_api.h ]]; then
-    # shellcheck disable=SC2016  # what apt expands
-    mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' 'Component: main' | head -n 1)
-    [[ $mirror ]] || miss "apt's sources name no mirror of Debian; install ONNX Runtime's headers in /usr/include/onnxruntime"
-    mkdir -p "$folder"/apt/{lists,cache/archives}/partial
-    echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" \
-      >"$folder/apt/sources.list"
-    options=(-qq -o "Dir::Etc::SourceList=$folder/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
-      -o "Dir::State::Lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt/cache" -o APT::Sandbox::User=
-      -o APT::Update::Error-Mode=any -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
-    log=$(cd "$folder/apt" && {
-      apt-get "${options[@]}" update && apt-get "${options[@]}" download libonnxruntime-dev &&
-        dpkg-deb --extract libonnxruntime-dev_*.deb "$folder/headers"
-    } 2>&1) || miss "could not get ONNX Runtime's headers, libonnxruntime-dev of sid, from $mirror: $(grep -m 1 '^E:' <<<"$log")"
-    rm -r "$folder/apt"
-  fi
-  echo "$folder/headers/usr/include/onnxruntime"
+  error=$(unpack_sid "$folder" usr/include/onnxruntime/onnxruntime_ep_c_api.h libonnxruntime-dev) ||
+    miss "ONNX Runtime's headers: $error; install them in /usr/include/onnxruntime"
+  echo "$folder/usr/include/onnxruntime"
+}
+
+# ggml and llama.cpp of Debian sid, with the C library that they need, in build/ggml. Their programs run by `build/ggml/run PROGRAM
+# ARGUMENT...`, with intact's backend if GGML_BACKEND_PATH names it. ggml searches its own backends beside the loader.
+make_ggml() {
+  local folder=$root/build/ggml libraries=$root/build/ggml/usr/lib/x86_64-linux-gnu error build_ggml=ON definitions
+  [[ $* == '' || $* == --test ]] || refuse "'$*': expected --test, or no argument"
+  error=$(unpack_sid "$folder" usr/bin/llama-bench libggml0 libggml-dev libllama0 llama.cpp-tools llama.cpp-examples libc6 \
+    libstdc++6 libgcc-s1 libgomp1 libssl3t64 zlib1g libzstd1) || miss "llama.cpp: $error"
+  ln -sf "$libraries"/ggml/backends*/*.so "$libraries"
+  cat >"$folder/run" <<END
+#!/usr/bin/env bash
+program=\$1
+shift
+exec "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries:$libraries/llama" "$folder/usr/bin/\$program" "\$@" \\
+  2> >(grep -v 'failed to enumerate' >&2)
+END
+  chmod +x "$folder/run"
+  definitions=(-DGGML_INCLUDE_DIR="$folder/usr/include" -DGGML_BASE_LIBRARY="$libraries/libggml-base.so"
+    -DGGML_LIBRARY="$libraries/libggml.so" "-DINTACT_GGML_LOADER=$libraries/ld-linux-x86-64.so.2;--library-path;$libraries")
+  build release --target intact_ggml intact_ggml_test
+  [[ $* != --test ]] || run_ctest release --tests-regex '^ggml\.'
 }
 
 # A virtual environment has ONNX Runtime and the package's dependencies. The package comes from the build.
@@ -459,11 +487,14 @@ case $command in
   packages)
     install_packages "${testing[@]}" "${pytorch_legacy[@]}" "${onnxruntime[@]}"
     install_peers
-    try_install openmpi-bin || say "going on without openmpi-bin"
     ;;
   onnxruntime)
     install_packages "${testing[@]}" "${onnxruntime[@]}"
     test_onnxruntime "$@"
+    ;;
+  ggml)
+    install_packages "${testing[@]}"
+    make_ggml "$@"
     ;;
   wheel)
     install_packages python3-venv liblemon-dev

@@ -20,6 +20,13 @@
  *     INTACT_GRANULARITY_ROWS:    s_g = sb[n,g]                    za = za[m]
  *     INTACT_GRANULARITY_GROUPS:  s_g = sa[m,g]·sb[n,g], rounded to float32        za = za[m,g]
  *
+ * With minimums, a weight is sb·b + minimum, and f starts from the minimums mb[n,g] instead of +0:
+ *
+ *     sum_g = Σ_{k in g} (a[m,k] − za)                             exact integer arithmetic
+ *     f     = +0, then for g = 0, 1, …: f = fma(u_g, mb[n,g], f)   one float32 rounding
+ *
+ * where u_g is float(sum_g), and with INTACT_GRANULARITY_GROUPS u_g = sa[m,g]·float(sum_g), rounded to float32.
+ *
  * sb is the float32 that equals the stored f32, f16 or bf16 scale. A bf16 or f16 output is f rounded to
  * nearest even. An f16 output keeps subnormal numbers, and is infinite from 65520 on. If f is a NaN before
  * the activation (an infinity times 0, or a difference of infinities), f is replaced by −∞.
@@ -49,12 +56,6 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-/** Types of 4 bits, for b_type. Their values continue intact_type. */
-typedef enum intact_nibble_type {
-  INTACT_S4 = 7, /**< −8 to 7, two's complement */
-  INTACT_U4 = 8  /**< 0 to 15 */
-} intact_nibble_type;
 
 /** Which elements of A share a scale and a zero point. */
 typedef enum intact_granularity {
@@ -107,6 +108,9 @@ typedef struct intact_grouped_desc {
    * groups·scale_stride_g, whichever is larger. */
   int64_t scale_stride_expert;
   int64_t bias_stride_expert; /**< elements from an expert's bias to the next, at most 2^40; 0: n */
+  /** A finite value for each column and group, laid out as b_scales; then b_zero_points is NULL, and every zero
+   * point is 0. NULL: there are no minimums. */
+  const float* b_minimums;
 } intact_grouped_desc;
 
 /** f32 activations quantized to s8 row by row, u4 weights in groups of 32 with f16 scales, f32 outputs; set
@@ -115,7 +119,7 @@ typedef struct intact_grouped_desc {
   {                                                                                                         \
     sizeof(intact_grouped_desc), 0, 0, 32, INTACT_F32, INTACT_S8, INTACT_GRANULARITY_ROWS, INTACT_U4, 0, 0, \
         NULL, NULL, 0, 0, INTACT_F16, INTACT_F32, NULL, INTACT_ACTIVATION_NONE, 0.0f, 0.0f, INTACT_ISA_ANY, \
-        1, 0, 0, 0                                                                                          \
+        1, 0, 0, 0, NULL                                                                                    \
   }
 
 /** The buffers of one run, row-major. No alignment is needed. Nothing beyond the m·k elements of A and the

@@ -106,7 +106,9 @@ typedef enum intact_type {
   INTACT_S32 = 3,       /**< int32_t */
   INTACT_F32 = 4,       /**< float: IEEE 754 binary32 */
   INTACT_BF16 = 5,      /**< bfloat16: the upper half of a float32 */
-  INTACT_F16 = 6        /**< float16: IEEE 754 binary16 */
+  INTACT_F16 = 6,       /**< float16: IEEE 754 binary16 */
+  INTACT_S4 = 7,        /**< −8 to 7, two's complement; only weights of intact/grouped.h */
+  INTACT_U4 = 8         /**< 0 to 15; only weights of intact/grouped.h */
 } intact_type;
 
 /** Whether sums are exact. */

@@ -35,8 +35,12 @@ struct Tile {
   int64_t panel_step;      // from a panel of weights to the next one
   int64_t block_step;      // from a block of weights to the next one
 
-  // 1, or the blocks of one channel that a tile of single channels adds.
-  int64_t blocks;
+  // 1, or the blocks of one channel that a tile of single channels adds, and the distance of these channels.
+  int64_t blocks, channel_step;
+
+  // Of a Relu or Clip behind the last block.
+  bool clamps;
+  float least, most;
 };
 
 using TileFunction = void (*)(const Tile& tile);
@@ -58,11 +62,47 @@ void ComputeTilePortable(const Tile& tile) {
         }
       float& y = tile.y[pixel * tile.y_step + o];
       if (!tile.is_first) part += y;
-      y = tile.bias == nullptr ? part : part + tile.bias[o];
+      if (tile.bias != nullptr) part += tile.bias[o];
+      if (tile.clamps) {
+        part = part < tile.least ? tile.least : part;  // a NaN stays one
+        part = part > tile.most ? tile.most : part;
+      }
+      y = part;
     }
 }
 
 #define INTACT_UNROLL _Pragma("GCC unroll 12")
+
+// The pixels of a tile, three from each pointer, so that the address of each pixel is a pointer and a multiple of the step that an
+// instruction can add.
+template <size_t kPixels>
+struct PixelPointers {
+  static constexpr size_t kThrees = (kPixels + 2) / 3;
+  const float* of_three[kThrees];
+
+  PixelPointers(const float* x, int64_t step) {
+    for (size_t q = 0; q < kThrees; ++q) of_three[q] = x + static_cast<int64_t>(3 * q) * step;
+  }
+  const float* Of(size_t pixel, int64_t step) const {
+    return of_three[pixel / 3] + static_cast<int64_t>(pixel % 3) * step;
+  }
+  void Advance(int64_t distance) {
+    for (size_t q = 0; q < kThrees; ++q) {
+      of_three[q] += distance;
+      asm("" : "+r"(of_three[q]));  // else GCC computes the address of each pixel anew
+    }
+  }
+};
+
+// A NaN stays one: these instructions return their second operand then.
+[[gnu::target("avx2,fma")]] __m256 Clamped(__m256 values, const Tile& tile) {
+  return _mm256_min_ps(_mm256_set1_ps(tile.most), _mm256_max_ps(_mm256_set1_ps(tile.least), values));
+}
+INTACT_BEGIN_AVX512
+[[INTACT_AVX512]] __m512 Clamped(__m512 values, const Tile& tile) {
+  return _mm512_min_ps(_mm512_set1_ps(tile.most), _mm512_max_ps(_mm512_set1_ps(tile.least), values));
+}
+INTACT_END_AVX512
 
 // One panel: two vectors.
 template <size_t, size_t kPixels>
@@ -70,19 +110,20 @@ template <size_t, size_t kPixels>
   const __m256i all = _mm256_set1_epi32(static_cast<int>(tile.outputs));
   const __m256i masks[] = {_mm256_cmpgt_epi32(all, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)),
                            _mm256_cmpgt_epi32(all, _mm256_setr_epi32(8, 9, 10, 11, 12, 13, 14, 15))};
+  const int64_t step = tile.x_step, w_step = tile.w_step, channels = tile.channels;
   __m256 parts[kPixels][2];
   INTACT_UNROLL
   for (size_t p = 0; p < kPixels; ++p) parts[p][0] = parts[p][1] = _mm256_setzero_ps();
-  for (int64_t h = tile.h_begin; h < tile.h_end; ++h)
-    for (int64_t w = tile.w_begin; w < tile.w_end; ++w) {
-      const float* const x = tile.x + tile.first_tap + h * tile.h_step + w * tile.w_step;
-      const float* const of_tap = tile.weights + (h * tile.kernel_w + w) * tile.channels * kPanel;
-      for (int64_t i = 0; i < tile.channels; ++i) {
-        const __m256 low = _mm256_loadu_ps(of_tap + i * kPanel);
-        const __m256 high = _mm256_loadu_ps(of_tap + i * kPanel + 8);
+  for (int64_t h = tile.h_begin; h < tile.h_end; ++h) {
+    const float* of_tap = tile.x + tile.first_tap + h * tile.h_step + tile.w_begin * w_step;
+    const float* weights = tile.weights + (h * tile.kernel_w + tile.w_begin) * channels * kPanel;
+    for (int64_t w = tile.w_begin; w < tile.w_end; ++w, of_tap += w_step) {
+      PixelPointers<kPixels> x(of_tap, step);
+      for (int64_t i = channels; i > 0; --i, weights += kPanel, x.Advance(1)) {
+        const __m256 low = _mm256_loadu_ps(weights), high = _mm256_loadu_ps(weights + 8);
         INTACT_UNROLL
         for (size_t p = 0; p < kPixels; ++p) {
-          const __m256 value = _mm256_broadcast_ss(x + static_cast<int64_t>(p) * tile.x_step + i);
+          const __m256 value = _mm256_broadcast_ss(x.Of(p, step));
           parts[p][0] = _mm256_fmadd_ps(value, low, parts[p][0]);
           parts[p][1] = _mm256_fmadd_ps(value, high, parts[p][1]);
         }
@@ -92,12 +133,14 @@ template <size_t, size_t kPixels>
       for (size_t p = 0; p < kPixels; ++p)
         for (__m256& part : parts[p]) part = _mm256_add_ps(part, _mm256_setzero_ps());
     }
+  }
   INTACT_UNROLL
   for (size_t p = 0; p < kPixels; ++p) INTACT_UNROLL
   for (size_t v = 0; v < 2; ++v) {
     float* const y = tile.y + static_cast<int64_t>(p) * tile.y_step + 8 * v;
     if (!tile.is_first) parts[p][v] = _mm256_add_ps(parts[p][v], _mm256_maskload_ps(y, masks[v]));
     if (tile.bias != nullptr) parts[p][v] = _mm256_add_ps(parts[p][v], _mm256_loadu_ps(tile.bias + 8 * v));
+    if (tile.clamps) parts[p][v] = Clamped(parts[p][v], tile);
     _mm256_maskstore_ps(y, masks[v], parts[p][v]);
   }
 }
@@ -116,7 +159,8 @@ template <size_t, size_t kPixels>
     INTACT_UNROLL
     for (size_t p = 0; p < kPixels; ++p) parts[p][0] = parts[p][1] = _mm256_setzero_ps();
     for (int64_t h = tile.h_begin; h < tile.h_end; ++h) {
-      const float* x = tile.x + tile.first_tap + h * tile.h_step + tile.w_begin * tile.w_step + c;
+      const float* x =
+          tile.x + tile.first_tap + h * tile.h_step + tile.w_begin * tile.w_step + c * tile.channel_step;
       const float* weights = tile.weights + c * tile.block_step + (h * tile.kernel_w + tile.w_begin) * kPanel;
       for (int64_t w = tile.w_begin; w < tile.w_end; ++w, x += tile.w_step, weights += kPanel) {
         const __m256 low = _mm256_loadu_ps(weights), high = _mm256_loadu_ps(weights + 8);
@@ -136,6 +180,7 @@ template <size_t, size_t kPixels>
   for (size_t p = 0; p < kPixels; ++p) INTACT_UNROLL
   for (size_t v = 0; v < 2; ++v) {
     if (tile.bias != nullptr) sums[p][v] = _mm256_add_ps(sums[p][v], _mm256_loadu_ps(tile.bias + 8 * v));
+    if (tile.clamps) sums[p][v] = Clamped(sums[p][v], tile);
     _mm256_maskstore_ps(tile.y + static_cast<int64_t>(p) * tile.y_step + 8 * v, masks[v], sums[p][v]);
   }
 }
@@ -152,7 +197,8 @@ template <size_t kPanels, size_t kPixels>
     for (size_t p = 0; p < kPixels; ++p) INTACT_UNROLL
     for (size_t v = 0; v < kPanels; ++v) parts[p][v] = _mm512_setzero_ps();
     for (int64_t h = tile.h_begin; h < tile.h_end; ++h) {
-      const float* x = tile.x + tile.first_tap + h * tile.h_step + tile.w_begin * tile.w_step + c;
+      const float* x =
+          tile.x + tile.first_tap + h * tile.h_step + tile.w_begin * tile.w_step + c * tile.channel_step;
       const float* weights = tile.weights + c * tile.block_step + (h * tile.kernel_w + tile.w_begin) * kPanel;
       for (int64_t w = tile.w_begin; w < tile.w_end; ++w, x += tile.w_step, weights += kPanel) {
         __m512 columns[kPanels];
@@ -179,6 +225,7 @@ template <size_t kPanels, size_t kPixels>
     for (size_t p = 0; p < kPixels; ++p) {
       if (tile.bias != nullptr)
         sums[p][v] = _mm512_add_ps(sums[p][v], _mm512_loadu_ps(tile.bias + v * kPanel));
+      if (tile.clamps) sums[p][v] = Clamped(sums[p][v], tile);
       _mm512_mask_storeu_ps(tile.y + static_cast<int64_t>(p) * tile.y_step + v * kPanel, mask, sums[p][v]);
     }
   }
@@ -186,22 +233,25 @@ template <size_t kPanels, size_t kPixels>
 
 template <size_t kPanels, size_t kPixels>
 [[INTACT_AVX512]] void ComputeTileAvx512(const Tile& tile) {
+  const int64_t step = tile.x_step, panel_step = tile.panel_step;
+  const int64_t w_step = tile.w_step, channels = tile.channels;
   __m512 parts[kPixels][kPanels];
   INTACT_UNROLL
   for (size_t p = 0; p < kPixels; ++p) INTACT_UNROLL
   for (size_t v = 0; v < kPanels; ++v) parts[p][v] = _mm512_setzero_ps();
-  for (int64_t h = tile.h_begin; h < tile.h_end; ++h)
-    for (int64_t w = tile.w_begin; w < tile.w_end; ++w) {
-      const float* const x = tile.x + tile.first_tap + h * tile.h_step + w * tile.w_step;
-      const float* const of_tap = tile.weights + (h * tile.kernel_w + w) * tile.channels * kPanel;
-      for (int64_t i = 0; i < tile.channels; ++i) {
+  for (int64_t h = tile.h_begin; h < tile.h_end; ++h) {
+    const float* of_tap = tile.x + tile.first_tap + h * tile.h_step + tile.w_begin * w_step;
+    PixelPointers<kPanels> weights(tile.weights + (h * tile.kernel_w + tile.w_begin) * channels * kPanel,
+                                   panel_step);
+    for (int64_t w = tile.w_begin; w < tile.w_end; ++w, of_tap += w_step) {
+      PixelPointers<kPixels> x(of_tap, step);
+      for (int64_t i = channels; i > 0; --i, weights.Advance(kPanel), x.Advance(1)) {
         __m512 columns[kPanels];
         INTACT_UNROLL
-        for (size_t v = 0; v < kPanels; ++v)
-          columns[v] = _mm512_loadu_ps(of_tap + i * kPanel + static_cast<int64_t>(v) * tile.panel_step);
+        for (size_t v = 0; v < kPanels; ++v) columns[v] = _mm512_loadu_ps(weights.Of(v, panel_step));
         INTACT_UNROLL
         for (size_t p = 0; p < kPixels; ++p) {
-          const __m512 value = _mm512_set1_ps(x[static_cast<int64_t>(p) * tile.x_step + i]);
+          const __m512 value = _mm512_set1_ps(*x.Of(p, step));
           INTACT_UNROLL
           for (size_t v = 0; v < kPanels; ++v) parts[p][v] = _mm512_fmadd_ps(value, columns[v], parts[p][v]);
         }
@@ -211,6 +261,7 @@ template <size_t kPanels, size_t kPixels>
       for (size_t p = 0; p < kPixels; ++p)
         for (__m512& part : parts[p]) part = _mm512_add_ps(part, _mm512_setzero_ps());
     }
+  }
   INTACT_UNROLL
   for (size_t v = 0; v < kPanels; ++v) {
     const int64_t left = tile.outputs - static_cast<int64_t>(v) * kPanel;
@@ -221,6 +272,7 @@ template <size_t kPanels, size_t kPixels>
       if (!tile.is_first) parts[p][v] = _mm512_add_ps(parts[p][v], _mm512_maskz_loadu_ps(mask, y));
       if (tile.bias != nullptr)
         parts[p][v] = _mm512_add_ps(parts[p][v], _mm512_loadu_ps(tile.bias + v * kPanel));
+      if (tile.clamps) parts[p][v] = Clamped(parts[p][v], tile);
       _mm512_mask_storeu_ps(y, mask, parts[p][v]);
     }
   }
@@ -294,14 +346,16 @@ std::pair<int64_t, int64_t> TapsInside(const intact_conv_desc& desc, size_t i, i
 
 }  // namespace
 
-FloatConv::FloatConv(const Node& node, const Context& context) : geometry_(node, node.ShapeOf(1)) {
+FloatConv::FloatConv(const Node& node, const Context& context)
+    : geometry_(node, node.ShapeOf(1)),
+      neighbors_(context.neighbors),
+      is_input_nchw_(!geometry_.channels_last || neighbors_.has_input_transpose),
+      is_output_nchw_(!geometry_.channels_last || neighbors_.has_output_transpose) {
   if (!context.settings.is_reproducible)
     throw Refusal("operator: computes floats; expected quantized tensors, or the option reproducible");
   node.Type(0, {INTACT_F32});
   const Constant w = node.Weights(1, INTACT_F32);
   const intact_conv_desc& desc = geometry_.desc;
-  if (desc.spatial_dims != 2)
-    throw Refusal("W: has " + std::to_string(w.shape.size()) + " dimensions; expected 4");
   if (HasOneOrder(w.shape, desc.groups))
     throw Refusal("W: has " + std::to_string(w.shape[1]) + " channels and " +
                   std::to_string(w.shape[0] / desc.groups) +
@@ -383,80 +437,130 @@ std::vector<int64_t> FloatConv::LinesOfColumns(int64_t in_height, int64_t out_he
   return lines;
 }
 
-// `row`: of (image, group, tile of panels, line of outputs).
-void FloatConv::ComputeRow(const float* x, float* y, const Shape& in, const Shape& out,
-                           std::span<const Pixels> pixels, std::span<const int64_t> lines,
-                           int64_t row) const {
+void FloatConv::ComputeLine(const Images& images, const Lines& lines, int64_t line,
+                            const Target& target) const {
   const intact_conv_desc& desc = geometry_.desc;
-  const int64_t tiles = (panels_ + kernels_->most_panels - 1) / kernels_->most_panels;
-  const int64_t line = row % out[1], panel = row / out[1] % tiles * kernels_->most_panels;
-  const int64_t group = row / out[1] / tiles % desc.groups, image = row / out[1] / tiles / desc.groups;
-  const int64_t panels = std::min(kernels_->most_panels, panels_ - panel);
+  const Shape& in = images.in;
+  const int64_t panels = std::min(kernels_->most_panels, panels_ - lines.panel);
   const int64_t taps = desc.kernel[0] * desc.kernel[1];
   const int64_t first_line = line * desc.stride[0] - desc.pad_begin[0];
-  const float* const bias = bias_.empty() ? nullptr : bias_.data() + (group * panels_ + panel) * kPanel;
-  float* const target = y + (image * out[1] + line) * out[2] * out[3] + group * outputs_ + panel * kPanel;
+  const int64_t line_step = in[2] * images.x_pixel_step;
+  const float* const bias =
+      bias_.empty() ? nullptr : bias_.data() + (lines.group * panels_ + lines.panel) * kPanel;
   const auto& functions = kernels_->tiles[static_cast<size_t>(panels - 1)];
   Tile tile{};
   std::tie(tile.h_begin, tile.h_end) = TapsInside(desc, 0, line, in[1]);
-  tile.outputs = std::min(panels * kPanel, outputs_ - panel * kPanel);
+  tile.outputs = std::min(panels * kPanel, outputs_ - lines.panel * kPanel);
   tile.kernel_w = desc.kernel[1];
-  tile.h_step = desc.dilation[0] * in[2] * in[3];
-  tile.w_step = desc.dilation[1] * in[3];
+  tile.h_step = desc.dilation[0] * line_step;
+  tile.w_step = desc.dilation[1] * images.x_pixel_step;
   tile.panel_step = channels_ * taps * kPanel;
   tile.block_step = taps * kPanel;
+  tile.channel_step = images.x_channel_step;
   tile.blocks = kernels_->adds_blocks ? channels_ : 1;
   const int64_t channels_of_tile = block_ * tile.blocks;
   for (int64_t c = 0; c < channels_; c += channels_of_tile) {
-    tile.x = x + image * in[1] * in[2] * in[3] + group * channels_ + c;
-    tile.weights =
-        weights_.data()->weights.data() + (group * panels_ + panel) * tile.panel_step + c * taps * kPanel;
+    tile.x = images.x + lines.image * in[1] * in[2] * in[3] +
+             (lines.group * channels_ + c) * images.x_channel_step;
+    tile.weights = weights_.data()->weights.data() + (lines.group * panels_ + lines.panel) * tile.panel_step +
+                   c * taps * kPanel;
     tile.channels = std::min(block_, channels_ - c);
     tile.is_first = c == 0;
     tile.lacks_channels = block_ == kPanel && tile.channels < kPanel;
-    tile.bias = c + channels_of_tile >= channels_ ? bias : nullptr;
-    for (const Pixels& each : pixels) {
+    if (c + channels_of_tile >= channels_) {
+      tile.bias = bias;
+      tile.clamps = neighbors_.clamp.has_value();
+      if (tile.clamps) std::tie(tile.least, tile.most) = *neighbors_.clamp;
+    }
+    for (const Pixels& each : images.pixels) {
       tile.w_begin = each.w_begin;
       tile.w_end = each.w_end;
-      tile.first_tap = (first_line * in[2] + each.first * desc.stride[1] - desc.pad_begin[1]) * in[3];
-      tile.x_step = each.is_of_column ? desc.stride[0] * in[2] * in[3] : desc.stride[1] * in[3];
-      tile.y_step = each.is_of_column ? out[2] * out[3] : out[3];
-      tile.y = target + each.first * out[3];
-      const int64_t count = each.is_of_column ? lines[static_cast<size_t>(line)] : each.count;
+      tile.first_tap =
+          first_line * line_step + (each.first * desc.stride[1] - desc.pad_begin[1]) * images.x_pixel_step;
+      tile.x_step = each.is_of_column ? desc.stride[0] * line_step : desc.stride[1] * images.x_pixel_step;
+      tile.y_step = each.is_of_column ? target.line_step : target.pixel_step;
+      tile.y = target.y + each.first * target.pixel_step;
+      const int64_t count = each.is_of_column ? images.lines[static_cast<size_t>(line)] : each.count;
       if (count > 0) functions[static_cast<size_t>(count - 1)](tile);
     }
   }
 }
 
-void FloatConv::Compute(Run& run) const {
+void FloatConv::ComputeLines(const Images& images, const Lines& lines) const {
+  const Shape& out = images.out;
+  const int64_t count = images.lines[static_cast<size_t>(lines.first)];
+  const int64_t first_output = lines.group * outputs_ + lines.panel * kPanel;
+  const int64_t outputs = std::min(kernels_->most_panels * kPanel, outputs_ - lines.panel * kPanel);
+  if (!is_output_nchw_) {
+    const Target target = {images.y + (lines.image * out[1] + lines.first) * out[2] * out[3] + first_output,
+                           out[3], out[2] * out[3]};
+    for (int64_t i = 0; i < count; ++i)
+      ComputeLine(images, lines, lines.first + i,
+                  {target.y + i * target.line_step, target.pixel_step, target.line_step});
+    return;
+  }
+  // Outputs of a pixel are adjacent while they are computed.
+  thread_local std::vector<float> pixels;
+  pixels.resize(static_cast<size_t>(count * out[2] * outputs));
+  for (int64_t i = 0; i < count; ++i)
+    ComputeLine(images, lines, lines.first + i,
+                {pixels.data() + i * out[2] * outputs, outputs, out[2] * outputs});
+  Transpose(pixels.data(), outputs,
+            images.y + ((lines.image * out[3] + first_output) * out[1] + lines.first) * out[2],
+            out[1] * out[2], count * out[2], outputs);
+}
+
+FloatConv::Images FloatConv::ImagesOf(Run& run) const {
   const auto input = run.Input(0);
-  Shape in = input.GetTensorTypeAndShapeInfo().GetShape();
-  Shape out = geometry_.OutputShape(in);
-  auto* const output = static_cast<float*>(run.Output(out));
-  if (CountOf(out) == 0) return;
-  const auto* x = static_cast<const float*>(input.GetTensorRawData());
-  float* y = output;
+  Images images;
+  images.x = static_cast<const float*>(input.GetTensorRawData());
+  images.in = input.GetTensorTypeAndShapeInfo().GetShape();
+  Shape& in = images.in;
+  if (in.size() == 4 && is_input_nchw_ && geometry_.channels_last)
+    std::rotate(in.begin() + 1, in.begin() + 2, in.end());
+  Shape& out = images.out = geometry_.OutputShape(in);
   if (!geometry_.channels_last) {
-    auto* const pixels = static_cast<float*>(run.Allocate(static_cast<size_t>(CountOf(in)) * sizeof(float)));
-    run.Transpose(x, pixels, sizeof(float), in[0], in[1], in[2] * in[3]);
-    x = pixels;
-    y = static_cast<float*>(run.Allocate(static_cast<size_t>(CountOf(out)) * sizeof(float)));
     std::rotate(in.begin() + 1, in.begin() + 2, in.end());
     std::rotate(out.begin() + 1, out.begin() + 2, out.end());
   }
+  images.y =
+      static_cast<float*>(run.Output(is_output_nchw_ ? Shape{out[0], out[3], out[1], out[2]} : Shape(out)));
+  if (CountOf(out) == 0) return images;
+  images.x_channel_step = 1;
+  images.x_pixel_step = in[3];
+  if (is_input_nchw_ && block_ == 1) {  // the tiles read one channel after the other
+    images.x_channel_step = in[1] * in[2];
+    images.x_pixel_step = 1;
+  } else if (is_input_nchw_) {
+    auto* const pixels = static_cast<float*>(run.Allocate(static_cast<size_t>(CountOf(in)) * sizeof(float)));
+    run.Transpose(images.x, pixels, sizeof(float), in[0], in[3], in[1] * in[2]);
+    images.x = pixels;
+  }
+  images.pixels = PixelsOfLine(in[2], out[2]);
+  images.lines = LinesOfColumns(in[1], out[1]);
+  for (int64_t line = 0; line < out[1]; line += images.lines[static_cast<size_t>(line)])
+    images.first_lines.push_back(line);
+  return images;
+}
+
+void FloatConv::Compute(Run& run) const {
+  const Images images = ImagesOf(run);
+  const Shape& out = images.out;
+  if (CountOf(out) == 0) return;
   const int64_t tiles = (panels_ + kernels_->most_panels - 1) / kernels_->most_panels;
-  const int64_t rows = out[0] * geometry_.desc.groups * tiles * out[1];
+  const auto of_tile = static_cast<int64_t>(images.first_lines.size());
+  const int64_t groups = geometry_.desc.groups, all = out[0] * groups * tiles * of_tile;
   const double multiply_adds =
       static_cast<double>(out[0] * out[1] * out[2]) * static_cast<double>(weights_.size()) * kPanel;
   const auto tasks = static_cast<int64_t>(
-      std::min<double>(static_cast<double>(rows), multiply_adds / kMultiplyAddsOfTask + 1));
-  const std::vector<Pixels> pixels = PixelsOfLine(in[2], out[2]);
-  const std::vector<int64_t> lines = LinesOfColumns(in[1], out[1]);
+      std::min<double>(static_cast<double>(all), multiply_adds / kMultiplyAddsOfTask + 1));
   run.ForEach(tasks, [&](int64_t task) {
-    for (int64_t row = rows * task / tasks; row < rows * (task + 1) / tasks; ++row)
-      ComputeRow(x, y, in, out, pixels, lines, row);
+    for (int64_t i = all * task / tasks; i < all * (task + 1) / tasks; ++i)
+      ComputeLines(images, {.image = i / of_tile / tiles / groups,
+                            .group = i / of_tile / tiles % groups,
+                            .panel = i / of_tile % tiles * kernels_->most_panels,
+                            .first = images.first_lines[static_cast<size_t>(i % of_tile)]});
   });
-  if (!geometry_.channels_last) run.Transpose(y, output, sizeof(float), out[0], out[1] * out[2], out[3]);
 }
 
 }  // namespace intact::onnxruntime

@@ -22,7 +22,7 @@ namespace intact::onnxruntime {
 ///     part[b] = Σ x·w, from +0 on, each step a fused multiply-add, in the order (kh, kw, channel of block b);
 ///               taps that lie in the padding are left out
 ///     sum     = part[0];  sum = part[b] + sum for b = 1, 2, …
-///     y       = sum + bias, or sum if there is no bias
+///     y       = sum + bias, or sum if there is no bias; then a Relu or Clip of the group
 ///
 /// Channels of a block: 1 without groups and with fewer than 16 input channels; 128 if the kernel is 1×1 and there is no padding;
 /// else 16. A last block of 16 that the channels do not fill has zeros for the missing ones. Which NaN a NaN is, is not defined.
@@ -54,10 +54,34 @@ class FloatConv : public Layer {
   std::vector<Pixels> PixelsOfLine(int64_t in_width, int64_t out_width) const;
   // For each line of outputs, how many from it on are computed together where a column has its own tile; 0: together with a line before.
   std::vector<int64_t> LinesOfColumns(int64_t in_height, int64_t out_height) const;
-  void ComputeRow(const float* x, float* y, const Shape& in, const Shape& out, std::span<const Pixels> pixels,
-                  std::span<const int64_t> lines, int64_t row) const;
+
+  // Tensors of a run. Shapes are NHWC; steps are in elements.
+  struct Images {
+    const float* x = nullptr;
+    float* y = nullptr;
+    Shape in, out;
+    int64_t x_channel_step = 1, x_pixel_step = 1;
+    std::vector<Pixels> pixels;
+    std::vector<int64_t> lines;
+    std::vector<int64_t> first_lines;  // of the lines that are computed together
+  };
+  // Where the outputs of some lines begin, of one image and one tile of panels.
+  struct Target {
+    float* y;
+    int64_t pixel_step, line_step;
+  };
+  // Lines of one image, one group, and one tile of panels.
+  struct Lines {
+    int64_t image, group, panel, first;
+  };
+
+  Images ImagesOf(Run& run) const;
+  void ComputeLines(const Images& images, const Lines& lines) const;
+  void ComputeLine(const Images& images, const Lines& lines, int64_t line, const Target& target) const;
 
   const ConvGeometry geometry_;
+  const ConvNeighbors neighbors_;
+  const bool is_input_nchw_, is_output_nchw_;
   const Kernels* kernels_ = nullptr;
   int64_t channels_, outputs_;  // of a group
   int64_t block_;

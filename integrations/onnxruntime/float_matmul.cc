@@ -16,18 +16,6 @@
 namespace intact::onnxruntime {
 namespace {
 
-using Terms = FloatMatMul::Terms;
-
-constexpr int64_t kBlock = 128;  // D, unless N is small
-
-// D of the definition.
-int64_t BlockOf(int64_t n, int64_t k) {
-  int64_t block = kBlock;
-  if (n < k)
-    for (int64_t width = kBlock; width > 16 && width / 2 >= n; width /= 2) block *= 2;
-  return block;
-}
-
 void Multiply(const float* a, const float* b, float* y, int64_t rows, int64_t n, int64_t k,
               const Terms& terms) {
   for (int64_t m = 0; m < rows; ++m)
@@ -150,20 +138,22 @@ bool IsTransposed(const Node& node, const char* attribute) { return node.Integer
 
 }  // namespace
 
-struct FloatMatMul::Kernels {
-  const char* name;
-  Function function;
-};
-
-const FloatMatMul::Kernels& FloatMatMul::ChooseKernels(const Settings& settings) {
-  static constexpr Kernels kPortable = {"portable", Multiply}, kAvx2 = {"avx2", MultiplyAvx2},
-                           kAvx512 = {"avx512", MultiplyAvx512};
+const FloatProduct& FloatProductOf(const Settings& settings) {
+  static constexpr FloatProduct kPortable = {"portable", Multiply}, kAvx2 = {"avx2", MultiplyAvx2},
+                                kAvx512 = {"avx512", MultiplyAvx512};
   if (HasAvx512(settings)) return kAvx512;
   return HasAvx2(settings) ? kAvx2 : kPortable;
 }
 
+int64_t FloatBlockOf(int64_t n, int64_t k) {
+  int64_t block = kFloatBlock;
+  if (n < k)
+    for (int64_t width = kFloatBlock; width > 16 && width / 2 >= n; width /= 2) block *= 2;
+  return block;
+}
+
 FloatMatMul::FloatMatMul(const Node& node, const Context& context, const std::string& type)
-    : kernels_(ChooseKernels(context.settings)),
+    : product_(FloatProductOf(context.settings)),
       is_a_transposed_(IsTransposed(node, "transA")),
       is_b_transposed_(IsTransposed(node, "transB")),
       alpha_(node.Float("alpha", 1)),
@@ -201,7 +191,7 @@ bool FloatMatMul::DependsOnThreads(const Node& product) {
   return depth < 0 || depth > kMostDepthOfOneOrder;
 }
 
-std::string FloatMatMul::Kernel() const { return std::string("matmul_f32_") + kernels_.name; }
+std::string FloatMatMul::Kernel() const { return std::string("matmul_f32_") + product_.name; }
 
 FloatMatMul::Operand FloatMatMul::OperandOf(const Run& run, size_t input) const {
   if (input > 0 && constants_[input - 1]) {
@@ -263,11 +253,11 @@ void FloatMatMul::Compute(Run& run) const {
   constexpr int64_t kRows = 24, kWork = int64_t{1} << 16;
   const int64_t rows = std::min(m, std::max(kRows, kWork / (n * k) / kRows * kRows));
   const int64_t of_item = (m + rows - 1) / rows;
-  const Terms terms{.block = BlockOf(n, k), .alpha = alpha_, .has_c = has_c_};
+  const Terms terms{.block = FloatBlockOf(n, k), .alpha = alpha_, .has_c = has_c_};
   run.ForEach(of_item * static_cast<int64_t>(a_items.size()), [&](int64_t task) {
     const auto item = static_cast<size_t>(task / of_item);
     const int64_t begin = task % of_item * rows;
-    kernels_.function(
+    product_.multiply(
         static_cast<const float*>(a_items[item]) + begin * k, static_cast<const float*>(b_items[item]),
         y + (static_cast<int64_t>(item) * m + begin) * n, std::min(rows, m - begin), n, k, terms);
   });

@@ -17,6 +17,27 @@
 
 namespace intact::onnxruntime {
 
+/// How the blocks of depths of a product become outputs.
+struct Terms {
+  int64_t block;  ///< D of FloatMatMul
+  float alpha = 1;
+  bool has_c = false;  ///< the outputs have beta·C before
+};
+
+/// A product of float matrices as FloatMatMul defines it. Matrices are row-major, one row behind the other.
+struct FloatProduct {
+  const char* name;  ///< of the ISA
+  void (*multiply)(const float* a, const float* b, float* y, int64_t rows, int64_t n, int64_t k,
+                   const Terms& terms);
+};
+
+/// The product on the best ISA that the settings allow. All have the same bytes.
+const FloatProduct& FloatProductOf(const Settings& settings);
+
+/// D of FloatMatMul for n columns and k depths, unless A is transposed in ONNX Runtime: D is kFloatBlock then.
+int64_t FloatBlockOf(int64_t n, int64_t k);
+inline constexpr int64_t kFloatBlock = 128;
+
 /// MatMul, Gemm, or FusedMatMul of com.microsoft: Y = alpha·A·B + beta·C of float32, the items of [..., M, K] and [..., K, N] with
 /// broadcasting. A and B may be transposed; only a Gemm has C. The depths are added in blocks of D:
 ///
@@ -46,31 +67,18 @@ class FloatMatMul : public Layer {
   /// Whether the bytes of a node of these operators depend on the number of threads in ONNX Runtime.
   static bool DependsOnThreads(const Node& product);
 
-  /// How the blocks of depths become an output.
-  struct Terms {
-    int64_t block;  ///< D
-    float alpha;
-    bool has_c;  ///< the outputs have beta·C before
-  };
-
  private:
-  // A product of `rows` rows. Matrices are row-major, one row behind the other.
-  using Function = void (*)(const float* a, const float* b, float* y, int64_t rows, int64_t n, int64_t k,
-                            const Terms& terms);
-  struct Kernels;
-
   struct Operand {
     Shape shape;
     const float* data;
   };
 
-  static const Kernels& ChooseKernels(const Settings& settings);
   static Operand Transposed(Run& run, const Operand& operand);
   Operand OperandOf(const Run& run, size_t input) const;
   // Writes beta·C, broadcast.
   void WriteC(const Run& run, float* y, int64_t m, int64_t n) const;
 
-  const Kernels& kernels_;
+  const FloatProduct& product_;
   const bool is_a_transposed_, is_b_transposed_;
   const float alpha_, beta_;
   const bool has_c_;

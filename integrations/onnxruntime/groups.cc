@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -531,6 +532,59 @@ bool IsPoolOfIntegers(Ort::ConstNode node) {
   return ElementTypeOf(InputOf(dequantizer, 0)) == kU8 && ElementTypeOf(OutputOf(quantizer)) == kU8;
 }
 
+namespace {
+
+bool IsTranspose(Ort::ConstNode node, const Shape& permutation) {
+  return Is(node, "Transpose") && Node(node, {}).Integers("perm") == permutation;
+}
+
+// The bounds of a Relu or a Clip with constant bounds; none for other nodes.
+std::optional<std::pair<float, float>> ClampOf(Ort::ConstNode node) {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  if (Is(node, "Relu")) return std::pair(0.0f, std::numeric_limits<float>::infinity());
+  if (!Is(node, "Clip")) return {};
+  const Node clip(node, {"input", "min", "max"});
+  std::pair bounds(clip.Float("min", -kMost), clip.Float("max", kMost));
+  for (const size_t input : {size_t{1}, size_t{2}}) {
+    if (!clip.Has(input)) continue;
+    const auto constant = clip.FindConstant(input);
+    if (!constant || constant->type != INTACT_F32 || constant->count != 1) return {};
+    (input == 1 ? bounds.first : bounds.second) = constant->As<float>()[0];
+  }
+  if (!(bounds.first <= bounds.second)) return {};
+  return bounds;
+}
+
+// A Conv of floats in two dimensions, with the Relu or Clip behind it, and with the transpositions that ONNX Runtime has put around it
+// to move it to NHWC.
+Group FloatConvGroup(Ort::ConstNode node) {
+  Group group = NodeAlone(node);
+  ConvNeighbors& neighbors = group.neighbors;
+  const Node conv(node, {"X", "W", "B"});
+  const auto padding = conv.String("auto_pad", "NOTSET");
+  // Other padding depends on the extents of the input, which a Transpose has in another order.
+  const bool may_have_transposes = conv.IsChannelsLast() && (padding == "NOTSET" || padding == "VALID");
+  if (const auto before = ProducerOf(group.inputs[0]);
+      may_have_transposes && IsTranspose(before, {0, 2, 3, 1}) && SoleConsumer(group.inputs[0]) != nullptr) {
+    neighbors.has_input_transpose = true;
+    group.inputs[0] = InputOf(before, 0);
+    group.nodes.push_back(before);
+  }
+  for (auto next = SoleConsumer(group.output); next != nullptr; next = SoleConsumer(group.output)) {
+    const auto clamp = neighbors.clamp ? std::nullopt : ClampOf(next);
+    const bool is_transpose =
+        may_have_transposes && !neighbors.has_output_transpose && IsTranspose(next, {0, 3, 1, 2});
+    if (!clamp && !is_transpose) break;
+    if (clamp) neighbors.clamp = clamp;
+    neighbors.has_output_transpose |= is_transpose;
+    group.output = OutputOf(next);
+    group.nodes.push_back(next);
+  }
+  return group;
+}
+
+}  // namespace
+
 Group GroupOf(Ort::ConstNode node) {
   if (std::ranges::none_of(node.GetOutputs(), IsRead)) throw Refusal("output: nothing reads it");
   const auto weights = InputOf(node, 1);
@@ -542,6 +596,7 @@ Group GroupOf(Ort::ConstNode node) {
     return IsWeightOnly(node) ? WeightOnlyGroup(node) : DequantizedGroup(node, *found, *FindRule(node));
   if (Is(node, "ConvTranspose"))
     throw Refusal("operator: ONNX Runtime computes ConvTranspose in floats; expected another one");
+  if (is_float_conv && Node(node, {}).ShapeOf(1).size() == 4) return FloatConvGroup(node);
   if (Is(node, "MaxPool") && ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
     return PoolGroup(node);
   if (IsFloatSoftmax(node)) return NodeAlone(node);

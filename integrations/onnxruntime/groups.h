@@ -3,7 +3,9 @@
 #ifndef INTACT_INTEGRATIONS_ONNXRUNTIME_GROUPS_H_
 #define INTACT_INTEGRATIONS_ONNXRUNTIME_GROUPS_H_
 
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "ort.h"
@@ -12,6 +14,14 @@ namespace intact::onnxruntime {
 
 /// The domain of operators that stand for groups only: ONNX Runtime has no such operators.
 inline constexpr char kGroupDomain[] = "intact";
+
+/// The neighbors of a float Conv that are computed with it.
+struct ConvNeighbors {
+  /// Whether a Transpose to NHWC before the Conv, or one back to NCHW behind it, belongs to the group.
+  bool has_input_transpose = false, has_output_transpose = false;
+  /// The bounds of a Relu or Clip behind it: least, most.
+  std::optional<std::pair<float, float>> clamp = {};
+};
 
 /// An operator and the nodes of the model that it stands for.
 struct Group {
@@ -27,6 +37,7 @@ struct Group {
   bool is_moved_to_u8 = false;
   bool is_b_moved_to_u8 = false;       ///< whether ONNX Runtime moves a B that each run gives, too
   bool is_output_moved_to_u8 = false;  ///< of a ByteFunction and a Softmax: whether it moves the output
+  ConvNeighbors neighbors = {};
   std::string note =
       {};  ///< if ONNX Runtime's own operator computes another function than the group's nodes: why
 };

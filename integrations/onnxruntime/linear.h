@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "groups.h"
 #include "node.h"
 #include "run.h"
 
@@ -18,6 +19,7 @@ namespace intact::onnxruntime {
 struct Context {
   const Settings& settings;
   bool is_moved_to_u8, is_b_moved_to_u8, is_output_moved_to_u8;  ///< see Group
+  ConvNeighbors neighbors = {};                                  ///< see Group
 };
 
 /// What the table of engines needs to know of a layer besides its types; see intact_engine_layer.

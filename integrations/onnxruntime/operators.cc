@@ -10,8 +10,10 @@
 #include "convolution.h"
 #include "elementwise.h"
 #include "float_conv.h"
+#include "float_conv_transpose.h"
 #include "float_function.h"
 #include "float_matmul.h"
+#include "float_matrix_conv.h"
 #include "float_pool.h"
 #include "float_reduce.h"
 #include "float_softmax.h"
@@ -86,8 +88,13 @@ std::unique_ptr<Layer> MakeQLinearSoftmax(const Node& node, const Context& conte
   return std::make_unique<QLinearSoftmax>(node, context, node.Integer("opset", node.SinceVersion()));
 }
 
+std::unique_ptr<Layer> MakeFloatConvTranspose(const Node& node, const Context& context) {
+  return std::make_unique<FloatConvTranspose>(node, context);
+}
+
 std::unique_ptr<Layer> MakeFloatConv(const Node& node, const Context& context) {
-  return std::make_unique<FloatConv>(node, context);
+  if (node.ShapeOf(1).size() == 4) return std::make_unique<FloatConv>(node, context);
+  return std::make_unique<FloatMatrixConv>(node, context);
 }
 
 template <bool is_log>
@@ -117,6 +124,7 @@ const std::array kOperators = {
     Operator{"", kGlobalAveragePool, FloatPool::kInputs, Make<FloatPool, kGlobalAveragePool>},
     Operator{"", kGlobalMaxPool, FloatPool::kInputs, Make<FloatPool, kGlobalMaxPool>},
     Operator{"", "Conv", FloatConv::kInputs, MakeFloatConv},
+    Operator{"", "ConvTranspose", FloatConvTranspose::kInputs, MakeFloatConvTranspose},
     Operator{"", kMatMul, FloatMatMul::kInputs, Make<FloatMatMul, kMatMul>},
     Operator{"", kGemm, FloatMatMul::kInputs, Make<FloatMatMul, kGemm>},
     Operator{"com.microsoft", kFusedMatMul, FloatMatMul::kInputs, Make<FloatMatMul, kFusedMatMul>},
@@ -155,8 +163,8 @@ std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
                     {each.inputs.begin(), each.inputs.end()});
     if (!node.IsFromRun(0) && !each.may_have_constant_a)
       throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
-    return each.make(node,
-                     {settings, group.is_moved_to_u8, group.is_b_moved_to_u8, group.is_output_moved_to_u8});
+    return each.make(node, {settings, group.is_moved_to_u8, group.is_b_moved_to_u8,
+                            group.is_output_moved_to_u8, group.neighbors});
   }
   throw Refusal("no operator of this provider");
 }

@@ -122,8 +122,9 @@ std::string DependentNodes(const std::vector<Ort::ConstNode>& nodes, const std::
 // Whether a reproducible session computes a node also where it is not computed in integers.
 bool IsTakenAsFloats(Ort::ConstNode node, const Settings& settings) {
   const std::string type = node.GetOperatorType();
-  return settings.is_reproducible && (type == "MatMul" || type == "Gemm" || type == "Softmax" ||
-                                      (type == "MaxPool" && node.GetOutputs().size() == 1));
+  return settings.is_reproducible &&
+         (type == "ConvTranspose" || type == "MatMul" || type == "Gemm" || type == "Softmax" ||
+          (type == "MaxPool" && node.GetOutputs().size() == 1));
 }
 
 int32_t AvailableThreads() {

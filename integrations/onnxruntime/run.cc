@@ -43,22 +43,22 @@ void TransposeSquare(const Element* source, int64_t source_stride, Element* targ
     _mm_storeu_si128(reinterpret_cast<__m128i*>(target + static_cast<int64_t>(i) * target_stride), rows[i]);
 }
 
-// Rows [0, rows) and columns [begin, end) of a matrix.
 template <class Element>
-void TransposeColumns(const Element* source, Element* target, int64_t rows, int64_t columns, int64_t begin,
-                      int64_t end) {
+void TransposeMatrix(const Element* source, int64_t source_stride, Element* target, int64_t target_stride,
+                     int64_t rows, int64_t columns) {
   constexpr int64_t kSide = 16 / sizeof(Element);
   const auto by_element = [&](int64_t row_begin, int64_t row_end, int64_t column_begin, int64_t column_end) {
     for (int64_t c = column_begin; c < column_end; ++c)
-      for (int64_t r = row_begin; r < row_end; ++r) target[c * rows + r] = source[r * columns + c];
+      for (int64_t r = row_begin; r < row_end; ++r)
+        target[c * target_stride + r] = source[r * source_stride + c];
   };
-  const int64_t square_rows = rows - rows % kSide;
-  const int64_t square_end = end - (end - begin) % kSide;
-  for (int64_t c = begin; c < square_end; c += kSide)
+  const int64_t square_rows = rows - rows % kSide, square_columns = columns - columns % kSide;
+  for (int64_t c = 0; c < square_columns; c += kSide)
     for (int64_t r = 0; r < square_rows; r += kSide)
-      TransposeSquare(source + r * columns + c, columns, target + c * rows + r, rows);
-  by_element(square_rows, rows, begin, square_end);
-  by_element(0, rows, square_end, end);
+      TransposeSquare(source + r * source_stride + c, source_stride, target + c * target_stride + r,
+                      target_stride);
+  by_element(square_rows, rows, 0, square_columns);
+  by_element(0, rows, square_columns, columns);
 }
 
 }  // namespace
@@ -72,6 +72,11 @@ bool HasAvx512(const Settings& settings) {
                                 INTACT_ISA_AMX_INT8, INTACT_ISA_AVX10_2};
   return std::ranges::find(kCaps, settings.max_isa) != kCaps.end() &&
          intact_isa_available(INTACT_ISA_AVX512) != 0;
+}
+
+void Transpose(const float* source, int64_t source_stride, float* target, int64_t target_stride, int64_t rows,
+               int64_t columns) {
+  TransposeMatrix(source, source_stride, target, target_stride, rows, columns);
 }
 
 void Check(intact_status status) {
@@ -136,7 +141,8 @@ void Run::Transpose(const void* source, void* target, size_t element_bytes, int6
     ForEach(matrices * blocks, [&](int64_t item) {
       const int64_t matrix = item / blocks * rows * columns;
       const int64_t begin = item % blocks * block;
-      TransposeColumns(from + matrix, to + matrix, rows, columns, begin, std::min(begin + block, columns));
+      TransposeMatrix(from + matrix + begin, columns, to + matrix + begin * rows, rows, rows,
+                      std::min(block, columns - begin));
     });
   };
   if (element_bytes == 1) {

@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "float_conv.h"
+#include "float_conv_transpose.h"
 #include "float_matmul.h"
+#include "float_matrix_conv.h"
 #include "float_pool.h"
 #include "float_reduce.h"
 #include "graph.h"
@@ -73,20 +75,16 @@ bool IsOfOneOrder(Ort::ConstNode node, const std::string& type) {
   if (type == "Conv") {
     const Node convolution(node, {FloatConv::kInputs.begin(), FloatConv::kInputs.end()});
     const auto weights = convolution.FindConstant(1);
+    const int64_t groups = convolution.Integer("group", 1);
     return weights && !convolution.IsFromRun(2) &&
-           FloatConv::HasOneOrder(weights->shape, convolution.Integer("group", 1));
+           (FloatConv::HasOneOrder(weights->shape, groups) ||
+            FloatMatrixConv::HasOneOrder(weights->shape, groups));
   }
   if (type == "ReduceSum" || type == "ReduceMean")
     return !AxesOf(Node(node, {FloatReduce::kInputs.begin(), FloatReduce::kInputs.end()})).depends_on_threads;
-  // ONNX Runtime multiplies matrices: a depth is a channel of a group, a column is a pixel. One thread then adds the products.
-  if (type == "ConvTranspose") {
-    const Node convolution(node, {"X", "W", "B"});
-    const Shape x = convolution.ShapeOf(0), weights = convolution.ShapeOf(1);
-    const bool has_pixels =
-        x.size() > 2 && std::any_of(x.begin() + 2, x.end(), [](int64_t n) { return n > 1; });
-    return has_pixels && !weights.empty() && weights[0] > 0 &&
-           weights[0] <= FloatMatMul::kMostDepthOfOneOrder * convolution.Integer("group", 1);
-  }
+  if (type == "ConvTranspose")
+    return FloatConvTranspose::HasOneOrder(
+        Node(node, {FloatConvTranspose::kInputs.begin(), FloatConvTranspose::kInputs.end()}));
   if (type != "MatMul" && type != "Gemm" && type != "FusedMatMul") return false;
   return !FloatMatMul::DependsOnThreads(
       Node(node, {FloatMatMul::kInputs.begin(), FloatMatMul::kInputs.end()}));

@@ -68,6 +68,7 @@ Error Load(const void* image, size_t size, const std::shared_ptr<const void>& ow
     read.weights->Unpack(&columns);
     read.desc.b_scales = columns.scales.data();
     if (read.problem.has_b_zero_points) read.desc.b_zero_points = columns.zero_points.data();
+    if (read.problem.has_b_minimums) read.desc.b_minimums = columns.minimums.data();
     return Create(read.desc, columns.weights.data(), grouped);
   }
   RETURN_IF_ERROR(read.weights->Check(read.problem));

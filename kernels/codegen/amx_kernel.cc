@@ -94,6 +94,19 @@ class RowStore {
     epilogue_.StoreRow(row_, x86::ptr(c_));
     code().add(sums_, panels_ * emitter_.vector_bytes());
     code().add(c_, Argument(offsetof(AmxStoreArgs, c_stride_bytes)));
+    const asmjit::Label in_line = code().newLabel();
+    code().cmp(sums_, Argument(offsetof(AmxStoreArgs, gap)));
+    code().jne(in_line);
+    SkipGap();
+    code().bind(in_line);
+  }
+  void SkipGap() {
+    code().add(sums_, Argument(offsetof(AmxStoreArgs, gap_bytes)));
+    code().push(c_);
+    code().mov(c_, sums_);
+    code().add(c_, Argument(offsetof(AmxStoreArgs, line_bytes)));
+    code().mov(Argument(offsetof(AmxStoreArgs, gap)), c_);
+    code().pop(c_);
   }
 
   jit::Emitter& emitter_;

@@ -59,10 +59,14 @@ struct AmxSegment {
   int64_t steps = 0;                                  // at least 1
 };
 
-/// Sums of whole panels to be stored to C. If `sums` equals `sums_end`, nothing is stored.
+/// Sums of whole panels to be stored to C. If `sums` equals `sums_end`, nothing is stored. A call changes `gap`.
 struct AmxStoreArgs {
   const int32_t* sums = nullptr;  // [rows][panels·16]
   const int32_t* sums_end = nullptr;
+  // Sums of no row of C, behind each line: the first ones, their bytes, and the bytes of a line. Null: there are none. A gap
+  // at the end of the sums counts to them.
+  const int32_t* gap = nullptr;
+  int64_t gap_bytes = 0, line_bytes = 0;
   const int32_t* compensation = nullptr;  // readable for whole panels, also if nothing is stored
   void* c = nullptr;
   int64_t c_stride_bytes = 0;
@@ -95,7 +99,7 @@ struct AmxKernelArgs {
 };
 
 using AmxKernelFunction = jit::Function<void(AmxKernelArgs*)>;
-using AmxStoreFunction = jit::Function<void(const AmxStoreArgs*)>;
+using AmxStoreFunction = jit::Function<void(AmxStoreArgs*)>;
 
 struct AmxKernelSpec {
   bool a_signed = false, b_signed = true;

@@ -45,11 +45,6 @@ bool Computes(const KernelBlock& block, core::Isa isa, intact_mode mode) {
          (block.dot == jit::DotKind::kMaddubs) == (DotOf(isa, mode) == jit::DotKind::kMaddubs);
 }
 
-bool TakesSigned(const KernelBlock& block) {
-  return block.dot == jit::DotKind::kVnni &&
-         core::TraitsOf(block.isa).dot_products == core::DotProducts::kAllSigns;
-}
-
 bool PairsSaturate(core::Isa isa, intact_mode mode) { return mode == INTACT_SATURATING && !HasVnni(isa); }
 
 bool UsesSchedule(core::Isa isa, intact_mode mode) { return mode == INTACT_EXACT && !HasVnni(isa); }

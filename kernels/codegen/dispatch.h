@@ -1,4 +1,4 @@
-// Which kernels can run a problem: the list of all register blocks, and the choice of ISAs and variants.
+// Which kernels can run a problem: the list of all kernels, and the choice of ISAs and variants.
 // Several blocks may compute what the mode promises; PanelEngine::Cost() then decides by M and N.
 //
 // kKernels is the one list that dispatch and tests expand: no kernel can exist untested. AMX is not in it:
@@ -9,44 +9,77 @@
 
 #include <array>
 #include <cstdint>
+#include <variant>
 
 #include "core/isas.h"
 #include "core/result.h"
 #include "jit/emitters/dot.h"
+#include "kernels/codegen/kernel_costs.h"
 
 namespace intact::kernels {
 
-/// A register block: mr rows by `vectors` vectors of columns.
+/// The activations that kernels multiply.
+enum class Activations : uint8_t {
+  kU8,        // s8 is shifted to u8 (pack.h)
+  kAnySigns,  // s8 unshifted, unless constants for skipped padding assume the shift
+};
+
+/// The weights that kernels read. Strips have a StripLoop, panels one of the other loops (microkernel.h).
+enum class Packing : uint8_t {
+  kPanels,      // canonical panels (pack.h)
+  kCutPanels,   // panels of cut quads, and extra quads (cut_panels.h)
+  kWidePanels,  // panels of int16 (pack.h)
+  kStrips,      // strips of scheduled vectors (scheduled_vectors.h)
+};
+
+/// The constants of a kernel's cost model (block_cost.h).
+using KernelCosts =
+    std::variant<VnniCosts VectorCosts::*, PanelCosts VectorCosts::*, ScheduledPanelCosts VectorCosts::*>;
+
+/// A kernel for a register block: mr rows by `vectors` vectors of columns.
 struct KernelBlock {
   core::Isa isa;
   jit::DotKind dot;
+  Activations a;
   int mr;
   int vectors;
+  Packing packing;
+  KernelCosts costs;
   bool operator==(const KernelBlock&) const = default;
 };
 
-inline constexpr std::array kKernels = {
-    KernelBlock{core::Isa::kAvx2, jit::DotKind::kMaddubs, 4, 2},
-    KernelBlock{core::Isa::kAvx2, jit::DotKind::kCut, 4, 2},
-    KernelBlock{core::Isa::kAvx2, jit::DotKind::kWide, 6, 2},
-    KernelBlock{core::Isa::kAvx2, jit::DotKind::kWideInPlace, 4, 2},
-    KernelBlock{core::Isa::kAvx2, jit::DotKind::kSplit, 2, 2},
-    KernelBlock{core::Isa::kAvx2, jit::DotKind::kSplit, 1, 4},
-    KernelBlock{core::Isa::kAvx2, jit::DotKind::kScheduled, 6, 1},
-    KernelBlock{core::Isa::kAvxVnni, jit::DotKind::kVnni, 6, 2},
-    KernelBlock{core::Isa::kAvxVnniInt8, jit::DotKind::kVnni, 6, 2},
-    KernelBlock{core::Isa::kAvx512, jit::DotKind::kMaddubs, 8, 3},
-    KernelBlock{core::Isa::kAvx512, jit::DotKind::kCut, 8, 1},
-    KernelBlock{core::Isa::kAvx512, jit::DotKind::kWide, 8, 2},
-    KernelBlock{core::Isa::kAvx512, jit::DotKind::kWideInPlace, 8, 2},
-    KernelBlock{core::Isa::kAvx512, jit::DotKind::kSplit, 2, 2},
-    KernelBlock{core::Isa::kAvx512, jit::DotKind::kSplit, 1, 4},
-    KernelBlock{core::Isa::kAvx512, jit::DotKind::kScheduled, 8, 1},
-    KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 8, 3},
-    KernelBlock{core::Isa::kAvx512Vnni, jit::DotKind::kVnni, 6, 4},
-    KernelBlock{core::Isa::kAvx10_2, jit::DotKind::kVnni, 8, 3},
-    KernelBlock{core::Isa::kAvx10_2, jit::DotKind::kVnni, 6, 4},
-};
+inline constexpr std::array kKernels = [] {
+  using enum core::Isa;
+  using enum jit::DotKind;
+  using enum Activations;
+  using enum Packing;
+  using Costs = VectorCosts;
+  // clang-format off
+  return std::to_array<KernelBlock>({
+      // isa         dot product   activations block weights     costs
+      {kAvx2,        kMaddubs,     kU8,        4, 2, kPanels,     &Costs::vnni},
+      {kAvx2,        kCut,         kU8,        4, 2, kCutPanels,  &Costs::cut},
+      {kAvx2,        kWide,        kU8,        6, 2, kWidePanels, &Costs::wide},
+      {kAvx2,        kWideInPlace, kU8,        4, 2, kPanels,     &Costs::in_place},
+      {kAvx2,        kSplit,       kU8,        2, 2, kPanels,     &Costs::split},
+      {kAvx2,        kSplit,       kU8,        1, 4, kPanels,     &Costs::split},
+      {kAvx2,        kScheduled,   kU8,        6, 1, kStrips,     &Costs::scheduled_panels},
+      {kAvxVnni,     kVnni,        kU8,        6, 2, kPanels,     &Costs::vnni},
+      {kAvxVnniInt8, kVnni,        kAnySigns,  6, 2, kPanels,     &Costs::vnni},
+      {kAvx512,      kMaddubs,     kU8,        8, 3, kPanels,     &Costs::vnni},
+      {kAvx512,      kCut,         kU8,        8, 1, kCutPanels,  &Costs::cut},
+      {kAvx512,      kWide,        kU8,        8, 2, kWidePanels, &Costs::wide},
+      {kAvx512,      kWideInPlace, kU8,        8, 2, kPanels,     &Costs::in_place},
+      {kAvx512,      kSplit,       kU8,        2, 2, kPanels,     &Costs::split},
+      {kAvx512,      kSplit,       kU8,        1, 4, kPanels,     &Costs::split},
+      {kAvx512,      kScheduled,   kU8,        8, 1, kStrips,     &Costs::scheduled_panels},
+      {kAvx512Vnni,  kVnni,        kU8,        8, 3, kPanels,     &Costs::vnni},
+      {kAvx512Vnni,  kVnni,        kU8,        6, 4, kPanels,     &Costs::vnni},
+      {kAvx10_2,     kVnni,        kAnySigns,  8, 3, kPanels,     &Costs::vnni},
+      {kAvx10_2,     kVnni,        kAnySigns,  6, 4, kPanels,     &Costs::vnni},
+  });
+  // clang-format on
+}();
 
 /// Whether the library has kernels for `isa`.
 bool HasKernels(core::Isa isa);
@@ -68,9 +101,6 @@ jit::DotKind DotOf(core::Isa isa, intact_mode mode);
 
 /// Whether `block` computes what `mode` on `isa` promises.
 bool Computes(const KernelBlock& block, core::Isa isa, intact_mode mode);
-
-/// Whether `block` multiplies s8 activations unshifted; other blocks see them shifted to u8 (pack.h).
-bool TakesSigned(const KernelBlock& block);
 
 /// Whether int16 pair sums saturate in `mode` on `isa`.
 bool PairsSaturate(core::Isa isa, intact_mode mode);

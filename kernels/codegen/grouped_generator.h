@@ -70,10 +70,10 @@ class GroupedGenerator {
     And(to, mask);
   }
 
-  // Column values of the header at `header`, vector j, as 32-bit lanes.
-  void LoadScales(const jit::Vec& to, const jit::Gp& header, int j) {
+  // Column values of the header at `header` + offset, vector j, as 32-bit lanes.
+  void LoadScales(const jit::Vec& to, const jit::Gp& header, int j, int offset = 0) {
     const jit::Mem from =
-        asmjit::x86::ptr(header, j * vector_bytes() / 4 * core::BytesOf(layout_.scale_type));
+        asmjit::x86::ptr(header, offset + j * vector_bytes() / 4 * core::BytesOf(layout_.scale_type));
     if (layout_.scale_type == INTACT_F32) return emitter_->Load(to, from);
     if (layout_.scale_type == INTACT_F16) {
       code().vcvtph2ps(to, from);
@@ -82,8 +82,8 @@ class GroupedGenerator {
       code().vpslld(to, to, 16);
     }
   }
-  void LoadZeroPoints(const jit::Vec& to, const jit::Gp& header, int j) {
-    const int offset = static_cast<int>(layout_.ZeroPointOffset(columns()));
+  void LoadZeroPoints(const jit::Vec& to, const jit::Gp& header, int j, int offset = 0) {
+    offset += static_cast<int>(layout_.ZeroPointOffset(columns()));
     const jit::Mem from =
         asmjit::x86::ptr(header, offset + j * vector_bytes() / 4 * layout_.zero_point_bytes);
     if (layout_.zero_point_bytes == 4) return emitter_->Load(to, from);
@@ -93,8 +93,8 @@ class GroupedGenerator {
       code().vpmovzxbd(to, from);
     }
   }
-  void LoadSums(const jit::Vec& to, const jit::Gp& header, int j) {
-    const int offset = static_cast<int>(layout_.SumOffset(columns()));
+  void LoadSums(const jit::Vec& to, const jit::Gp& header, int j, int offset = 0) {
+    offset += static_cast<int>(layout_.SumOffset(columns()));
     const jit::Mem from = asmjit::x86::ptr(header, offset + j * vector_bytes() / 4 * layout_.sum_bytes);
     if (layout_.sum_bytes == 4) return emitter_->Load(to, from);
     code().vpmovsxwd(to, from);

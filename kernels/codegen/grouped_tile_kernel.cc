@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 #include "core/isas.h"
@@ -28,18 +29,60 @@ class TileKernelGenerator : GroupedGenerator {
   Result<jit::Code> Generate() {
     TakeRegisters();
     session_.Begin(registers_);
-    code().mov(a_stride_, Argument(offsetof(GroupedKernelArgs, a_stride_bytes)));
-    code().mov(values_stride_, Argument(offsetof(GroupedKernelArgs, values_stride_bytes)));
-    code().mov(sums_, Argument(offsetof(GroupedTileKernelArgs, sums)));
-    code().mov(b_stride_, kVectors * vector_bytes());
-    code().mov(sums_stride_, vector_bytes());
-    for (int j = 0; j < kVectors; ++j) Columns(j);
+    if (spec_.multiplies) PrepareProducts();
+    if (spec_.adds) PrepareAdditions();
+    const asmjit::Label loop = code().newLabel(), end = code().newLabel();
+    code().bind(loop);
+    EmitStep();
+    if (spec_.multiplies && spec_.adds) {
+      code().sub(x86::qword_ptr(registers_.Argument(), offsetof(GroupedTileKernelArgs, steps)), 1);
+      code().jz(end);
+      MoveToNextStep();
+      code().jmp(loop);
+    }
+    code().bind(end);
     session_.End();
     return session_.Finish(registers_);
   }
 
  private:
+  using Emission = std::function<void()>;  // emits some instructions
+  static constexpr int kInFlight = 4;      // rows with own registers
+
+  // The products of a step, with the additions of the step before spread among them.
+  void EmitStep() {
+    std::vector<Emission> products, additions;
+    if (spec_.multiplies) products = Products();
+    if (spec_.adds) additions = Additions();
+    size_t added = 0;
+    for (size_t i = 0; i < products.size(); ++i) {
+      products[i]();
+      const size_t end = additions.size() * (i + 1) / products.size();
+      while (added < end) additions[added++]();
+    }
+    while (added < additions.size()) additions[added++]();
+    if (!spec_.multiplies) return;
+    for (int unit = 0; unit < spec_.units(); ++unit) {
+      for (int j = 0; j < kVectors; ++j) {
+        code().tilestored(x86::ptr(sums_, stride_, 0, SumOffset(unit, j)), SumTile(unit, j));
+      }
+    }
+  }
+
+  // What has been multiplied is added next.
+  void MoveToNextStep() {
+    const Mem values = Argument(offsetof(GroupedTileKernelArgs, values));
+    code().mov(header_, weights_);
+    code().mov(values_, values);
+    code().mov(f_address_, Argument(offsetof(GroupedTileKernelArgs, f)));
+    code().xchg(finished_, sums_);
+    for (const Gp& a : a_) code().add(a, spec_.groups * spec_.group);
+    code().add(weights_, spec_.groups * group_bytes());
+    for (int g = 0; g < spec_.groups; ++g) code().add(values, values_stride_);
+  }
+
   int depth() const { return std::min(spec_.group, kTileDepth); }
+  int tiles() const { return spec_.group / depth(); }
   int group_bytes() const {
     return static_cast<int>(layout_.GroupBytes(columns(), spec_.group / GroupedLayout::kStepDepths));
   }
@@ -47,154 +90,163 @@ class TileKernelGenerator : GroupedGenerator {
   bool has_sums() const { return layout_.sum_bytes != 0; }
 
   void TakeRegisters() {
-    a_ = registers_.NewGeneral("A");
-    a_stride_ = registers_.NewGeneral("A's stride");
+    if (spec_.multiplies) {
+      for (int t = 0; t < spec_.row_tiles; ++t) a_.push_back(registers_.NewGeneral("A"));
+      a_stride_ = registers_.NewGeneral("A's stride");
+      weights_ = registers_.NewGeneral("weights");
+      stride_ = registers_.NewGeneral("a vector's bytes");
+      sums_ = registers_.NewGeneral("sums");
+      for (int t = 0; t < kSumTiles; ++t) sum_tiles_.push_back(registers_.NewTile("sums"));
+      for (int t = 0; t < kOperandTiles; ++t) a_tiles_.push_back(registers_.NewTile("A"));
+      for (int t = 0; t < kOperandTiles; ++t) b_tiles_.push_back(registers_.NewTile("B"));
+    }
+    if (!spec_.adds) return;
     header_ = registers_.NewGeneral("header");
-    next_ = registers_.NewGeneral("next header");
-    last_a_ = registers_.NewGeneral("last group of A");
-    last_header_ = registers_.NewGeneral("last header");
-    b_stride_ = registers_.NewGeneral("stride of quads");
     values_ = registers_.NewGeneral("values");
     values_stride_ = registers_.NewGeneral("values' stride");
-    groups_ = registers_.NewGeneral("groups");
-    sums_ = registers_.NewGeneral("sums");
-    sums_stride_ = registers_.NewGeneral("sums' stride");
+    finished_ = registers_.NewGeneral("finished sums");
     f_address_ = registers_.NewGeneral("f");
-    for (int i = 0; i < kTileRows; ++i) f_.push_back(registers_.NewVector("f"));
-    scales_ = registers_.NewVector("scales");
-    if (has_zero_points()) zero_points_ = registers_.NewVector("zero points");
-    if (has_sums()) weight_sums_ = registers_.NewVector("sums of weights");
+    for (int g = 0; g < spec_.groups; ++g) {
+      scales_.push_back(registers_.NewVector("scales"));
+      if (has_zero_points()) zero_points_.push_back(registers_.NewVector("zero points"));
+      if (has_sums()) weight_sums_.push_back(registers_.NewVector("sums of weights"));
+    }
     for (int i = 0; i < kInFlight; ++i) {
+      f_.push_back(registers_.NewVector("f"));
       sum_.push_back(registers_.NewVector("sum"));
       factor_.push_back(registers_.NewVector("factor"));
     }
-    for (int t = 0; t < kSumTiles; ++t) sum_tiles_.push_back(registers_.NewTile("sums"));
-    for (int t = 0; t < kOperandTiles; ++t) a_tiles_.push_back(registers_.NewTile("A"));
-    for (int t = 0; t < kOperandTiles; ++t) b_tiles_.push_back(registers_.NewTile("B"));
   }
 
-  // All groups of vector j of columns.
-  void Columns(int j) {
-    code().mov(a_, Argument(offsetof(GroupedKernelArgs, a)));
-    code().mov(header_, Argument(offsetof(GroupedKernelArgs, weights)));
-    code().mov(values_, Argument(offsetof(GroupedKernelArgs, values)));
-    code().mov(groups_, Argument(offsetof(GroupedKernelArgs, groups)));
-    code().mov(f_address_, Argument(offsetof(GroupedKernelArgs, f)));
-    const auto f = [&](int i) { return x86::ptr(f_address_, (i * kVectors + j) * vector_bytes()); };
-    for (int i = 0; i < kTileRows; ++i) emitter_->Load(f_[static_cast<size_t>(i)], f(i));
-    FindLastGroup();
-    LoadOperands(j);
-    MultiplyGroup(j, 0);
-    StoreSums(0);
-    MultiplyGroup(j, 1);
-    const asmjit::Label pair = code().newLabel(), end = code().newLabel();
-    code().bind(pair);
-    for (int buffer = 0; buffer < kBuffers; ++buffer) {
-      StoreSums((buffer + 1) % kBuffers);
-      MultiplyGroup(j, buffer);
-      AddGroup(j, buffer);
-      code().dec(groups_);
-      buffer + 1 < kBuffers ? code().jz(end) : code().jnz(pair);
+  // ----- Products
+
+  void PrepareProducts() {
+    for (const Gp& a : a_) code().mov(a, Argument(offsetof(GroupedTileKernelArgs, a)));
+    code().mov(a_stride_, Argument(offsetof(GroupedTileKernelArgs, a_stride_bytes)));
+    if (spec_.row_tiles > 1) {
+      code().imul(sums_, a_stride_, kTileRows);
+      code().add(a_.back(), sums_);
     }
-    code().bind(end);
-    for (int i = 0; i < kTileRows; ++i) emitter_->Store(f(i), f_[static_cast<size_t>(i)]);
+    code().mov(weights_, Argument(offsetof(GroupedTileKernelArgs, weights)));
+    code().mov(sums_, Argument(offsetof(GroupedTileKernelArgs, sums)));
+    code().mov(stride_, vector_bytes());
   }
 
-  // Sets the places of A and B to the first group, and the last places to the last group.
-  void FindLastGroup() {
-    const auto find = [&](const Gp& last, const Gp& first, int bytes) {
-      code().imul(last, groups_, bytes);
-      code().lea(last, x86::ptr(first, last, 0, -bytes));
-    };
-    find(last_a_, a_, spec_.group);
-    find(last_header_, header_, group_bytes());
-    code().mov(next_, header_);
-  }
-
-  int tiles() const { return spec_.group / depth(); }
-  const Tile& OperandTile(const std::vector<Tile>& of, int k) const {
-    return of[static_cast<size_t>(k % kOperandTiles)];
-  }
-
-  // Loads tile k of the group at a_ and next_.
-  void LoadOperands(int j, int k) {
-    const int quads = static_cast<int>(layout_.HeaderBytes(columns())) + j * vector_bytes();
-    const int tile_bytes = depth() / 4 * kVectors * vector_bytes();
-    code().tileloadd(OperandTile(a_tiles_, k), x86::ptr(a_, a_stride_, 0, k * depth()));
-    code().tileloadd(OperandTile(b_tiles_, k), x86::ptr(next_, b_stride_, 0, quads + k * tile_bytes));
-  }
-  void LoadOperands(int j) {
-    for (int k = 0; k < std::min(tiles(), kOperandTiles); ++k) LoadOperands(j, k);
-  }
-  // Moves to the next group, unless this is the last one: the groups behind the last are the last one again, and nobody
-  // reads their sums.
-  void MoveToNextOperands() {
-    const auto move = [&](const Gp& place, const Gp& last, int bytes) {
-      code().add(place, bytes);
-      code().cmp(place, last);
-      code().cmova(place, last);
-    };
-    move(a_, last_a_, spec_.group);
-    move(next_, last_header_, group_bytes());
-  }
-
-  // Multiplies one group into a tile of sums. Its first operands are loaded before; loads the first operands of the next group.
-  void MultiplyGroup(int j, int buffer) {
-    const Tile& sums = sum_tiles_[static_cast<size_t>(buffer)];
-    code().tilezero(sums);
+  std::vector<Emission> Products() {
+    std::vector<Emission> products;
+    products.emplace_back([this] {
+      for (int unit = 0; unit < spec_.units(); ++unit) LoadA(0, unit);
+      for (int j = 0; j < kVectors; ++j) LoadB(0, 0, j);
+    });
     for (int k = 0; k < tiles(); ++k) {
-      const Tile &a = OperandTile(a_tiles_, k), &b = OperandTile(b_tiles_, k);
-      if (!spec_.a_signed) {
-        code().tdpbusd(sums, a, b);
-      } else if (spec_.is_centered) {
-        code().tdpbssd(sums, a, b);
-      } else {  // weights of 8 bits have the sign that A does not have
-        code().tdpbsud(sums, a, b);
+      for (int unit = 0; unit < spec_.units(); ++unit) {
+        for (int j = 0; j < kVectors; ++j)
+          products.emplace_back([this, k, unit, j] { Multiply(k, unit, j); });
       }
-      if (k + kOperandTiles < tiles()) {
-        LoadOperands(j, k + kOperandTiles);
-        continue;
+    }
+    return products;
+  }
+
+  // Multiplies, and then loads the operands of the next products that fit in the free tiles. A unit is a row tile or a group.
+  void Multiply(int k, int unit, int j) {
+    const Tile &sums = SumTile(unit, j), &a = a_tiles_[static_cast<size_t>(unit)],
+               &b = b_tiles_[static_cast<size_t>(j)];
+    if (k == 0) code().tilezero(sums);
+    if (!spec_.a_signed) {
+      code().tdpbusd(sums, a, b);
+    } else if (spec_.is_centered) {
+      code().tdpbssd(sums, a, b);
+    } else {  // weights of 8 bits have the sign that A does not have
+      code().tdpbsud(sums, a, b);
+    }
+    if (spec_.groups > 1 && unit + 1 < spec_.groups) return LoadB(k, unit + 1, j);
+    if (k + 1 == tiles()) return;
+    if (unit + 1 == spec_.units()) LoadB(k + 1, 0, j);
+    if (j + 1 == kVectors) LoadA(k + 1, unit);
+  }
+
+  const Tile& SumTile(int unit, int j) const { return sum_tiles_[static_cast<size_t>(unit * kVectors + j)]; }
+  void LoadA(int k, int unit) {
+    const auto i = static_cast<size_t>(unit);
+    const int group = spec_.groups > 1 ? unit : 0;
+    code().tileloadd(a_tiles_[i],
+                     x86::ptr(a_[i % a_.size()], a_stride_, 0, group * spec_.group + k * depth()));
+  }
+  void LoadB(int k, int group, int j) {
+    const int quads =
+        group * group_bytes() + static_cast<int>(layout_.HeaderBytes(columns())) + j * vector_bytes();
+    const int tile_bytes = depth() / 4 * kVectors * vector_bytes();
+    static_assert(kVectors == 2);
+    code().tileloadd(b_tiles_[static_cast<size_t>(j)],
+                     x86::ptr(weights_, stride_, 1, quads + k * tile_bytes));
+  }
+
+  static int SumOffset(int unit, int j) { return (unit * kVectors + j) * static_cast<int>(kTileBytes); }
+
+  // ----- Additions
+
+  static size_t OfFinished(size_t member) { return offsetof(GroupedTileKernelArgs, finished) + member; }
+
+  void PrepareAdditions() {
+    using Finished = GroupedTileKernelArgs::Finished;
+    code().mov(header_, Argument(OfFinished(offsetof(Finished, weights))));
+    code().mov(values_stride_, Argument(offsetof(GroupedTileKernelArgs, values_stride_bytes)));
+    code().mov(finished_, Argument(OfFinished(offsetof(Finished, sums))));
+    code().mov(f_address_, Argument(OfFinished(offsetof(Finished, f))));
+    code().mov(values_, Argument(OfFinished(offsetof(Finished, values))));
+  }
+
+  std::vector<Emission> Additions() {
+    std::vector<Emission> additions;
+    for (int row = 0; row < spec_.row_tiles; ++row) {
+      for (int j = 0; j < kVectors; ++j) {
+        additions.emplace_back([this, j] { LoadColumns(j); });
+        for (int i = 0; i < kTileRows; ++i) additions.emplace_back([this, row, i, j] { AddRow(row, i, j); });
       }
-      const int first = std::max(tiles() - kOperandTiles, 0);
-      if (k == first) MoveToNextOperands();
-      LoadOperands(j, k - first);
+    }
+    return additions;
+  }
+
+  void LoadColumns(int j) {
+    for (int g = 0; g < spec_.groups; ++g) {
+      const auto i = static_cast<size_t>(g);
+      const int offset = g * group_bytes();
+      LoadScales(scales_[i], header_, j, offset);
+      if (has_zero_points()) LoadZeroPoints(zero_points_[i], header_, j, offset);
+      if (has_sums()) LoadSums(weight_sums_[i], header_, j, offset);
     }
   }
 
-  void StoreSums(int buffer) {
-    code().tilestored(x86::ptr(sums_, sums_stride_, 0, buffer * static_cast<int>(kTileBytes)),
-                      sum_tiles_[static_cast<size_t>(buffer)]);
+  // f of row i of a row tile += each group's sum, with zero points, times its scale.
+  void AddRow(int row, int i, int j) {
+    const Vec& f = f_[static_cast<size_t>(i % kInFlight)];
+    const Mem place = x86::ptr(f_address_, ((row * kTileRows + i) * kVectors + j) * vector_bytes());
+    emitter_->Load(f, place);
+    for (int g = 0; g < spec_.groups; ++g) AddSum(f, g, row, i, j);
+    emitter_->Store(place, f);
   }
 
-  // Adds the sums in a buffer to f, and moves to the next group.
-  void AddGroup(int j, int buffer) {
-    LoadScales(scales_, header_, j);
-    if (has_zero_points()) LoadZeroPoints(zero_points_, header_, j);
-    if (has_sums()) LoadSums(weight_sums_, header_, j);
-    for (int i = 0; i < kTileRows; ++i) AddRow(i, buffer);
-    code().add(header_, group_bytes());
-    code().add(values_, values_stride_);
-  }
-
-  Mem RowValue(int i, size_t member) const {
-    return x86::ptr(values_, i * static_cast<int>(sizeof(GroupedRowValues)) + static_cast<int>(member));
-  }
-
-  // f of row i += the group's sum, with zero points, times its scale.
-  void AddRow(int i, int buffer) {
+  void AddSum(const Vec& f, int group, int row, int i, int j) {
+    const auto g = static_cast<size_t>(group);
     const Vec& sum = sum_[static_cast<size_t>(i % kInFlight)];
     const Vec& factor = factor_[static_cast<size_t>(i % kInFlight)];
-    const Mem products = x86::ptr(sums_, buffer * static_cast<int>(kTileBytes) + i * vector_bytes());
+    const Mem products =
+        x86::ptr(finished_, SumOffset(spec_.groups > 1 ? group : row, j) + i * vector_bytes());
+    const auto value = [&](size_t member) {
+      const int offset =
+          (row * kTileRows + i) * static_cast<int>(sizeof(GroupedRowValues)) + static_cast<int>(member);
+      return group == 0 ? x86::ptr(values_, offset) : x86::ptr(values_, values_stride_, 0, offset);
+    };
     if (!spec_.is_centered) {
-      code().vpbroadcastd(sum, RowValue(i, offsetof(GroupedRowValues, start)));
-      if (has_zero_points()) code().vpmulld(sum, sum, zero_points_);
+      code().vpbroadcastd(sum, value(offsetof(GroupedRowValues, start)));
+      if (has_zero_points()) code().vpmulld(sum, sum, zero_points_[g]);
       code().vpaddd(sum, sum, products);
     } else if (has_sums()) {
       emitter_->Load(sum, products);
     }
     if (has_sums()) {
-      code().vpbroadcastd(factor, RowValue(i, offsetof(GroupedRowValues, zero_point)));
-      code().vpmulld(factor, factor, weight_sums_);
+      code().vpbroadcastd(factor, value(offsetof(GroupedRowValues, zero_point)));
+      code().vpmulld(factor, factor, weight_sums_[g]);
       code().vpsubd(sum, sum, factor);
     }
     if (spec_.is_centered && !has_sums()) {
@@ -203,20 +255,18 @@ class TileKernelGenerator : GroupedGenerator {
       code().vcvtdq2ps(sum, sum);
     }
     if (spec_.has_group_scales) {
-      code().vbroadcastss(factor, RowValue(i, offsetof(GroupedRowValues, scale)));
-      code().vmulps(factor, factor, scales_);
+      code().vbroadcastss(factor, value(offsetof(GroupedRowValues, scale)));
+      code().vmulps(factor, factor, scales_[g]);
     }
-    code().vfmadd231ps(f_[static_cast<size_t>(i)], sum, spec_.has_group_scales ? factor : scales_);
+    code().vfmadd231ps(f, sum, spec_.has_group_scales ? factor : scales_[g]);
   }
 
-  static constexpr int kInFlight = 4;  // rows with own registers
-  static constexpr int kBuffers = 2;
-
   const GroupedTileKernelSpec& spec_;
-  Gp a_, a_stride_, header_, next_, last_a_, last_header_, b_stride_, values_, values_stride_, groups_, sums_,
-      sums_stride_, f_address_;
+  std::vector<Gp> a_;  // of each row tile
+  Gp a_stride_, weights_, stride_, sums_;
+  Gp header_, values_, values_stride_, finished_, f_address_;
   std::vector<Vec> f_, sum_, factor_;
-  Vec scales_, zero_points_, weight_sums_;
+  std::vector<Vec> scales_, zero_points_, weight_sums_;  // of each group
   std::vector<Tile> sum_tiles_, a_tiles_, b_tiles_;
 };
 
@@ -225,7 +275,9 @@ class TileKernelGenerator : GroupedGenerator {
 std::string GroupedTileKernelSpec::Name() const {
   return "grouped_" + std::string(a_signed ? "s8" : "u8") + NameOf(layout) +
          (is_centered ? "_centered" : "") + (has_group_scales ? "_groups" : "_depths") +
-         std::to_string(group) + "_tiles_" + core::CompactName(core::Isa::kAmxInt8);
+         std::to_string(group) + (groups == 1 ? "" : "x2") + "_" + std::to_string(row_tiles * kTileRows) +
+         "rows" + (multiplies ? "_multiply" : "") + (adds ? "_add" : "") + "_tiles_" +
+         core::CompactName(core::Isa::kAmxInt8);
 }
 
 Result<GroupedTileKernelFunction> GetGroupedTileKernel(const GroupedTileKernelSpec& spec) {

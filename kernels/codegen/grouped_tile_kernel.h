@@ -4,9 +4,9 @@
 //   A in place           weights of a panel, kBytes (grouped_weights.h)
 //     16 rows × 64         16 quads × 16 columns      ─► tile of sums ─► memory ─► vectors: zero points, float, fma
 //
-// The kernel passes all groups for the first 16 columns of the panel, then for the others, because the floats of 16 rows and 16
-// columns fill half of the vector registers. The tile products of a group are independent of those of the next group, so the CPU
-// computes them while the vector units add the sums of this group. A group of 32 depths takes half a tile.
+// A step multiplies two row tiles by one group, one row tile by two groups, or one by one, with both vectors of columns: four tiles
+// of sums. Meanwhile the sums of the step before are added to f, because the vector units would otherwise be idle. The last step of
+// a call is added by the next call. A group of 32 depths takes half a tile.
 #ifndef INTACT_KERNELS_CODEGEN_GROUPED_TILE_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_GROUPED_TILE_KERNEL_H_
 
@@ -31,22 +31,43 @@ struct GroupedTileKernelSpec {
   GroupedLayout layout;  // of kBytes
   int group = 32;        // HasGroupedTileKernel()
   bool a_signed = false;
-  bool has_group_scales = false;  // of A
-  bool is_centered = false;       // weights are signed bytes without zero points (GroupedExpansionSpec)
+  bool has_group_scales = false;        // of A
+  bool is_centered = false;             // weights are signed bytes without zero points (GroupedExpansionSpec)
+  int row_tiles = 2, groups = 1;        // of a step; at least one of them is 1
+  bool multiplies = true, adds = true;  // one of them or both
+  int units() const { return row_tiles * groups; }
   auto operator<=>(const GroupedTileKernelSpec&) const = default;
-  /// "grouped_s8w8f32_groups32_tiles_amxint8". Kernels that differ have different names.
+  /// "grouped_s8w8f32_groups32_32rows_multiply_add_tiles_amxint8". Kernels that differ have different names.
   std::string Name() const;
 };
 
-/// Bytes of scratch memory of a kernel: two tiles of sums.
-inline constexpr int64_t kGroupedTileSums = 2 * kTileBytes;
+/// Bytes of a step's sums.
+inline constexpr int64_t kGroupedTileSums = 2 * GroupedLayout::kVectors * kTileBytes;
 
+/// A call that multiplies and adds changes steps and values.
 struct GroupedTileKernelArgs {
-  /// Of 16 rows. `steps` and `constants` are not read.
-  GroupedKernelArgs rows;
-  int32_t* sums = nullptr;  // kGroupedTileSums bytes of scratch memory, aligned to 64 bytes
+  // What is multiplied. A call that does not add multiplies one step.
+  int64_t steps = 1;  // ≥ 1
+  const uint8_t* a = nullptr;
+  int64_t a_stride_bytes = 0;
+  const uint8_t* weights = nullptr;
+  // What is needed to add all steps except the last one.
+  const GroupedRowValues* values = nullptr;  // of the first group
+  int64_t values_stride_bytes = 0;           // from group to group
+  float* f = nullptr;                        // [row][column of the panel]
+  // kGroupedTileSums bytes for the sums of the first step, aligned to 64 bytes. This buffer and that of the finished sums take
+  // turns.
+  int32_t* sums = nullptr;
+
+  /// A step that has been multiplied before, and is added. A call that does not multiply adds only this one.
+  struct Finished {
+    const GroupedRowValues* values = nullptr;
+    const uint8_t* weights = nullptr;
+    int32_t* sums = nullptr;
+    float* f = nullptr;
+  } finished;
 };
-using GroupedTileKernelFunction = jit::Function<void(const GroupedTileKernelArgs*)>;
+using GroupedTileKernelFunction = jit::Function<void(GroupedTileKernelArgs*)>;
 
 /// ScopedTiles must have configured 16 rows and a depth of min(group, 64).
 Result<GroupedTileKernelFunction> GetGroupedTileKernel(const GroupedTileKernelSpec& spec);

@@ -29,6 +29,7 @@ class Microkernel {
  public:
   explicit Microkernel(const MicrokernelSpec& spec)
       : spec_(spec),
+        line_(LineOf(spec.loop)),
         session_(spec.Name()),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
@@ -36,7 +37,7 @@ class Microkernel {
         epilogue_(spec.epilogue, *emitter_) {}
 
   Result<jit::Code> Generate() {
-    assert(dot_->steps() == 1 || (!spec_.steps && !spec_.shared));
+    assert(dot_->steps() == 1 || !Steps());
     TakeRegisters();
     session_.Begin(registers_);
     const asmjit::Label tile = code().newLabel();
@@ -75,23 +76,24 @@ class Microkernel {
   int Chains() const {
     if (spec_.dot != jit::DotKind::kVnni) return 1;
     const int tile = spec_.mr * spec_.vectors;
-    const int at_once = spec_.in_turn ? spec_.mr : tile;
+    const int at_once = std::holds_alternative<PanelsInTurn>(spec_.loop) ? spec_.mr : tile;
     const int wanted = std::min((kInFlight + at_once - 1) / at_once, kUnroll);
     return std::clamp((registers_.FreeVectors() - spec_.vectors - 1) / tile, 1, wanted);
   }
 
   void TakeRegisters() {
-    for (int i = 0; i < (spec_.shared ? 1 : spec_.mr); ++i) rows_.push_back(registers_.NewGeneral("row"));
+    for (int i = 0; i < (shared_ != nullptr ? 1 : spec_.mr); ++i)
+      rows_.push_back(registers_.NewGeneral("row"));
     offset_ = registers_.NewGeneral("offset");
-    if (!spec_.shared) end_ = registers_.NewGeneral("tap's end");
+    if (shared_ == nullptr) end_ = registers_.NewGeneral("tap's end");
     if (HasVectorStep()) vector_step_ = registers_.NewGeneral("vector step");
     taps_ = registers_.NewGeneral("taps");
     b_ = registers_.NewGeneral("b");
     if (panels() > 1) panel_stride_ = registers_.NewGeneral("panel stride");
     if (panels() > 3) panel_stride3_ = registers_.NewGeneral("3 panel strides");
-    if (spec_.prefetches) prefetch_ = registers_.NewGeneral("prefetch");
-    if (spec_.shared) TakePixelRegisters();
-    if (IsScheduled()) {
+    if (Prefetches()) prefetch_ = registers_.NewGeneral("prefetch");
+    if (shared_ != nullptr) TakePixelRegisters();
+    if (strip_ != nullptr) {
       counts_ = registers_.NewGeneral("counts");
       windows_ = registers_.NewGeneral("windows");
     }
@@ -127,7 +129,7 @@ class Microkernel {
 
   // Registers for pixels after the first, as long as any are free.
   void TakePixelRegisters() {
-    const int pixels = spec_.shared->pattern.column_count() - 1;
+    const int pixels = shared_->pattern.column_count() - 1;
     int left = registers_.FreeGenerals();
     if (pixels > left) {
       pixel_offsets_ = registers_.NewGeneral("pixel offsets");
@@ -138,26 +140,26 @@ class Microkernel {
   }
 
   void Prologue() {
-    const int first = spec_.begins_line ? 1 : 0;
-    const int last = spec_.mr - (spec_.ends_line ? 1 : 0);
+    const int first = line_.begins ? 1 : 0;
+    const int last = spec_.mr - (line_.ends ? 1 : 0);
     code().mov(taps_, Argument(offsetof(MicrokernelArgs, compensation)));
     LoadCompensation(first);
     for (int j = 0; j < spec_.vectors; ++j) {
       for (int i = first + 1; i < last; ++i) emitter_->Copy(accumulator(0, i, j), accumulator(0, first, j));
     }
-    if (spec_.begins_line || spec_.ends_line) {
+    if (line_.begins || line_.ends) {
       code().mov(end_, Argument(offsetof(MicrokernelArgs, compensation_stride_bytes)));
       code().add(taps_, end_);
-      if (spec_.begins_line) LoadCompensation(0);
+      if (line_.begins) LoadCompensation(0);
       code().add(taps_, end_);
-      if (spec_.ends_line) LoadCompensation(last);
+      if (line_.ends) LoadCompensation(last);
     }
     for (int chain = 1; chain < chains_; ++chain) {
       for (int i = 0; i < spec_.mr; ++i) {
         for (int j = 0; j < spec_.vectors; ++j) emitter_->Zero(accumulator(chain, i, j));
       }
     }
-    if (spec_.shared) {
+    if (shared_ != nullptr) {
       code().mov(taps_, Argument(offsetof(MicrokernelArgs, pixel_offsets)));
       if (pixel_offsets_.isValid()) code().mov(pixel_offsets_, taps_);
       for (size_t i = 0; i < pixels_.size(); ++i) {
@@ -170,8 +172,8 @@ class Microkernel {
     code().mov(b_, Argument(offsetof(MicrokernelArgs, b)));
     if (panels() > 1) code().mov(panel_stride_, Argument(offsetof(MicrokernelArgs, b_panel_stride_bytes)));
     if (panels() > 3) code().lea(panel_stride3_, x86::ptr(panel_stride_, panel_stride_, 1));  // 1 + 2
-    if (spec_.prefetches) code().mov(prefetch_, Argument(offsetof(MicrokernelArgs, prefetch)));
-    if (IsScheduled()) {
+    if (Prefetches()) code().mov(prefetch_, Argument(offsetof(MicrokernelArgs, prefetch)));
+    if (strip_ != nullptr) {
       code().mov(windows_, Argument(offsetof(MicrokernelArgs, windows)));
     } else {
       code().mov(taps_, Argument(offsetof(MicrokernelArgs, taps)));
@@ -249,7 +251,7 @@ class Microkernel {
   std::vector<Span> Parts(const Span& rows) const {
     constexpr int kLatency = 8;  // vectors
     const int last = (kLatency + spec_.vectors - 1) / spec_.vectors;
-    if (!spec_.in_parts || rows.end - rows.begin <= last) return {rows};
+    if (panels_ == nullptr || !panels_->in_parts || rows.end - rows.begin <= last) return {rows};
     return {{rows.begin, rows.end - last}, {rows.end - last, rows.end}};
   }
 
@@ -271,7 +273,10 @@ class Microkernel {
     }
   }
 
-  bool HasVectorStep() const { return spec_.steps && spec_.vectors > 1; }
+  bool Prefetches() const { return panels_ != nullptr && panels_->prefetches; }
+  // Whether vectors of columns read different activations.
+  bool Steps() const { return shared_ != nullptr || std::holds_alternative<SteppingLoop>(spec_.loop); }
+  bool HasVectorStep() const { return Steps() && spec_.vectors > 1; }
 
   void StepVectors(int vectors) {
     for (; vectors > 0; --vectors) code().add(offset_, vector_step_);
@@ -297,14 +302,16 @@ class Microkernel {
 
   void Prefetch(int quad) {
     if (const int bytes = quad * PrefetchQuadBytes(spec_.dot, spec_.nr());
-        spec_.prefetches && bytes % kLine == 0) {
+        Prefetches() && bytes % kLine == 0) {
       code().prefetcht1(x86::ptr(prefetch_, bytes));
     }
-    if (spec_.in_turn || (spec_.ahead != 0 ? quad * quad_bytes() % kLine != 0 : quad != 0)) return;
+    if (std::holds_alternative<PanelsInTurn>(spec_.loop)) return;
+    const int lines_ahead = panels_ != nullptr ? panels_->ahead : 0;
+    if (lines_ahead != 0 ? quad * quad_bytes() % kLine != 0 : quad != 0) return;
     constexpr int kPage = 4096;
     for (int panel = 0; panel < panels(); ++panel) {
       Mem ahead = BAddress(panel * kPanelQuadBytes / registers_.vector_bytes(), quad);
-      ahead.addOffset(spec_.ahead != 0 ? spec_.ahead : kPage);
+      ahead.addOffset(lines_ahead != 0 ? lines_ahead : kPage);
       code().prefetcht0(ahead);
     }
   }
@@ -312,9 +319,9 @@ class Microkernel {
   // The taps of a line of the filter: a quad of a pixel is loaded once for all rows and taps that read it.
   // offset_ is the address of the first pixel, and steps from vector to vector as in SteppingQuad().
   void LineTaps() {
-    const int taps = spec_.shared->pattern.width;
+    const int taps = shared_->pattern.width;
     code().add(offset_, rows_[0]);
-    for (int quad = 0; quad < spec_.shared->quads; ++quad) {
+    for (int quad = 0; quad < shared_->quads; ++quad) {
       const bool is_forward = quad % 2 == 0;
       for (int count = 0; count < spec_.vectors; ++count) {
         if (count > 0) StepVectors(is_forward ? 1 : -1);
@@ -322,7 +329,7 @@ class Microkernel {
         SharedQuad(quad, j);
       }
     }
-    code().add(b_, taps * spec_.shared->quads * quad_bytes());
+    code().add(b_, taps * shared_->quads * quad_bytes());
   }
 
   struct Reader {
@@ -331,14 +338,14 @@ class Microkernel {
 
   // Vector j's products of one quad of each pixel.
   void SharedQuad(int quad, int j) {
-    const int taps = spec_.shared->pattern.width;
+    const int taps = shared_->pattern.width;
     std::map<int, std::vector<Reader>> pixels;
     for (int tap = 0; tap < taps; ++tap) {
       for (int row = 0; row < spec_.mr; ++row) {
-        pixels[spec_.shared->pattern.Column(row, tap)].push_back({row, tap});
+        pixels[shared_->pattern.Column(row, tap)].push_back({row, tap});
       }
     }
-    const auto b_address = [&](int tap) { return BAddress(j, tap * spec_.shared->quads + quad); };
+    const auto b_address = [&](int tap) { return BAddress(j, tap * shared_->quads + quad); };
     const int in_registers = std::min(static_cast<int>(b_operands_.size()), taps);
     for (int tap = 0; tap < in_registers; ++tap) {
       LoadB(b_operands_[static_cast<size_t>(tap)], b_address(tap));
@@ -370,30 +377,33 @@ class Microkernel {
 
   void Advance(int quads) {
     code().add(b_, quads * quad_bytes());
-    if (spec_.prefetches) code().add(prefetch_, quads * PrefetchQuadBytes(spec_.dot, spec_.nr()));
+    if (Prefetches()) code().add(prefetch_, quads * PrefetchQuadBytes(spec_.dot, spec_.nr()));
     code().add(offset_, quads * a_bytes());
   }
 
   void Products() {
-    if (IsScheduled()) return WindowLoop();
-    if (!spec_.in_turn) return TapLoop();
+    if (strip_ != nullptr) return WindowLoop();
+    if (shared_ != nullptr) return TapLoop(shared_->pattern.width, [&] { LineTaps(); });
+    if (!std::holds_alternative<PanelsInTurn>(spec_.loop)) return TapLoop(1, [&] { Tap(); });
     for (int j = 0; j < spec_.vectors; ++j) {
       vectors_ = {j, j + 1};
       if (j != 0) {
         code().mov(b_, Argument(offsetof(MicrokernelArgs, b)));
         code().mov(taps_, Argument(offsetof(MicrokernelArgs, taps)));
       }
-      TapLoop();
+      TapLoop(1, [&] { Tap(); });
     }
   }
 
-  void TapLoop() {
+  // Each `body` multiplies `taps` taps.
+  template <class Body>
+  void TapLoop(int taps, const Body& body) {
     const asmjit::Label tap = code().newLabel();
     code().bind(tap);
     code().mov(offset_, x86::ptr(taps_));
-    if (spec_.steps) code().add(offset_, Argument(offsetof(MicrokernelArgs, a_offset)));
-    spec_.shared ? LineTaps() : Tap();
-    code().add(taps_, spec_.shared ? spec_.shared->pattern.width * 8 : 8);
+    if (Steps()) code().add(offset_, Argument(offsetof(MicrokernelArgs, a_offset)));
+    body();
+    code().add(taps_, taps * 8);
     code().cmp(taps_, Argument(offsetof(MicrokernelArgs, taps_end)));
     code().jne(tap);
   }
@@ -433,8 +443,6 @@ class Microkernel {
     code().bind(done);
   }
 
-  bool IsScheduled() const { return spec_.dot == jit::DotKind::kScheduled; }
-
   // The windows of a strip: b_ runs through weights, taps_ through the indices of their quads.
   void WindowLoop() {
     const asmjit::Label window = code().newLabel();
@@ -451,7 +459,7 @@ class Microkernel {
     code().cmp(b_, end_);
     code().jb(ahead);
     code().mov(b_, end_);
-    for (int size = spec_.largest_group; size >= 1; --size) Groups(size);
+    for (int size = strip_->largest_group; size >= 1; --size) Groups(size);
     code().dec(windows_);
     code().jnz(window);
   }
@@ -471,7 +479,7 @@ class Microkernel {
       const int offset = quad * b_bytes();
       if (offset % kLine == 0) {
         code().prefetcht0(x86::ptr(b_, offset + kStripAhead));
-        if (spec_.ahead != 0) code().prefetcht1(x86::ptr(b_, offset + spec_.ahead));
+        if (strip_->ahead != 0) code().prefetcht1(x86::ptr(b_, offset + strip_->ahead));
       }
       asmjit::Operand b = x86::ptr(b_, offset);
       if (!b_operands_.empty()) {
@@ -493,16 +501,16 @@ class Microkernel {
   }
 
   void Tap() {
-    if (spec_.begins_line) DepthLoop(offsetof(MicrokernelArgs, head_end), {1, spec_.mr});
-    if (spec_.ends_line) DepthLoop(offsetof(MicrokernelArgs, tail_begin), {0, spec_.mr});
-    DepthLoop(offsetof(MicrokernelArgs, tap_bytes), {0, spec_.mr - (spec_.ends_line ? 1 : 0)});
+    if (line_.begins) DepthLoop(offsetof(MicrokernelArgs, head_end), {1, spec_.mr});
+    if (line_.ends) DepthLoop(offsetof(MicrokernelArgs, tail_begin), {0, spec_.mr});
+    DepthLoop(offsetof(MicrokernelArgs, tap_bytes), {0, spec_.mr - (line_.ends ? 1 : 0)});
   }
 
   // From offset_ to the argument `end`, the end of the tap's part.
   void DepthLoop(size_t end, const Span& rows) {
     code().mov(end_, Argument(end));
     code().add(end_, x86::ptr(taps_));
-    if (spec_.steps) code().add(end_, Argument(offsetof(MicrokernelArgs, a_offset)));
+    if (Steps()) code().add(end_, Argument(offsetof(MicrokernelArgs, a_offset)));
     const asmjit::Label main = code().newLabel();
     const asmjit::Label tail = code().newLabel();
     const asmjit::Label single = code().newLabel();
@@ -564,7 +572,7 @@ class Microkernel {
     for (const Gp& general : {offset_, taps_, b_}) registers_.Free(general);
     if (panels() > 1) registers_.Free(panel_stride_);
     if (panels() > 3) registers_.Free(panel_stride3_);
-    if (spec_.prefetches) {
+    if (Prefetches()) {
       code().mov(Argument(offsetof(MicrokernelArgs, prefetch)), prefetch_);
       registers_.Free(prefetch_);
     }
@@ -583,7 +591,21 @@ class Microkernel {
     code().add(x86::qword_ptr(registers_.Argument(), offsetof(MicrokernelArgs, rows)), spec_.mr * 8);
   }
 
+  // The ends of lines that tiles have.
+  static LineEnds LineOf(const MicrokernelLoop& loop) {
+    return std::visit(
+        [](const auto& one) {
+          if constexpr (requires { one.line; }) return one.line;
+          return LineEnds();
+        },
+        loop);
+  }
+
   MicrokernelSpec spec_;
+  LineEnds line_;
+  const PanelLoop* panels_ = std::get_if<PanelLoop>(&spec_.loop);  // or null, as below
+  const SharedTaps* shared_ = std::get_if<SharedTaps>(&spec_.loop);
+  const StripLoop* strip_ = std::get_if<StripLoop>(&spec_.loop);
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
@@ -607,26 +629,29 @@ class Microkernel {
 
 }  // namespace
 
-std::string SharedTaps::Name() const {
-  std::string name = "taps";
-  name += std::to_string(pattern.width) + "x" + std::to_string(quads) + "_" + pattern.Name();
-  return name;
+std::string LineEnds::Name() const { return std::string(begins ? "_begin" : "") + (ends ? "_end" : ""); }
+
+std::string PanelLoop::Name() const {
+  return (prefetches ? "_prefetch" : "") + line.Name() + (in_parts ? "_parts" : "");
 }
 
+std::string PanelsInTurn::Name() const { return line.Name() + "_turn"; }
+
+std::string SteppingLoop::Name() const { return "_step" + line.Name(); }
+
+std::string SharedTaps::Name() const {
+  return "_step_taps" + std::to_string(pattern.width) + "x" + std::to_string(quads) + "_" + pattern.Name();
+}
+
+std::string StripLoop::Name() const { return "_by" + std::to_string(largest_group); }
+
 std::string MicrokernelSpec::Name() const {
-  std::string name = std::string(signs.a_signed ? "s8" : "u8") + (signs.b_signed ? "s8" : "u8") +
-                     epilogue.Name() + "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4";
-  name += NarrowName(width);
-  if (prefetches) name += "_prefetch";
-  if (steps) name += "_step";
-  if (shared) name.append("_").append(shared->Name());
-  if (begins_line) name += "_begin";
-  if (ends_line) name += "_end";
-  if (in_parts) name += "_parts";
-  if (in_turn) name += "_turn";
-  name.append("_").append(jit::ToString(dot));
-  if (largest_group != 0) name.append("_by").append(std::to_string(largest_group));
-  return name.append("_").append(core::CompactName(isa));
+  const std::string loop_name = std::visit([](const auto& one) { return one.Name(); }, loop);
+  const bool is_strip = std::holds_alternative<StripLoop>(loop);
+  return std::string(signs.a_signed ? "s8" : "u8") + (signs.b_signed ? "s8" : "u8") + epilogue.Name() +
+         "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4" + NarrowName(width) +
+         (is_strip ? "" : loop_name) + "_" + std::string(jit::ToString(dot)) + (is_strip ? loop_name : "") +
+         "_" + core::CompactName(isa);
 }
 
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {

@@ -34,10 +34,10 @@
 //   rows[1] ×                      tap 0          tap 1                    tap 2
 //   rows[2] ×                                     tap 0                    tap 1              tap 2
 //
-// Weights come from L2 or beyond, as one stream per panel, or panel after panel (MicrokernelSpec::in_turn).
+// Weights come from L2 or beyond, as one stream per panel, or panel after panel (PanelsInTurn).
 // Hardware prefetchers stop at the end of a page, so each iteration of the loop over several streams fetches a
 // line of the next page. Kernels that would wait for weights fetch every line some distance ahead
-// (MicrokernelSpec::ahead). Kernels that prefetch also fetch another region for later tiles:
+// (PanelLoop::ahead). Kernels that prefetch also fetch another region for later tiles:
 // PrefetchQuadBytes() per quad.
 //
 // The scheduled variant reads its weights from a strip (scheduled_vectors.h). A group's quads may lie
@@ -56,8 +56,8 @@
 
 #include <compare>
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <variant>
 
 #include "core/isas.h"
 #include "core/result.h"
@@ -102,42 +102,68 @@ struct MicrokernelArgs {
 
 using MicrokernelFunction = jit::Function<void(MicrokernelArgs*)>;
 
-/// The taps of a line of the filter. Kernels unroll all their quads.
+/// Whether the first row of a tile begins a line, and whether its last row, another one, ends a line. These
+/// rows skip padding.
+struct LineEnds {
+  bool begins = false, ends = false;
+  auto operator<=>(const LineEnds&) const = default;
+  std::string Name() const;  // "_begin_end"
+};
+
+/// Multiplies the panels of a tile side by side.
+struct PanelLoop {
+  LineEnds line;
+  bool prefetches = false;  // brings MicrokernelArgs::prefetch into L2
+  int ahead = 0;  // the distance in bytes at which each line of weights is fetched; 0: a page's first line
+  // The last rows of a tile are multiplied after the others, a few quads at a time. At the end of the depth,
+  // accumulators of the first rows are stored while the last rows are still multiplied.
+  bool in_parts = false;
+  auto operator<=>(const PanelLoop&) const = default;
+  std::string Name() const;  // "_prefetch_begin_parts"
+};
+
+/// Multiplies the panels of a tile one after the other, so that weights come as one stream: hardware
+/// prefetchers of some CPUs follow one stream from L2 better than several. The kernel fetches nothing ahead.
+/// Vectors are as wide as panels.
+struct PanelsInTurn {
+  LineEnds line;
+  auto operator<=>(const PanelsInTurn&) const = default;
+  std::string Name() const;  // "_begin_turn"
+};
+
+/// Each vector of columns reads different activations. The dot variant has one step.
+struct SteppingLoop {
+  LineEnds line;
+  auto operator<=>(const SteppingLoop&) const = default;
+  std::string Name() const;  // "_step_begin"
+};
+
+/// A SteppingLoop whose rows share pixels: the taps of a line of the filter. All their quads are unrolled.
 struct SharedTaps {
   TapPattern pattern;  // the pattern of a tile's rows
   int quads = 0;       // quads per tap
   auto operator<=>(const SharedTaps&) const = default;
-  std::string Name() const;  // "taps3x4_x1_s1"
+  std::string Name() const;  // "_step_taps3x4_x1_s1"
 };
+
+/// The scheduled variant: the windows of a strip. Tiles are one vector wide, and rows have one tap.
+struct StripLoop {
+  int largest_group = 1;  // items of the schedule's largest group
+  int ahead = 0;          // the distance in bytes at which weights are fetched into L2; 0: they are not
+  auto operator<=>(const StripLoop&) const = default;
+  std::string Name() const;  // "_by4"
+};
+
+using MicrokernelLoop = std::variant<PanelLoop, PanelsInTurn, SteppingLoop, SharedTaps, StripLoop>;
 
 struct MicrokernelSpec {
   core::Isa isa = core::Isa::kAvx2;
   jit::DotKind dot = jit::DotKind::kMaddubs;
   jit::DotSigns signs;
-  int mr = 1;       // rows
-  int vectors = 1;  // columns, in vectors of the ISA
-  bool prefetches = false;
-  // Each vector of columns reads different activations. Not with variants of several steps, nor with
-  // prefetching.
-  bool steps = false;
-  std::optional<SharedTaps> shared;  // if rows share pixels; only with `steps`, and not at a line's ends
-  // The first row begins a line, the last row ends it. Only if mr ≥ 2, and not with variants that need a
-  // staged A.
-  bool begins_line = false, ends_line = false;
-  // The last rows of a tile are multiplied after the others, a few quads at a time. At the end of the depth,
-  // accumulators of the first rows are stored while the last rows are still multiplied. Not with `steps`.
-  bool in_parts = false;
-  // The panels of a tile are multiplied one after the other, so that weights come as one stream: hardware
-  // prefetchers of some CPUs follow one stream from L2 better than several. The kernel fetches nothing ahead.
-  // Vectors are as wide as panels. Not with `steps`, `prefetches` or `ahead`.
-  bool in_turn = false;
-  // Items of the largest group in the scheduled variant's schedule; 0 for other variants. The scheduled
-  // variant has tiles one vector wide and rows of one tap, and uses no member above.
-  int largest_group = 0;
-  // If not 0, each line of the weights is fetched this number of bytes ahead; by the scheduled variant into
-  // L2.
-  int ahead = 0;
+  int mr = 1;                 // rows
+  int vectors = 1;            // columns, in vectors of the ISA
   int width = kPanelColumns;  // columns of a packed panel; a kernel reads one vector of a narrow panel
+  MicrokernelLoop loop;
   EpilogueSpec epilogue;
 
   int nr() const { return vectors * (jit::VectorBytes(isa) / 4); }

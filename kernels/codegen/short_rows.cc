@@ -221,10 +221,7 @@ uint32_t ShortRows::Quantize(intact_type source, intact_type a_type, uint8_t* a,
       return QuantizeFrom<INTACT_F16, 0>(*this, a_type, a, stride, values);
     case INTACT_BF16:
       return QuantizeFrom<INTACT_BF16, 0>(*this, a_type, a, stride, values);
-    case INTACT_TYPE_NONE:
-    case INTACT_U8:
-    case INTACT_S8:
-    case INTACT_S32:
+    default:
       return AllRows(count);  // not a source type
   }
   switch (CeilDivide(k, kLanes)) {

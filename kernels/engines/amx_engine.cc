@@ -20,6 +20,35 @@ constexpr int64_t kSlotBytes = kSlotInts * 4;
 // The smallest tile height that needs no more tiles than height kTileRows.
 int64_t EvenTile(int64_t rows) { return CeilDivide(rows, CeilDivide(rows, kTileRows)); }
 
+// The most rows between two lines if tiles run on. The sums of a block have room for those between its tiles.
+constexpr int64_t kMostBetweenLines = 8;
+
+// The rows of a range, as AmxRows describes them.
+AmxRows RowsOf(const RowMap& rows, const Range& range) {
+  AmxRows of = {range.row_end - range.row_begin, rows.stride, rows.line_rows, range.row_begin, 0};
+  if (rows.IsEven() || of.count == 0 || rows.stride <= 0 || rows.line_stride % rows.stride != 0) return of;
+  const int64_t pitch = rows.line_stride / rows.stride;
+  const auto plane_of = [&](int64_t row) { return row / rows.line_rows / rows.plane_lines; };
+  if (pitch < rows.line_rows || pitch > rows.line_rows + kMostBetweenLines ||
+      plane_of(range.row_begin) != plane_of(range.row_end - 1)) {
+    return of;
+  }
+  of.pitch = pitch;
+  return of;
+}
+
+// Rows from the first to the last one, with those between lines.
+int64_t Places(const AmxRows& rows) {
+  return rows.Place(rows.first + rows.count - 1) + 1 - rows.Place(rows.first);
+}
+
+// Whether tiles that run on are fewer than tiles that do not leave their lines.
+bool RunsOn(const AmxRows& rows) {
+  if (rows.pitch == 0 || rows.count <= rows.line) return false;
+  const int64_t line_tiles = CeilDivide(rows.line, kTileRows);
+  return CeilDivide(Places(rows), kTileRows) < CeilDivide(rows.count, rows.line) * line_tiles;
+}
+
 // At least the rows of every block in a range of `rows` rows.
 int64_t MaxBlockRows(int64_t rows) {
   const int64_t most_tiles = rows <= 2 * kTileRows ? 2 : kMaxBlockTiles;
@@ -142,8 +171,11 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   const bool reads_l2 =
       outgrows_l1 && k > MaxDepth(block_rows, caches) && rows.count * rows.stride <= caches.AmxStayingRows();
   blocking.stages_a = taps.stages_tiles || (outgrows_l1 && !reads_l2);
-  blocking.tile_rows = EvenTile(blocking.stages_a ? rows.count : std::min(rows.count, rows.line));
-  const int64_t tiles = CeilDivide(rows.count, blocking.tile_rows);
+  blocking.runs_on = !blocking.stages_a && taps.depth % kTileDepth == 0 && RunsOn(rows);
+  blocking.tile_rows = EvenTile(blocking.runs_on    ? Places(rows)
+                                : blocking.stages_a ? rows.count
+                                                    : std::min(rows.count, rows.line));
+  const int64_t tiles = CeilDivide(blocking.runs_on ? Places(rows) : rows.count, blocking.tile_rows);
   // Rows that stay in L2 and are staged by rule, not because they are far apart.
   const bool stays = taps.stages_tiles && rows.count * k <= caches.AmxStayingRows();
   const bool shares_depths = blocking.stages_a && SharesDepths(k, stays, caches);
@@ -184,7 +216,7 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   //   - B is in L2 or serves at least four blocks of rows. Else the kernels wait for B, and reading it in
   //     order is faster,
   //   - the rows' stride does not map a depth block to a few sets of L1.
-  if (reads_l2 && block_rows * k > caches.l1d_bytes &&
+  if (reads_l2 && !blocking.runs_on && block_rows * k > caches.l1d_bytes &&
       blocking.row_tiles * blocking.chunk_panels >= 4 * kMaxBlockTiles && (!is_far || tiles >= 8) &&
       block_rows * std::gcd(rows.stride, kL1WayBytes) <= caches.AmxRows()) {
     blocking.depth = cut();
@@ -201,9 +233,9 @@ class AmxEngine::Region {
         buffers_(buffers),
         range_(range),
         panel_end_(CeilDivide(range.column_end, kPanelColumns)),
-        blocking_(ChooseAmxBlocking(
-            {range.row_end - range.row_begin, buffers.rows().stride, buffers.rows().line_rows},
-            panel_end_ - range.column_begin / kPanelColumns, data_.taps(), Caches())),
+        amx_rows_(RowsOf(buffers.rows(), range)),
+        blocking_(ChooseAmxBlocking(amx_rows_, panel_end_ - range.column_begin / kPanelColumns, data_.taps(),
+                                    Caches())),
         is_even_(buffers.rows().IsEven() && data_.taps().count() == 1),
         streams_(buffers.may_stream && engine.can_stream_),
         stores_sums_(engine.MakesSums() && !streams_),
@@ -257,14 +289,27 @@ class AmxEngine::Region {
     std::array<int64_t, kMaxBlockTiles> ends = {};  // in rows of the block
     while (row_tiles_ < blocking_.row_tiles && row_ + rows_ < range_.row_end) {
       const int64_t row = row_ + rows_;
+      const auto i = static_cast<size_t>(row_tiles_++);
+      if (blocking_.runs_on) {
+        ends[i] = rows_ = TakeTileThatRunsOn(row, &tiles_[i]) - row_;
+        continue;
+      }
       FindLine(row);
       const int64_t first = std::min(row, line_end_ - blocking_.tile_rows);
-      const auto i = static_cast<size_t>(row_tiles_++);
       tiles_[i] = {first, first - row_, line_ + (first - line_begin_) * buffers_.rows().stride};
       rows_ = std::min(first + blocking_.tile_rows, range_.row_end) - row_;
       ends[i] = rows_;
     }
     if (row_tiles_ == 3) rows_ = ends[static_cast<size_t>(--row_tiles_) - 1];
+  }
+
+  // A tile from `row` on, if tiles run on. Returns the first row behind it.
+  int64_t TakeTileThatRunsOn(int64_t row, RowTile* tile) const {
+    const int64_t begin = amx_rows_.Place(range_.row_begin), end = amx_rows_.Place(range_.row_end - 1) + 1;
+    const int64_t place = std::min(amx_rows_.Place(row), end - blocking_.tile_rows);
+    *tile = {amx_rows_.RowAt(place), place - amx_rows_.Place(row_),
+             buffers_.rows().At(range_.row_begin) + (place - begin) * amx_rows_.stride};
+    return std::min(amx_rows_.RowAt(place + blocking_.tile_rows), range_.row_end);
   }
 
   // Sets the line of `row`. All rows are one line if they are staged or one stride apart.
@@ -294,9 +339,9 @@ class AmxEngine::Region {
   // not have rows of the line outside of the range: C may end there, or another thread may write these rows.
   void SetDestination(Block* block) const {
     const int64_t whole_panels = std::min(chunk_end_, range_.column_end / kPanelColumns) - block->panel;
-    block->is_direct = stores_sums_ && segments_end_ == segments_ + 1 && segments_->steps <= kFewSteps &&
-                       blocking_.depth >= data_.k && whole_panels >= block->panels &&
-                       tiles_.front().first >= range_.row_begin &&
+    block->is_direct = stores_sums_ && !blocking_.runs_on && segments_end_ == segments_ + 1 &&
+                       segments_->steps <= kFewSteps && blocking_.depth >= data_.k &&
+                       whole_panels >= block->panels && tiles_.front().first >= range_.row_begin &&
                        tiles_[row_tiles() - 1].first + blocking_.tile_rows <= range_.row_end;
     block->count = block->is_direct ? whole_panels / block->panels : 1;
   }
@@ -376,6 +421,7 @@ class AmxEngine::Region {
     waiting_panels_ = static_cast<size_t>(block.panels);
     waiting.sums = sums;
     waiting.sums_end = sums + rows_ * block.panels * kPanelColumns;
+    if (blocking_.runs_on) SetGap(block.panels * kPanelColumns);
     waiting.compensation = engine_.compensation(buffers_) + column;
     waiting.c = buffers_.output.C(row_, column);
     waiting.c_stride_bytes = buffers_.output.c_stride_bytes;
@@ -390,6 +436,17 @@ class AmxEngine::Region {
     engine_.stores_[false][waiting_panels_](&waiting);
     scratch.Store(row_, column, columns);
     SetStored();
+  }
+
+  // Sets the sums between lines, which are stored nowhere.
+  void SetGap(int64_t columns) {
+    AmxStoreArgs& waiting = args_.store;
+    const int64_t begin = amx_rows_.Place(row_), line = amx_rows_.line;
+    const int64_t line_end = row_ / line * amx_rows_.pitch + line;  // a place
+    waiting.sums_end = waiting.sums + (amx_rows_.Place(row_ + rows_) - begin) * columns;
+    waiting.gap = waiting.sums + (line_end - begin) * columns;
+    waiting.gap_bytes = (amx_rows_.pitch - line) * columns * 4;
+    waiting.line_bytes = line * columns * 4;
   }
 
   void StoreWaiting() {
@@ -444,6 +501,7 @@ class AmxEngine::Region {
   const RunBuffers& buffers_;
   const Range& range_;
   int64_t panel_end_;
+  AmxRows amx_rows_;
   AmxBlocking blocking_;
   bool is_even_;  // all of A's rows are one stride apart and have a single tap
   bool streams_;

@@ -13,6 +13,11 @@
 // A line is a run of rows at one stride: all rows of a GEMM, or a line of output pixels. Tiles are loaded
 // from it in place. A convolution loads them from its band or its input, one tap after the other.
 //
+// If only a few rows lie between a line's end and the next line, as the padding between lines of a band, tiles
+// may run on into the next line. The rows between the lines are then computed too, but not stored.
+//
+//   two lines of 20 rows, 2 rows apart     tile 0  rows 0 to 14, tile 1  rows 15 to 19, 2 between the lines, …
+//
 // A is staged, that is copied into dense rows, only if loading it in place is impossible or slow:
 //   - the last depths of a row, if they are not a whole tile: a load would read beyond the row;
 //   - all of A, if a block's rows at the caller's stride do not fit in L1 together. But if the staged block
@@ -29,6 +34,7 @@
 #ifndef INTACT_KERNELS_ENGINES_AMX_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_AMX_ENGINE_H_
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -46,6 +52,12 @@ struct AmxRows {
   int64_t count = 0;
   int64_t stride = 0;  // bytes between rows of a line
   int64_t line = 0;    // rows per line
+  int64_t first = 0;   // number of the first row; row 0 begins a line
+  int64_t pitch = 0;   // rows from the begin of a line to that of the next, if tiles may run on; else 0
+  /// Rows before row `row`, with those between lines, if tiles run on.
+  int64_t Place(int64_t row) const { return row / line * pitch + row % line; }
+  /// The first row at or behind a place.
+  int64_t RowAt(int64_t place) const { return place / pitch * line + std::min(place % pitch, line); }
 };
 
 /// How a rectangle of C is cut into tiles, blocks and chunks.
@@ -53,6 +65,7 @@ struct AmxBlocking {
   int64_t tile_rows = 0;       // 1 to 16, and at most AmxRows::count and AmxRows::line
   int64_t row_tiles = 0;       // row tiles per block: 1, 2 or 4; leftover tiles: in pairs, then singly
   int64_t depth = 0;           // depths per depth block, a multiple of 64; at least k if there is one block
+  bool runs_on = false;        // tiles run on into the next line
   bool stages_a = false;       // stages all of A, not only the ends of rows; then all rows are one line
   bool shares_depths = false;  // several blocks of row tiles share a depth block
   int64_t chunk_rows = 0;      // if shares_depths: rows that share it; else 1: a block of row tiles

@@ -8,26 +8,6 @@
 #include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
-namespace {
-
-// Null for variants with another kind of cost model.
-const PanelCosts* CostsOf(const KernelBlock& block) {
-  const VectorCosts& variants = Costs().Of(block.isa);
-  switch (block.dot) {
-    case jit::DotKind::kWide:
-      return &variants.wide;
-    case jit::DotKind::kCut:
-      return &variants.cut;
-    case jit::DotKind::kWideInPlace:
-      return &variants.in_place;
-    case jit::DotKind::kSplit:
-      return &variants.split;
-    default:
-      return nullptr;
-  }
-}
-
-}  // namespace
 
 double HalfCycles(core::Isa isa) {
   const VectorCosts& costs = Costs().Of(isa);
@@ -44,14 +24,15 @@ double RuntimePackingCost(const GemmData& data, core::Isa isa) {
 }
 
 bool BlockCost::IsSigned(const KernelBlock& block, const GemmData& data) {
-  return data.problem.a_type == INTACT_S8 && TakesSigned(block) && data.skipping_compensation.empty();
+  return data.problem.a_type == INTACT_S8 && block.a == Activations::kAnySigns &&
+         data.skipping_compensation.empty();
 }
 
 bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {
   const bool is_shifted = data.a_shift() != 0 && !IsSigned(block, data);
   const bool has_taps = data.taps().count() > 1 || !data.skipping_compensation.empty();
   return jit::ActivationQuadBytes(block.dot) != kQuad || is_shifted || data.taps().depth % kQuad != 0 ||
-         (block.dot == jit::DotKind::kScheduled && has_taps);
+         (block.packing == Packing::kStrips && has_taps);
 }
 
 // Rows are cut evenly, so that no tile has few rows. But a block of few accumulators is cut into whole tiles:
@@ -97,9 +78,11 @@ void BlockCost::CutAtLines(const Taps& taps) {
   const int64_t run_rows = lines * taps.line_rows;
   // The first and the last row of a run skip a part of each tap.
   const double saved_rows = static_cast<double>(taps.head + taps.tail) / static_cast<double>(taps.depth);
-  const PanelCosts* const variant = CostsOf(block_);
-  const double saved =
-      saved_rows * static_cast<double>(vectors_) * quads_ * (variant == nullptr ? 1 : variant->product);
+  const auto product = [](const auto& costs) {
+    if constexpr (requires { costs.product; }) return costs.product;
+    return 1.0;
+  };
+  const double saved = saved_rows * static_cast<double>(vectors_) * quads_ * WithCosts(product);
   const int64_t call_rows = int64_t{block_.mr} * kMaxTiles;
   const double uncut = OfRows(call_rows) / static_cast<double>(call_rows) * static_cast<double>(run_rows);
   const auto more_calls = static_cast<double>(std::min<int64_t>(CeilDivide(run_rows, block_.mr), 3) - 1);
@@ -144,38 +127,43 @@ double BlockCost::OfRows(int64_t rows) const {
   return cost + static_cast<double>(calls) * OfCall();
 }
 
-// With VNNI, the cost of a tile includes it.
+// VnniCosts::tile includes it.
 double BlockCost::OfCall() const {
-  const VectorCosts& costs = Costs().Of(block_.isa);
-  if (block_.dot == jit::DotKind::kScheduled) return costs.scheduled_panels.call;
-  return CostsOf(block_) == nullptr ? 0 : costs.panel_call;
+  const VectorCosts& all = Costs().Of(block_.isa);
+  if (std::holds_alternative<PanelCosts VectorCosts::*>(block_.costs)) return all.panel_call;
+  return block_.packing == Packing::kStrips ? all.scheduled_panels.call : 0;
 }
 
 // Variants without their own constants copy rows as the in-place variant does. The wide variant widens the
 // rows of a band, which share most of their taps, at once.
 double BlockCost::OfStagedRow() const {
   if (!is_staged_ || block_.dot == jit::DotKind::kVnni) return 0;
-  const PanelCosts* const own = CostsOf(block_);
-  const PanelCosts& variant = own == nullptr ? Costs().Of(block_.isa).in_place : *own;
-  const int64_t copies = block_.dot == jit::DotKind::kWide && taps_ > 1 ? 0 : taps_;
-  return variant.row * static_cast<double>(copies) + variant.row_quad * quads_;
+  const VectorCosts& all = Costs().Of(block_.isa);
+  const auto* const own = std::get_if<PanelCosts VectorCosts::*>(&block_.costs);
+  const PanelCosts& costs = own == nullptr ? all.in_place : all.*(*own);
+  const int64_t copies = block_.packing == Packing::kWidePanels && taps_ > 1 ? 0 : taps_;
+  return costs.row * static_cast<double>(copies) + costs.row_quad * quads_;
 }
 
 double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
   if (vectors == 0) return 0;
-  if (const PanelCosts* const variant = CostsOf(block_)) {
-    const double quad = variant->product * static_cast<double>(rows) + variant->vector;
-    const double output = stores_bytes_ ? variant->output * static_cast<double>(rows) : 0;
-    return (quads_ * quad + output) * static_cast<double>(vectors) + variant->tile;
-  }
-  if (block_.dot == jit::DotKind::kScheduled) {
-    const ScheduledPanelCosts& costs = Costs().Of(block_.isa).scheduled_panels;
-    const double row = costs.item_row * items_ + costs.group_row * groups_;
-    const double quad = row * static_cast<double>(rows) + costs.item * items_;
-    const double output = stores_bytes_ ? costs.byte_output : costs.output;
-    return (quads_ * quad + output * static_cast<double>(rows)) * static_cast<double>(vectors) + costs.tile;
-  }
-  const VnniCosts& costs = Costs().Of(block_.isa).vnni;
+  return WithCosts([&](const auto& costs) { return OfTile(costs, rows, vectors); });
+}
+
+double BlockCost::OfTile(const PanelCosts& costs, int64_t rows, int64_t vectors) const {
+  const double quad = costs.product * static_cast<double>(rows) + costs.vector;
+  const double output = stores_bytes_ ? costs.output * static_cast<double>(rows) : 0;
+  return (quads_ * quad + output) * static_cast<double>(vectors) + costs.tile;
+}
+
+double BlockCost::OfTile(const ScheduledPanelCosts& costs, int64_t rows, int64_t vectors) const {
+  const double row = costs.item_row * items_ + costs.group_row * groups_;
+  const double quad = row * static_cast<double>(rows) + costs.item * items_;
+  const double output = stores_bytes_ ? costs.byte_output : costs.output;
+  return (quads_ * quad + output * static_cast<double>(rows)) * static_cast<double>(vectors) + costs.tile;
+}
+
+double BlockCost::OfTile(const VnniCosts& costs, int64_t rows, int64_t vectors) const {
   // Rows and vectors are loaded, as fast as vectors are multiplied.
   auto products = static_cast<double>(std::max(rows * vectors, rows + vectors));
   if (streams_weights_) {

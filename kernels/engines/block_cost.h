@@ -18,6 +18,7 @@
 #include <cstdint>
 
 #include "kernels/codegen/dispatch.h"
+#include "kernels/engines/cost_table.h"
 #include "kernels/engines/engine.h"
 #include "kernels/weights/schedule.h"
 
@@ -60,7 +61,16 @@ class BlockCost {
 
  private:
   double OfRows(int64_t rows) const;
+  /// The block's constants, passed to `visit`.
+  template <class Visit>
+  double WithCosts(const Visit& visit) const {
+    const VectorCosts& costs = Costs().Of(block_.isa);
+    return std::visit([&](auto member) -> double { return visit(costs.*member); }, block_.costs);
+  }
   double OfTile(int64_t rows, int64_t vectors) const;
+  double OfTile(const VnniCosts& costs, int64_t rows, int64_t vectors) const;
+  double OfTile(const PanelCosts& costs, int64_t rows, int64_t vectors) const;
+  double OfTile(const ScheduledPanelCosts& costs, int64_t rows, int64_t vectors) const;
   double OfCall() const;
   double OfStagedRow() const;
   void CutAtLines(const Taps& taps);

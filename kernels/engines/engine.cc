@@ -73,8 +73,7 @@ KernelData::KernelData(std::shared_ptr<const LinearWeights> given, core::Isa isa
       constants(MakeEpilogueConstants(problem.output.bounds, problem.output.residual, isa)) {}
 
 Error GemmData::SetSkippingCompensation() {
-  if (IsPlanar()) return {};
-  const Taps& taps = this->taps();
+  const Taps& taps = taps_;
   if (taps.line_taps.empty() && !taps.HasLineEnds()) return {};
   std::vector<TapRange> ranges = {{0, taps.count()}};
   for (const TapRange& range : taps.line_taps) {
@@ -88,7 +87,7 @@ Error GemmData::SetSkippingCompensation() {
 
 // Padding contributes za'·Σ b' (pack.h), which is added to the column's constant.
 Error GemmData::AddSkippingCompensation(const TapRange& range) {
-  const Taps& taps = this->taps();
+  const Taps& taps = taps_;
   const auto zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint());
   const size_t columns = compensation.size();
   std::vector<uint32_t> padding(3 * columns);
@@ -124,7 +123,8 @@ Error UnshiftCompensation(const KernelData& data, AlignedBuffer<int32_t>* compen
 // ----- constants of columns that runs make -----------------------------------------------------------------
 
 int64_t KernelData::RunColumnBytes() const {
-  const int64_t arrays = 1 + (a_shift() != 0 ? 1 : 0) + (problem.has_run_scale ? 1 : 0);
+  const int64_t arrays =
+      1 + (a_shift() != 0 ? 1 : 0) + (problem.has_run_scale ? 1 : 0) + 3 * std::ssize(skipping_compensation);
   return HasRunColumns() ? arrays * ColumnArrayBytes(*this) : 0;
 }
 
@@ -140,22 +140,13 @@ RunColumns KernelData::MakeRunColumns(const RowQuantization& a, uint8_t* to) con
     made.unshifted_compensation = unshifted;
   }
   made.factors = problem.Factors();
-  if (!problem.has_run_scale) return made;
-  auto* const scales = reinterpret_cast<float*>(next());
-  for (size_t i = 0; i < compensation.size(); ++i) scales[i] = a.scale * problem.scales[i];
-  made.factors = scales;
-  made.has_scale = !std::isnan(a.scale);
-  return made;
-}
-
-int64_t GemmData::RunColumnBytes() const {
-  const int64_t skipping = 3 * std::ssize(skipping_compensation) * ColumnArrayBytes(*this);
-  return HasRunColumns() ? KernelData::RunColumnBytes() + skipping : 0;
-}
-
-RunColumns GemmData::MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept {
-  RunColumns made = KernelData::MakeRunColumns(a, to);
-  auto* skipping = reinterpret_cast<int32_t*>(to + KernelData::RunColumnBytes());
+  made.has_scale = !problem.has_run_scale || !std::isnan(a.scale);
+  if (problem.has_run_scale) {
+    auto* const scales = reinterpret_cast<float*>(next());
+    for (size_t i = 0; i < compensation.size(); ++i) scales[i] = a.scale * problem.scales[i];
+    made.factors = scales;
+  }
+  auto* skipping = reinterpret_cast<int32_t*>(to);
   made.skipping_compensation = skipping;
   const auto zero_point = static_cast<uint32_t>(problem.ActivationZeroPoint() + a.zero_point);
   for (const SkippingCompensation& of_range : skipping_compensation) {

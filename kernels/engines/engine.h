@@ -49,9 +49,18 @@ struct RunBuffers {
   /// for each unit.
   const RunColumns* columns = nullptr;
 
-  const RowMap& rows() const { return *std::get_if<RowMap>(&a); }
-  const PlanarRows& planar() const { return *std::get_if<PlanarRows>(&a); }
+  const RowMap& rows() const { return std::get<RowMap>(a); }
+  const PlanarRows& planar() const { return std::get<PlanarRows>(a); }
   bool IsTransposed() const { return std::holds_alternative<RowMap>(a) && rows().IsTransposed(); }
+};
+
+/// KernelData::compensation for tiles that skip padding and run the taps of one range.
+struct SkippingCompensation {
+  TapRange taps;
+  // [3][padded columns]: for most rows; for rows that skip Taps::head; for rows that skip Taps::tail
+  AlignedBuffer<int32_t> columns;
+  AlignedBuffer<uint32_t> paddings;  // [3][padded columns]: Σ b of the skipped depths; empty unless runs have
+                                     // zero points
 };
 
 /// Weights and the data that kernels need with them, on one ISA. Immutable; engines keep references to it.
@@ -67,7 +76,8 @@ struct KernelData {
   const AlignedBuffer<int32_t>& compensation;
   int64_t n, k;
   EpilogueSpec epilogue;
-  EpilogueConstants constants;  // bounds and residual, for the plan's ISA
+  EpilogueConstants constants;                              // bounds and residual, for the plan's ISA
+  std::vector<SkippingCompensation> skipping_compensation;  // all taps first, then each range of line_taps
 
   uint8_t a_shift() const { return problem.a_shift(); }
   int element_bytes() const { return core::BytesOf(epilogue.c_type); }
@@ -89,6 +99,13 @@ struct KernelData {
   const int32_t* UnshiftedCompensationOf(const RunBuffers& buffers, const AlignedBuffer<int32_t>& own) const {
     if (own.size() == 0) return CompensationOf(buffers);
     return buffers.columns == nullptr ? own.data() : buffers.columns->unshifted_compensation;
+  }
+  /// `skipping`: of skipping_compensation.
+  const int32_t* SkippingCompensationOf(const RunBuffers& buffers,
+                                        const SkippingCompensation& skipping) const {
+    if (buffers.columns == nullptr) return skipping.columns.data();
+    const auto before = &skipping - skipping_compensation.data();
+    return buffers.columns->skipping_compensation + before * static_cast<int64_t>(skipping.columns.size());
   }
   /// Whether each run computes its own constants of columns, from A's zero point and scale.
   bool HasRunColumns() const { return problem.has_run_zero_point || problem.has_run_scale; }
@@ -118,43 +135,35 @@ struct KernelData {
   }
 };
 
-/// KernelData::compensation for tiles that skip padding and run the taps of one range.
-struct SkippingCompensation {
-  TapRange taps;
-  // [3][padded columns]: for most rows; for rows that skip Taps::head; for rows that skip Taps::tail
-  AlignedBuffer<int32_t> columns;
-  AlignedBuffer<uint32_t> paddings;  // [3][padded columns]: Σ b of the skipped depths; empty unless runs have
-                                     // zero points
-};
-
-/// The data that a plan's engines share: its weights, and how to find A.
+/// The data of engines that read rows of A.
 struct GemmData : KernelData {
-  GemmData(std::shared_ptr<const LinearWeights> packed, Access given, core::Isa isa)
-      : KernelData(std::move(packed), isa, std::holds_alternative<PlanarAccess>(given)),
-        access(std::move(given)) {}
+  GemmData(std::shared_ptr<const LinearWeights> packed, Taps taps, core::Isa isa)
+      : KernelData(std::move(packed), isa, false), taps_(std::move(taps)) {}
   /// Fills in `skipping_compensation`, before engines are made. Errors: OUT_OF_MEMORY.
   Error SetSkippingCompensation();
-
-  Access access;
-  std::vector<SkippingCompensation> skipping_compensation;  // all taps first, then each range of line_taps
-
-  const int32_t* SkippingCompensationOf(const RunBuffers& buffers,
-                                        const SkippingCompensation& skipping) const {
-    if (buffers.columns == nullptr) return skipping.columns.data();
-    const auto before = &skipping - skipping_compensation.data();
-    return buffers.columns->skipping_compensation + before * static_cast<int64_t>(skipping.columns.size());
-  }
-  /// The functions of KernelData, extended by skipping_compensation.
-  int64_t RunColumnBytes() const;
-  RunColumns MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
-
-  bool IsPlanar() const { return std::holds_alternative<PlanarAccess>(access); }
-  const Taps& taps() const { return *std::get_if<Taps>(&access); }
-  const PlanarAccess& planar() const { return *std::get_if<PlanarAccess>(&access); }
+  const Taps& taps() const { return taps_; }
 
  private:
   Error AddSkippingCompensation(const TapRange& range);
+  Taps taps_;
 };
+
+/// The data of the engine that reads positions of a planar band. It subtracts zero points of weights from the
+/// weights.
+struct PlanarData : KernelData {
+  PlanarData(std::shared_ptr<const LinearWeights> packed, PlanarAccess access, core::Isa isa)
+      : KernelData(std::move(packed), isa, true), planar_(std::move(access)) {}
+  const PlanarAccess& planar() const { return planar_; }
+
+ private:
+  PlanarAccess planar_;
+};
+
+/// The data that a plan's engines share: its weights, and how to find A.
+using PlanData = std::variant<GemmData, PlanarData>;
+inline const KernelData& KernelDataOf(const PlanData& data) {
+  return std::visit([](const KernelData& own) -> const KernelData& { return own; }, data);
+}
 
 /// Identifies an engine of a plan. Equal engines of different plans have equal ids.
 struct EngineId {

@@ -59,6 +59,7 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(
   const int64_t steps = CeilDivide(problem.group, kStepDepths);
   spec.unrolled_steps = steps >= 4 ? 4 : steps >= 2 ? 2 : 1;
   RETURN_IF_ERROR(engine->MakeKernels(spec, &engine->whole_));
+  RETURN_IF_ERROR(engine->MakeMinimums(isa));
   int64_t block_group_bytes = layout.GroupBytes(columns, steps);
   const bool is_expanded = layout.NeedsExpansion() && (has_tiles || engine->whole_.most_rows() < kManyRows);
   const GroupedExpansionSpec expansion = {isa, layout, has_tiles};
@@ -72,8 +73,13 @@ Result<std::unique_ptr<const GroupedEngine>> GroupedPanelEngine::Create(
       block_group_bytes = engine->expanded_group_bytes_ = bytes;
     }
   }
-  engine->block_groups_ =
-      std::clamp<int64_t>(Caches().StayingWeights() / block_group_bytes, 1, problem.groups());
+  const CacheSizes& caches = Caches();
+  int64_t block_groups = caches.StayingWeights() / block_group_bytes;
+  if (has_tiles) {
+    const int64_t groups = engine->tiles_.groups;
+    block_groups = std::max<int64_t>(caches.GroupedTileWeights() / (block_group_bytes * groups), 1) * groups;
+  }
+  engine->block_groups_ = std::clamp<int64_t>(block_groups, 1, problem.groups());
   ASSIGN_OR_RETURN(engine->output_, GetGroupedOutput({isa, problem.c_type, !problem.bias_f32.empty(),
                                                       !problem.has_group_scales}));
   return std::unique_ptr<const GroupedEngine>(std::move(engine));
@@ -92,12 +98,35 @@ Error GroupedPanelEngine::MakeKernels(const GroupedKernelSpec& spec, Kernels* ke
   return {};
 }
 
+Error GroupedPanelEngine::MakeMinimums(core::Isa isa) {
+  if (weights_->minimum_type() == INTACT_TYPE_NONE) return {};
+  for (int rows = 1; rows <= LargestGroupedMinimumRows(isa); ++rows) {
+    ASSIGN_OR_RETURN(GroupedMinimumFunction kernel,
+                     GetGroupedMinimumKernel({isa, rows, weights_->minimum_type()}));
+    minimums_.push_back(std::move(kernel));
+  }
+  return {};
+}
+
 Error GroupedPanelEngine::MakeTiles(const GroupedKernelSpec& spec) {
-  const GroupedTileKernelSpec of_tiles = {spec.layout, static_cast<int>(group_), spec.a_signed,
-                                          spec.has_group_scales, weights_->layout().NeedsExpansion()};
+  GroupedTileKernelSpec of_tiles = {spec.layout, static_cast<int>(group_), spec.a_signed,
+                                    spec.has_group_scales, weights_->layout().NeedsExpansion()};
   ASSIGN_OR_RETURN(tiles_.functions, GetTileFunctions());
-  ASSIGN_OR_RETURN(tiles_.kernel, GetGroupedTileKernel(of_tiles));
-  tiles_.name = of_tiles.Name();
+  // Two groups that are half a tile each are added together, so that f is loaded and stored half as often.
+  of_tiles.groups = group_ < kTileDepth ? 2 : 1;
+  tiles_.groups = of_tiles.groups;
+  for (of_tiles.row_tiles = 1; of_tiles.units() <= 2; ++of_tiles.row_tiles) {
+    TileKernels kernels;
+    of_tiles.multiplies = of_tiles.adds = true;
+    ASSIGN_OR_RETURN(kernels.does_both, GetGroupedTileKernel(of_tiles));
+    tiles_.name = of_tiles.Name();
+    of_tiles.adds = false;
+    ASSIGN_OR_RETURN(kernels.multiplies, GetGroupedTileKernel(of_tiles));
+    of_tiles.multiplies = false;
+    of_tiles.adds = true;
+    ASSIGN_OR_RETURN(kernels.adds, GetGroupedTileKernel(of_tiles));
+    tiles_.kernels.push_back(std::move(kernels));
+  }
   if (group_ < kTileDepth || !of_tiles.is_centered) tiles_.least_rows = 2 * kTileRows;
   return {};
 }
@@ -112,21 +141,27 @@ std::string GroupedPanelEngine::KernelName(int64_t m) const {
 
 GroupedPanelEngine::Groups GroupedPanelEngine::BlockAt(int64_t first, int64_t rows) const {
   const bool has_short_last = last_depth_ != group_;
-  const int64_t equal_groups = groups_ - (has_short_last ? 1 : 0);
+  int64_t equal_groups = groups_ - (has_short_last ? 1 : 0);
   if (first == equal_groups) return {first, 1, CeilDivide(last_depth_, kStepDepths)};
+  // The groups that are no whole steps of tiles are a block.
+  if (IsOfTiles(rows) && first < equal_groups / tiles_.groups * tiles_.groups) {
+    equal_groups = equal_groups / tiles_.groups * tiles_.groups;
+  }
   const bool is_one_pass = rows <= whole_.most_rows();
   return {first, std::min(is_one_pass ? equal_groups : block_groups_, equal_groups - first),
           CeilDivide(group_, kStepDepths)};
 }
 
-void GroupedPanelEngine::SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept {
+void GroupedPanelEngine::SetValues(const GroupedRows& rows, const Scratch& scratch) const noexcept {
   const bool is_uniform = weights_->layout().zero_point_bytes == 0;
   const auto factor = static_cast<uint32_t>(is_uniform ? -weights_->uniform_zero_point() : -1);
   for (int64_t row = 0; row < rows.count; ++row) {
     for (int64_t g = 0; g < groups_; ++g) {
       const GroupedValues& given = rows.values[row * groups_ + g];
       const uint32_t start = factor * static_cast<uint32_t>(given.centered_sum);  // modulo 2³²
-      values[g * rows.count + row] = {static_cast<int32_t>(start), given.zero_point, given.scale};
+      const int64_t place = g * rows.count + row;
+      scratch.values[place] = {static_cast<int32_t>(start), given.zero_point, given.scale};
+      if (!minimums_.empty()) scratch.factors[place] = given.scale * given.float_sum;
     }
   }
 }
@@ -134,12 +169,13 @@ void GroupedPanelEngine::SetValues(const GroupedRows& rows, GroupedRowValues* va
 GroupedPanelEngine::Offsets GroupedPanelEngine::OffsetsOf(int64_t rows) const {
   const int64_t panel_bytes = rows * weights_->columns() * int64_t{sizeof(float)};
   Offsets offsets = {};
-  offsets.f = RoundUp(rows * groups_ * int64_t{sizeof(GroupedRowValues)}, 64);
+  offsets.factors = RoundUp(rows * groups_ * int64_t{sizeof(GroupedRowValues)}, 64);
+  const int64_t factors = minimums_.empty() ? 0 : rows * groups_;
+  offsets.f = RoundUp(offsets.factors + factors * int64_t{sizeof(float)}, 64);
   offsets.outputs = offsets.f + panel_bytes;
   offsets.expanded = offsets.outputs + panel_bytes;
-  offsets.tile =
-      RoundUp(offsets.expanded + (IsExpanded(rows) ? block_groups_ * expanded_group_bytes_ : 0), 64);
-  offsets.end = offsets.tile + (IsOfTiles(rows) ? kGroupedTileSums : 0);
+  offsets.sums = RoundUp(offsets.expanded + (IsExpanded(rows) ? 2 * ExpandedBytes() : 0), 64);
+  offsets.end = offsets.sums + (IsOfTiles(rows) ? 2 * kGroupedTileSums : 0);
   return offsets;
 }
 
@@ -160,11 +196,14 @@ void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t expert, int64_t co
     chunk.scales += row;
     const Offsets offsets = OffsetsOf(chunk.count);
     const Scratch parts = {reinterpret_cast<GroupedRowValues*>(scratch),
-                           reinterpret_cast<float*>(scratch + offsets.f), scratch + offsets.outputs,
-                           scratch + offsets.expanded, reinterpret_cast<int32_t*>(scratch + offsets.tile)};
-    SetValues(chunk, parts.values);
+                           reinterpret_cast<float*>(scratch + offsets.factors),
+                           reinterpret_cast<float*>(scratch + offsets.f),
+                           scratch + offsets.outputs,
+                           scratch + offsets.expanded,
+                           reinterpret_cast<int32_t*>(scratch + offsets.sums)};
+    SetValues(chunk, parts);
     if (IsOfTiles(chunk.count)) tiles.Configure(kTileRows, std::min<int64_t>(group_, kTileDepth));
-    const Rows own = {chunk, expert, parts.values};
+    const Rows own = {chunk, expert, parts.values, parts.factors};
     for (int64_t panel = column_begin / columns; panel * columns < column_end; ++panel) {
       RunPanel(own, panel, parts);
       Store(own, panel, parts, c + row * c_stride_bytes, c_stride_bytes);
@@ -172,31 +211,54 @@ void GroupedPanelEngine::Run(const GroupedRows& rows, int64_t expert, int64_t co
   }
 }
 
+void GroupedPanelEngine::StartPanel(const Rows& rows, int64_t panel, float* f) const noexcept {
+  const int64_t count = rows.given.count;
+  if (minimums_.empty()) return static_cast<void>(std::fill_n(f, count * weights_->columns(), 0.0f));
+  const int64_t blocks = CeilDivide(count, static_cast<int64_t>(minimums_.size()));
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t first = count * i / blocks, end = count * (i + 1) / blocks;
+    const GroupedMinimumArgs args = {rows.factors + first, count * int64_t{sizeof(float)},
+                                     weights_->PanelMinimums(rows.expert, panel),
+                                     f + first * weights_->columns(), groups_};
+    minimums_[static_cast<size_t>(end - first - 1)](&args);
+  }
+}
+
 void GroupedPanelEngine::RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept {
   const int64_t count = rows.given.count;
-  std::fill_n(scratch.f, count * weights_->columns(), 0.0f);
+  StartPanel(rows, panel, scratch.f);
   const bool is_expanded = IsExpanded(count), is_of_tiles = IsOfTiles(count);
   const uint8_t* weights = weights_->Panel(rows.expert, panel);
+  WaitingTiles waiting;
+  waiting.args.sums = scratch.sums;
+  waiting.args.finished.sums = scratch.sums + kGroupedTileSums / 4;
+  // The sums of a block may wait while the next block is expanded.
+  uint8_t *expanded = scratch.expanded, *next_expanded = expanded + ExpandedBytes();
   for (int64_t first = 0; first < groups_;) {
     const Groups block = BlockAt(first, count);
     // A short last group has no kernel of tiles.
-    const bool has_tiles = is_of_tiles && (first + block.count < groups_ || last_depth_ == group_);
+    const bool has_tiles = is_of_tiles && block.count % tiles_.groups == 0 &&
+                           (first + block.count < groups_ || last_depth_ == group_);
     const uint8_t* source = weights;
     if (is_expanded && (has_tiles || !is_of_tiles)) {
       const GroupedExpansionArgs args = {
-          weights, scratch.expanded, block.count, block.steps, weights_->uniform_zero_point(), &constants_};
+          weights, expanded, block.count, block.steps, weights_->uniform_zero_point(), &constants_};
       expanding_(&args);
-      source = scratch.expanded;
+      source = expanded;
+      std::swap(expanded, next_expanded);
     }
-    if (is_of_tiles) {
-      const int64_t done = has_tiles ? RunTiles(rows, block, source, scratch) : 0;
+    if (has_tiles) {
+      const int64_t done = RunTiles(rows, block, source, scratch, weights + PackedBytes(block), &waiting);
       RunBlock(whole_, rows, done, block, weights, scratch.f);
     } else {
-      RunBlock(is_expanded ? expanded_ : whole_, rows, 0, block, source, scratch.f);
+      AddWaiting(&waiting);
+      const bool reads_expanded = is_expanded && !is_of_tiles;
+      RunBlock(reads_expanded ? expanded_ : whole_, rows, 0, block, source, scratch.f);
     }
-    weights += block.count * weights_->layout().GroupBytes(weights_->columns(), block.steps);
+    weights += PackedBytes(block);
     first += block.count;
   }
+  AddWaiting(&waiting);
 }
 
 GroupedKernelArgs GroupedPanelEngine::ArgsOf(const Rows& rows, int64_t begin, const Groups& groups,
@@ -216,13 +278,55 @@ GroupedKernelArgs GroupedPanelEngine::ArgsOf(const Rows& rows, int64_t begin, co
 }
 
 int64_t GroupedPanelEngine::RunTiles(const Rows& rows, const Groups& groups, const uint8_t* weights,
-                                     const Scratch& scratch) const noexcept {
+                                     const Scratch& scratch, const uint8_t* ahead,
+                                     WaitingTiles* waiting) const noexcept {
+  const int64_t group_bytes = expanding_ ? expanded_group_bytes_ : PackedBytes(groups) / groups.count;
+  // Each call fetches its share of the next block's packed weights.
+  const int64_t most_tiles = std::ssize(tiles_.kernels);
+  const int64_t share = CeilDivide(PackedBytes(groups), CeilDivide(rows.given.count / kTileRows, most_tiles));
   int64_t row = 0;
-  for (; row + kTileRows <= rows.given.count; row += kTileRows) {
-    const GroupedTileKernelArgs args = {ArgsOf(rows, row, groups, weights, scratch.f), scratch.tile};
-    tiles_.kernel(&args);
+  while (row + kTileRows <= rows.given.count) {
+    for (const uint8_t* const end = ahead + share; ahead < end; ahead += 64) __builtin_prefetch(ahead, 0, 2);
+    const int64_t row_tiles = std::min((rows.given.count - row) / kTileRows, most_tiles);
+    MultiplyTiles(tiles_.kernels[static_cast<size_t>(row_tiles - 1)],
+                  ArgsOf(rows, row, groups, weights, scratch.f), group_bytes, waiting);
+    row += row_tiles * kTileRows;
   }
   return row;
+}
+
+void GroupedPanelEngine::MultiplyTiles(const TileKernels& kernels, const GroupedKernelArgs& args,
+                                       int64_t group_bytes, WaitingTiles* waiting) const noexcept {
+  if (waiting->kernels != &kernels) AddWaiting(waiting);
+  const int64_t steps = args.groups / tiles_.groups;
+  const auto values_at = [&](int64_t step) {
+    const auto* const first = reinterpret_cast<const uint8_t*>(args.values);
+    return reinterpret_cast<const GroupedRowValues*>(first + step * tiles_.groups * args.values_stride_bytes);
+  };
+  const auto run = [&](const GroupedTileKernelFunction& kernel, int64_t first, int64_t end) {
+    GroupedTileKernelArgs& tiles = waiting->args;
+    tiles.steps = end - first;
+    tiles.a = args.a + first * tiles_.groups * group_;
+    tiles.a_stride_bytes = args.a_stride_bytes;
+    tiles.weights = args.weights + first * tiles_.groups * group_bytes;
+    tiles.values = values_at(first);
+    tiles.values_stride_bytes = args.values_stride_bytes;
+    tiles.f = args.f;
+    kernel(&tiles);
+    if ((end - first) % 2 != 0) std::swap(tiles.sums, tiles.finished.sums);
+    tiles.finished.values = values_at(end - 1);
+    tiles.finished.weights = args.weights + (end - 1) * tiles_.groups * group_bytes;
+    tiles.finished.f = args.f;
+  };
+  const int64_t first = waiting->kernels == nullptr ? 1 : 0;
+  if (first != 0) run(kernels.multiplies, 0, 1);
+  if (first != steps) run(kernels.does_both, first, steps);
+  waiting->kernels = &kernels;
+}
+
+void GroupedPanelEngine::AddWaiting(WaitingTiles* waiting) noexcept {
+  if (waiting->kernels != nullptr) waiting->kernels->adds(&waiting->args);
+  waiting->kernels = nullptr;
 }
 
 // Rows are cut into blocks of nearly equal size.

@@ -20,6 +20,7 @@
 #include "core/result.h"
 #include "kernels/codegen/amx_kernel.h"
 #include "kernels/codegen/grouped_kernel.h"
+#include "kernels/codegen/grouped_minimum_kernel.h"
 #include "kernels/codegen/grouped_tile_kernel.h"
 #include "kernels/engines/grouped.h"
 #include "kernels/runtime/aligned_buffer.h"
@@ -36,7 +37,7 @@ class GroupedPanelEngine final : public GroupedEngine {
                                                              core::Isa isa);
 
   std::string KernelName(int64_t m) const override;
-  int64_t packed_bytes() const override { return weights_->bytes(); }
+  int64_t packed_bytes() const override { return weights_->bytes() + weights_->minimum_bytes(); }
   Result<std::shared_ptr<const GroupedWeights>> Weights() const override { return weights_; }
   GroupedPacking packing() const override { return weights_->packing(); }
   int64_t column_step() const override { return weights_->columns(); }
@@ -61,37 +62,56 @@ class GroupedPanelEngine final : public GroupedEngine {
     GroupedRows given;
     int64_t expert;
     const GroupedRowValues* values;  // [group][row]
+    const float* factors;            // [group][row], of the minimums
   };
   struct Scratch {
     GroupedRowValues* values;
-    float* f;
-    uint8_t* outputs;  // of a panel that ends beyond C
-    uint8_t* expanded;
-    int32_t* tile;  // of sums
+    float *factors, *f;
+    uint8_t* outputs;   // of a panel that ends beyond C
+    uint8_t* expanded;  // two blocks, in turns
+    int32_t* sums;      // of two calls of tile kernels
   };
   // The parts of the scratch, in bytes. It begins with the values.
   struct Offsets {
-    int64_t f, outputs, expanded, tile, end;
+    int64_t factors, f, outputs, expanded, sums, end;
   };
-  // The kernel of tiles; without a function, kernels of vectors compute all rows.
+  // Kernels of tiles for one number of rows.
+  struct TileKernels {
+    GroupedTileKernelFunction multiplies, adds, does_both;
+  };
+  // Without kernels, kernels of vectors compute all rows.
   struct Tiles {
     TileFunctions functions;
-    GroupedTileKernelFunction kernel;
+    std::vector<TileKernels> kernels;  // of steps of one and of two row tiles; one has the most
+    int64_t groups = 1;                // of a step
     std::string name;
     int64_t least_rows = kTileRows;  // fewer rows are faster without tiles
+    bool Exist() const { return !kernels.empty(); }
+  };
+  // Tile products that wait to be added to f.
+  struct WaitingTiles {
+    const TileKernels* kernels = nullptr;  // null: nothing waits
+    GroupedTileKernelArgs args;
   };
 
   GroupedPanelEngine() = default;
   Error MakeKernels(const GroupedKernelSpec& spec, Kernels* kernels);
+  Error MakeMinimums(core::Isa isa);
   Error MakeTiles(const GroupedKernelSpec& spec);
-  bool IsOfTiles(int64_t rows) const { return tiles_.kernel && rows >= tiles_.least_rows; }
+  bool IsOfTiles(int64_t rows) const { return tiles_.Exist() && rows >= tiles_.least_rows; }
   bool IsExpanded(int64_t rows) const {
-    return expanding_ && (tiles_.kernel ? IsOfTiles(rows) : rows > whole_.most_rows());
+    return expanding_ && (tiles_.Exist() ? IsOfTiles(rows) : rows > whole_.most_rows());
   }
   // The groups of the block that begins at `first`.
   Groups BlockAt(int64_t first, int64_t rows) const;
   Offsets OffsetsOf(int64_t rows) const;
-  void SetValues(const GroupedRows& rows, GroupedRowValues* values) const noexcept;
+  int64_t PackedBytes(const Groups& groups) const {
+    return groups.count * weights_->layout().GroupBytes(weights_->columns(), groups.steps);
+  }
+  int64_t ExpandedBytes() const { return block_groups_ * expanded_group_bytes_; }  // of a block
+  void SetValues(const GroupedRows& rows, const Scratch& scratch) const noexcept;
+  // Sets f of a panel to what sums are added to.
+  void StartPanel(const Rows& rows, int64_t panel, float* f) const noexcept;
   void RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept;
   // The arguments of the kernels for the rows from `begin` on.
   GroupedKernelArgs ArgsOf(const Rows& rows, int64_t begin, const Groups& groups, const uint8_t* weights,
@@ -99,9 +119,14 @@ class GroupedPanelEngine final : public GroupedEngine {
   // Computes the rows from `begin` on.
   void RunBlock(const Kernels& kernels, const Rows& rows, int64_t begin, const Groups& groups,
                 const uint8_t* weights, float* f) const noexcept;
-  // Computes the rows before the last few. Returns their number.
-  int64_t RunTiles(const Rows& rows, const Groups& groups, const uint8_t* weights,
-                   const Scratch& scratch) const noexcept;
+  // Computes the rows before the last few. Returns their number. The last products may wait.
+  int64_t RunTiles(const Rows& rows, const Groups& groups, const uint8_t* weights, const Scratch& scratch,
+                   const uint8_t* ahead, WaitingTiles* waiting) const noexcept;
+  // Multiplies the groups of `args`, and adds what waits. The last step then waits.
+  void MultiplyTiles(const TileKernels& kernels, const GroupedKernelArgs& args, int64_t group_bytes,
+                     WaitingTiles* waiting) const noexcept;
+  // Adds what waits.
+  static void AddWaiting(WaitingTiles* waiting) noexcept;
   void Store(const Rows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
              int64_t c_stride_bytes) const noexcept;
 
@@ -115,6 +140,7 @@ class GroupedPanelEngine final : public GroupedEngine {
   AlignedBuffer<float> bias_;  // [expert][panel][column], or empty
   Kernels whole_, expanded_;   // on packed weights, and on expanded weights
   Tiles tiles_;
+  std::vector<GroupedMinimumFunction> minimums_;  // of 1, 2, … rows; empty without minimums
   GroupedExpansionFunction expanding_;
   GroupedOutputFunction output_;
 };

@@ -39,6 +39,13 @@ TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, const 
   return needed;
 }
 
+// The pattern of a tile of `rows` rows.
+PlacedPattern PatternOf(const SharedPixels& shared, int rows) {
+  std::vector<int64_t> taps;
+  for (int64_t tap = 0; tap < shared.taps; ++tap) taps.push_back(tap * shared.tap_step);
+  return PlacePattern(taps, shared.row_step, rows);
+}
+
 }  // namespace
 
 // A region to be prefetched, from which each call takes a share.
@@ -99,32 +106,15 @@ struct PanelEngine::Tiles {
   int64_t row_begin = 0;
   int64_t rows = 0;  // rows of each tile
   int64_t count = 0;
-  bool begins_line = false, ends_line = false;
+  LineEnds line;
   const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
-  const Functions* functions = nullptr;
+  const Kernels* kernels = nullptr;
 
   int64_t all_rows() const { return rows * count; }
   bool IsLike(const Tiles& other) const {
-    return rows == other.rows && begins_line == other.begins_line && ends_line == other.ends_line &&
-           compensation == other.compensation;
-  }
-  /// Runs the kernel of `variant` for tiles like these.
-  void Run(Variant variant, MicrokernelArgs* call) const {
-    variant.begins_line = begins_line;
-    variant.ends_line = ends_line;
-    functions->of_variant[variant.Index()](call);
+    return rows == other.rows && line == other.line && compensation == other.compensation;
   }
 };
-
-PanelEngine::Variant PanelEngine::Variant::Of(unsigned index) {
-  const auto bit = [index](int number) { return (index >> number & 1) != 0; };
-  return {bit(0), bit(1), bit(2), bit(3), bit(4)};
-}
-
-size_t PanelEngine::Variant::Index() const {
-  return size_t{streams} | size_t{is_edge} << 1 | size_t{prefetches} << 2 | size_t{begins_line} << 3 |
-         size_t{ends_line} << 4;
-}
 
 PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
                          std::shared_ptr<const ScheduledVectors> schedule,
@@ -172,27 +162,60 @@ Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const 
 }
 
 Error PanelEngine::GenerateKernels() {
-  functions_.resize(static_cast<size_t>(block_.mr));
-  const auto edge_vectors = static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_);
-  for (const bool is_edge : {false, true}) {
-    MicrokernelSpec spec;
-    spec.isa = block_.isa;
-    spec.dot = block_.dot;
-    spec.signs.a_signed = is_signed_;
-    spec.mr = block_.mr;
-    spec.vectors = is_edge ? edge_vectors : block_.vectors;
-    spec.steps = data_.taps().vector_step != 0;
-    spec.epilogue = data_.epilogue;
-    spec.width = data_.weights.width;
-    if (schedule_ != nullptr) spec.largest_group = schedule_->largest_group();
-    if (is_edge ? edge_vectors == 0 : data_.n < nr_) continue;
-    for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
-      spec.in_parts = IsInParts(spec);
-      spec.in_turn = IsInTurn(spec);
-      RETURN_IF_ERROR(GenerateKernels(spec, is_edge));
-    }
+  MicrokernelSpec spec;
+  spec.isa = block_.isa;
+  spec.dot = block_.dot;
+  spec.signs.a_signed = is_signed_;
+  spec.width = data_.weights.width;
+  spec.epilogue = data_.epilogue;
+  heights_.resize(static_cast<size_t>(block_.mr));
+  for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
+    RETURN_IF_ERROR(GenerateHeight(spec));
   }
   return {};
+}
+
+// The kernels for tiles of spec.mr rows.
+Error PanelEngine::GenerateHeight(MicrokernelSpec spec) {
+  const auto edge_vectors = static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_);
+  Height& height = heights_[static_cast<size_t>(spec.mr - 1)];
+  if (data_.taps().shared) height.pixel_offsets = PatternOf(*data_.taps().shared, spec.mr).offsets;
+  for (const LineEnds line : LinesOf(spec.mr)) {
+    Kernels& kernels = height.At(line);
+    const auto generate = [&](int vectors, bool prefetches, ByStores* to) -> Error {
+      spec.vectors = vectors;
+      spec.loop = LoopFor(spec, line, prefetches);
+      return Generate(spec, to);
+    };
+    if (data_.n >= nr_) {
+      RETURN_IF_ERROR(generate(block_.vectors, false, &kernels.whole));
+      if (can_prefetch_) RETURN_IF_ERROR(generate(block_.vectors, true, &kernels.prefetching));
+    }
+    if (edge_vectors != 0) RETURN_IF_ERROR(generate(edge_vectors, false, &kernels.edge));
+  }
+  return {};
+}
+
+Error PanelEngine::Generate(MicrokernelSpec spec, ByStores* kernels) {
+  if (spec.mr == block_.mr && kernel_name_.empty()) kernel_name_ = spec.Name();
+  ASSIGN_OR_RETURN(kernels->front(), GetMicrokernel(spec));
+  if (!can_stream_) return {};
+  spec.epilogue.variant.streams = true;
+  ASSIGN_OR_RETURN(kernels->back(), GetMicrokernel(spec));
+  return {};
+}
+
+MicrokernelLoop PanelEngine::LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const {
+  const Taps& taps = data_.taps();
+  if (schedule_ != nullptr) {
+    return StripLoop{schedule_->largest_group(), static_cast<int>(Costs().layout.strip_ahead)};
+  }
+  if (taps.shared) {
+    return SharedTaps{PatternOf(*taps.shared, spec.mr).pattern, static_cast<int>(taps.depth / kQuad)};
+  }
+  if (taps.vector_step != 0) return SteppingLoop{line};
+  if (!prefetches && IsInTurn(spec)) return PanelsInTurn{line};
+  return PanelLoop{line, prefetches, Ahead(spec), IsInParts(spec)};
 }
 
 // Measured on Zen 5, where the products of the next tile pause while more than half of 28 vectors wait to be
@@ -200,14 +223,14 @@ Error PanelEngine::GenerateKernels() {
 // 11 % at any depth. So the table of AMD's CPUs has a limit, and the tables of Intel's CPUs have none that
 // tiles reach. If outputs are converted, which takes longer than storing them, two parts gain nothing.
 bool PanelEngine::IsInParts(const MicrokernelSpec& spec) {
-  return spec.dot == jit::DotKind::kVnni && spec.epilogue.c_type == INTACT_S32 && !spec.steps &&
+  return spec.dot == jit::DotKind::kVnni && spec.epilogue.c_type == INTACT_S32 &&
          spec.mr * spec.vectors > Costs().layout.most_waiting_vectors;
 }
 
 // On Zen 5 and with weights in L2, one row is 1.3 to 1.5 times as fast (n = 640, k = 128: 1.08 times), and two
 // rows gain nothing. Weights in L3 arrive as fast in any order.
 bool PanelEngine::IsInTurn(const MicrokernelSpec& spec) const {
-  return spec.dot == jit::DotKind::kVnni && !spec.steps && !spec.prefetches && spec.vectors > 1 &&
+  return spec.dot == jit::DotKind::kVnni && spec.vectors > 1 &&
          jit::VectorBytes(spec.isa) == kPanelQuadBytes && spec.mr <= Costs().layout.rows_in_turn &&
          data_.weights.bytes() <= Caches().L2Weights();
 }
@@ -220,46 +243,19 @@ int PanelEngine::Ahead(const MicrokernelSpec& spec) {
   constexpr int kSplitAhead = 4096;  // measured on Zen 3, and on Zen 5 with one row
   const LayoutLimits& limits = Costs().layout;
   if (spec.dot == jit::DotKind::kSplit) return kSplitAhead;
-  if (spec.dot == jit::DotKind::kScheduled) return static_cast<int>(limits.strip_ahead);
   const bool waits = spec.mr <= limits.fetching_rows || jit::VectorBytes(spec.isa) < kPanelQuadBytes;
-  const bool fetches = spec.dot == jit::DotKind::kVnni && waits && !spec.steps && !spec.in_turn;
-  return fetches ? static_cast<int>(limits.panel_ahead) : 0;
+  return spec.dot == jit::DotKind::kVnni && waits ? static_cast<int>(limits.panel_ahead) : 0;
 }
 
-// The kernels for tiles of one height.
-Error PanelEngine::GenerateKernels(MicrokernelSpec spec, bool is_edge) {
-  Functions& functions = functions_[static_cast<size_t>(spec.mr - 1)];
-  if (const std::optional<SharedPixels>& shared = data_.taps().shared) {
-    std::vector<int64_t> taps;
-    for (int64_t tap = 0; tap < shared->taps; ++tap) taps.push_back(tap * shared->tap_step);
-    PlacedPattern placed = PlacePattern(taps, shared->row_step, spec.mr);
-    spec.shared = {std::move(placed.pattern), static_cast<int>(data_.taps().depth / kQuad)};
-    functions.pixel_offsets = std::move(placed.offsets);
+std::vector<LineEnds> PanelEngine::LinesOf(int rows) const {
+  std::vector<LineEnds> lines = {{}};
+  if (joins_ends_) {
+    if (rows == begin_rows_) lines.push_back({true, true});
+    return lines;
   }
-  if (spec.mr == block_.mr && kernel_name_.empty()) kernel_name_ = spec.Name();
-  for (unsigned index = 0; index < Variant::kCount; ++index) {
-    const Variant variant = Variant::Of(index);
-    if (variant.is_edge != is_edge || !IsNeeded(variant, spec.mr)) continue;
-    spec.epilogue.variant.streams = variant.streams;
-    spec.prefetches = variant.prefetches;
-    spec.in_turn = IsInTurn(spec);
-    spec.ahead = Ahead(spec);
-    spec.begins_line = variant.begins_line;
-    spec.ends_line = variant.ends_line;
-    ASSIGN_OR_RETURN(functions.of_variant[index], GetMicrokernel(spec));
-  }
-  return {};
-}
-
-bool PanelEngine::IsNeeded(const Variant& variant, int rows) const {
-  return (!variant.streams || can_stream_) && (!variant.prefetches || (!variant.is_edge && can_prefetch_)) &&
-         IsNeededAtLines(variant, rows);
-}
-
-bool PanelEngine::IsNeededAtLines(const Variant& variant, int rows) const {
-  if (!variant.begins_line && !variant.ends_line) return true;
-  if (joins_ends_) return rows == begin_rows_ && variant.begins_line && variant.ends_line;
-  return variant.begins_line ? rows == begin_rows_ && !variant.ends_line : rows == end_rows_;
+  if (rows == begin_rows_) lines.push_back({true, false});
+  if (rows == end_rows_) lines.push_back({false, true});
+  return lines;
 }
 
 // Only tiles of whole runs skip padding. The tiles of a part of a run, with other heights, compute it.
@@ -396,15 +392,17 @@ void PanelEngine::NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* curs
   tiles->row_begin = cutter->row();
   tiles->count = cutter->Next(has_lines_ ? 1 : kMaxTiles, &tiles->rows);
   if (tiles->count == 0) return;
-  tiles->functions = &functions_[static_cast<size_t>(tiles->rows - 1)];
+  const Height& height = heights_[static_cast<size_t>(tiles->rows - 1)];
+  tiles->kernels = &height.at_line.front();
   if (!has_lines_) return cursor->Take(tiles->all_rows(), pointers);
   tiles->compensation = &data_.skipping_compensation.front();
   if (!data_.taps().line_taps.empty()) {
     tiles->compensation = FindCompensation(NeededTaps(data_.taps().line_taps, a, *cursor, tiles->rows));
   }
-  tiles->begins_line = tiles->rows == begin_rows_ && cursor->BeginsLine();
+  tiles->line.begins = tiles->rows == begin_rows_ && cursor->BeginsLine();
   cursor->Take(tiles->rows, pointers);
-  tiles->ends_line = tiles->rows == end_rows_ && cursor->BeginsLine();
+  tiles->line.ends = tiles->rows == end_rows_ && cursor->BeginsLine();
+  tiles->kernels = &height.At(tiles->line);
 }
 
 // A chunk of one tile. Nothing is prefetched, because HasFewRows().
@@ -415,7 +413,7 @@ void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const I
   tile.row_begin = range.row_begin;
   tile.rows = range.row_end - range.row_begin;
   tile.count = 1;
-  tile.functions = &functions_[static_cast<size_t>(tile.rows - 1)];
+  tile.kernels = &heights_[static_cast<size_t>(tile.rows - 1)].at_line.front();
   RowCursor(a.rows, tile.row_begin).Take(tile.rows, pointers.data());
   PrefetchRegion region;
   RunTiles(buffers, range, tile, a, pointers.data(), &region, call);
@@ -459,9 +457,9 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
 void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
                            const uint8_t* const* pointers, PrefetchRegion* region,
                            MicrokernelArgs* call) const noexcept {
-  call->pixel_offsets = tiles.functions->pixel_offsets.data();
+  call->pixel_offsets = heights_[static_cast<size_t>(tiles.rows - 1)].pixel_offsets.data();
   SetTaps(a, tiles.compensation, call);
-  const bool streams = buffers.may_stream && can_stream_;
+  const size_t stores = buffers.may_stream && can_stream_ ? 1 : 0;  // in ByStores
   const bool fetches_own = can_fetch_own_ && HasFewRows(range);
   const int64_t columns = range.column_end - range.column_begin;
   const int64_t edge_columns = columns < nr_ ? columns : columns % nr_;
@@ -481,19 +479,19 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     }
     if (prefetching != 0) {
       call->tiles = prefetching;
-      tiles.Run({.streams = streams, .prefetches = true}, call);
+      tiles.kernels->prefetching[stores](call);
     }
     // More prefetches would evict other data.
     if (prefetching == tiles.count) continue;
     call->tiles = tiles.count - prefetching;
-    tiles.Run({.streams = streams}, call);
+    tiles.kernels->whole[stores](call);
   }
   if (edge_columns == 0) return;
   if (edge_columns % static_cast<unsigned>(lanes_) == 0) {
     SetTile(buffers, tiles, edge_begin, call);
     call->rows = pointers;
     call->tiles = tiles.count;
-    return tiles.Run({.streams = streams, .is_edge = true}, call);
+    return tiles.kernels->edge[stores](call);
   }
   // RunEdge() runs several tiles at once, up to the room of its scratch.
   const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));
@@ -521,7 +519,7 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   call->c = buffers.output.C(tiles.row_begin, column);
   call->c_stride_bytes = buffers.output.c_stride_bytes;
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
-  if (block_.dot != jit::DotKind::kCut) return;
+  if (block_.packing != Packing::kCutPanels) return;
   const ExtraQuads& extra = buffers.weights->extra;
   const int64_t* const begin = extra.begins + column / kPanelColumns;
   call->extras = extra.offsets + begin[0];
@@ -540,7 +538,7 @@ void PanelEngine::RunEdge(const RunBuffers& buffers, const Tiles& tiles, int64_t
   call->c_stride_bytes = scratch.map().c_stride_bytes;
   call->epilogue.residual = scratch.map().residual;
   call->epilogue.residual_stride_bytes = scratch.map().residual_stride_bytes;
-  tiles.Run({.is_edge = true}, call);
+  tiles.kernels->edge.front()(call);
   scratch.Store(tiles.row_begin, column, columns);
 }
 

@@ -50,25 +50,25 @@ class PanelEngine final : public Engine {
     return schedule_ == nullptr ? ScheduleStatistics() : schedule_->statistics();
   }
   RuntimeForm runtime_form() const override {
-    return block_.dot == jit::DotKind::kCut ? RuntimeForm::kCutPanels : RuntimeForm::kPanels;
+    return block_.packing == Packing::kCutPanels ? RuntimeForm::kCutPanels : RuntimeForm::kPanels;
   }
   double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
  private:
-  /// The differences between kernels for tiles of one height.
-  struct Variant {
-    bool streams = false, is_edge = false, prefetches = false, begins_line = false, ends_line = false;
-
-    static constexpr unsigned kCount = 32;
-    static Variant Of(unsigned index);
-    size_t Index() const;
+  using ByStores = std::array<MicrokernelFunction, 2>;  // ordinary stores; EpilogueVariant::streams
+  /// The kernels for tiles of one height at one place of a line; null for kernels that are not needed.
+  struct Kernels {
+    ByStores whole, prefetching;  // for whole blocks of columns
+    ByStores edge;
   };
-  /// The kernels for tiles of one height; null for kernels that are not needed.
-  struct Functions {
-    std::array<MicrokernelFunction, Variant::kCount> of_variant;
+  /// The kernels for tiles of one height.
+  struct Height {
+    std::array<Kernels, 4> at_line;
     std::vector<int64_t> pixel_offsets;  // for MicrokernelArgs::pixel_offsets
+    Kernels& At(LineEnds line) { return at_line[size_t{line.begins} | size_t{line.ends} << 1]; }
+    const Kernels& At(LineEnds line) const { return const_cast<Height*>(this)->At(line); }
   };
   struct Tiles;
   class TileCutter;
@@ -85,12 +85,15 @@ class PanelEngine final : public Engine {
               std::shared_ptr<const ScheduledVectors> schedule, std::shared_ptr<const WidePanels> wide,
               int64_t most_rows);
   Error GenerateKernels();
+  Error GenerateHeight(MicrokernelSpec spec);
+  Error Generate(MicrokernelSpec spec, ByStores* kernels);
+  /// The loop of a kernel whose other members are in `spec`.
+  MicrokernelLoop LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const;
   static bool IsInParts(const MicrokernelSpec& spec);
   bool IsInTurn(const MicrokernelSpec& spec) const;
   static int Ahead(const MicrokernelSpec& spec);
-  Error GenerateKernels(MicrokernelSpec spec, bool is_edge);
-  bool IsNeeded(const Variant& variant, int rows) const;
-  bool IsNeededAtLines(const Variant& variant, int rows) const;
+  /// The ends of lines that tiles of `rows` rows may have.
+  std::vector<LineEnds> LinesOf(int rows) const;
   void SetLineTiles();
   /// Bytes of a tap in a staged row.
   int64_t StagedTapBytes() const;
@@ -157,7 +160,7 @@ class PanelEngine final : public Engine {
   int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk
   AlignedBuffer<int32_t> compensation_;  // replaces the compensation of data_ if is_signed_
   std::string kernel_name_;
-  std::vector<Functions> functions_;  // [rows − 1]
+  std::vector<Height> heights_;  // [rows − 1]
 };
 
 }  // namespace intact::kernels

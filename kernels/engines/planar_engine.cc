@@ -26,7 +26,7 @@ std::vector<StripVariant> VariantsOf(core::Isa isa, int64_t group_columns) {
 }
 
 // Copies the schedule of `like`, because its offsets depend on the extents.
-Result<ScheduledSums::Schedule> MakeSchedule(const GemmData& data, const ScheduleSpec& spec,
+Result<ScheduledSums::Schedule> MakeSchedule(const PlanarData& data, const ScheduleSpec& spec,
                                              const ScheduledSums::Schedule& like) {
   auto made = std::make_shared<ScheduledWeights>();
   if (like == nullptr) {
@@ -40,14 +40,17 @@ Result<ScheduledSums::Schedule> MakeSchedule(const GemmData& data, const Schedul
 
 }  // namespace
 
-Result<std::unique_ptr<PlanarEngine>> PlanarEngine::Create(const GemmData& data, core::Isa isa,
+Result<std::unique_ptr<PlanarEngine>> PlanarEngine::Create(const PlanarData& data, core::Isa isa,
                                                            const ScheduledSums* like) {
   std::unique_ptr<PlanarEngine> engine(new PlanarEngine(data, isa));
   ScheduleSpec spec;
   spec.group_columns = data.planar().group_columns;
   if (data.problem.HasWeightZeroPoints()) spec.zero_points = data.problem.b_zero_points.data();
   RETURN_IF_ERROR(engine->sums_.Choose(VariantsOf(isa, spec.group_columns), spec, like));
-  RETURN_IF_ERROR(engine->sums_.Build(MakeSchedule));
+  RETURN_IF_ERROR(
+      engine->sums_.Build([&](const ScheduleSpec& chosen, const ScheduledSums::Schedule& like_it) {
+        return MakeSchedule(data, chosen, like_it);
+      }));
   return engine;
 }
 

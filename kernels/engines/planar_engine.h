@@ -22,7 +22,7 @@ namespace intact::kernels {
 class PlanarEngine final : public Engine {
  public:
   /// `like`: the sums of these weights for other input extents, or null. `data` must outlive the engine.
-  static Result<std::unique_ptr<PlanarEngine>> Create(const GemmData& data, core::Isa isa,
+  static Result<std::unique_ptr<PlanarEngine>> Create(const PlanarData& data, core::Isa isa,
                                                       const ScheduledSums* like);
 
   EngineId id() const override { return {EngineId::Kind::kPlanar}; }
@@ -39,13 +39,13 @@ class PlanarEngine final : public Engine {
   const ScheduledSums& sums() const { return sums_; }
 
  private:
-  PlanarEngine(const GemmData& data, core::Isa isa) : data_(data), sums_(data, isa) {}
+  PlanarEngine(const PlanarData& data, core::Isa isa) : data_(data), sums_(data, isa) {}
   /// The destinations of band positions [position, position + positions): rows of C. A position without a row
   /// is written to `drop`.
   ScheduledSums::TileRows RowsOf(const RunBuffers& buffers, int64_t position, int64_t positions,
                                  uint8_t* drop) const noexcept;
 
-  const GemmData& data_;
+  const PlanarData& data_;
   ScheduledSums sums_;
 };
 

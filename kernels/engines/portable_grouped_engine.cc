@@ -17,12 +17,15 @@ Result<std::unique_ptr<const GroupedEngine>> PortableGroupedEngine::Create(const
   std::unique_ptr<PortableGroupedEngine> engine(new PortableGroupedEngine(problem));
   const int64_t groups = engine->FirstGroup(problem.experts, 0);
   const int64_t given_zero_points = problem.has_b_zero_points ? groups : 0;
-  if (!engine->zero_points_.Resize(static_cast<size_t>(given_zero_points)) ||
+  const int64_t given_minimums = problem.has_b_minimums ? groups : 0;
+  if (!engine->minimums_.Resize(static_cast<size_t>(given_minimums)) ||
+      !engine->zero_points_.Resize(static_cast<size_t>(given_zero_points)) ||
       !engine->weights_.Resize(static_cast<size_t>(groups * engine->group_pairs())) ||
       !engine->scales_.Resize(static_cast<size_t>(groups))) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
   }
   engine->zero_point_ = CommonZeroPoint(problem, weights);
+  engine->minimum_type_ = MinimumType(problem, weights);
   engine->Pack(weights);
   return std::unique_ptr<const GroupedEngine>(std::move(engine));
 }
@@ -42,6 +45,7 @@ void PortableGroupedEngine::Pack(const GroupedWeightView& weights) {
       if (problem_.has_b_zero_points) {
         zero_points_[static_cast<size_t>(place)][column] = static_cast<uint8_t>(zero_point);
       }
+      if (problem_.has_b_minimums) minimums_[static_cast<size_t>(place)][column] = own.Minimum(g, n);
       Pair* const pairs = weights_.data() + place * group_pairs();
       for (int64_t j = 0; j < problem_.GroupDepth(g); ++j) {
         pairs[j / 2][column][static_cast<size_t>(j % 2)] =
@@ -69,17 +73,19 @@ void PortableGroupedEngine::Unpack(GroupedColumns* to) const noexcept {
       const auto place = static_cast<size_t>(FirstGroup(expert, n / kPanelColumns) + g);
       core::Encode(problem_.scale_type, scales_[place][column],
                    to->scales.data() + (i * groups + g) * scale_bytes);
-      int32_t zero_point = problem_.b_type.middle();
+      if (problem_.has_b_minimums) {
+        to->minimums[static_cast<size_t>(i * groups + g)] = minimums_[place][column];
+      }
+      int32_t zero_point = problem_.DefaultZeroPoint();
       if (problem_.has_b_zero_points) {
         const uint8_t stored = zero_points_[place][column];
-        zero_point = problem_.b_type.is_signed ? int32_t{static_cast<int8_t>(stored)} : int32_t{stored};
+        zero_point = problem_.codes().is_signed() ? int32_t{static_cast<int8_t>(stored)} : int32_t{stored};
         to->zero_points[static_cast<size_t>(i * groups + g)] = stored;
       }
       const Pair* const pairs = weights_.data() + static_cast<int64_t>(place) * group_pairs();
       for (int64_t j = 0; j < problem_.GroupDepth(g); ++j) {
         const int32_t weight = pairs[j / 2][column][static_cast<size_t>(j % 2)] + zero_point;
-        problem_.b_type.Store(weight, g * problem_.group + j,
-                              to->weights.data() + i * problem_.column_bytes());
+        problem_.StoreCode(weight, g * problem_.group + j, to->weights.data() + i * problem_.column_bytes());
       }
     }
   }
@@ -115,6 +121,12 @@ void PortableGroupedEngine::Run(const GroupedRows& rows, int64_t expert, int64_t
     const auto columns = static_cast<size_t>(std::min<int64_t>(kPanelColumns, column_end - column));
     for (int64_t row = 0; row < rows.count; ++row) {
       Panel<float> f = {};
+      for (int64_t g = 0; problem_.has_b_minimums && g < groups; ++g) {
+        const GroupedValues& own = rows.values[row * groups + g];
+        const float factor = own.scale * own.float_sum;
+        const Panel<float>& minimums = minimums_[static_cast<size_t>(first + g)];
+        for (size_t i = 0; i < columns; ++i) f[i] = std::fma(factor, minimums[i], f[i]);
+      }
       for (int64_t g = 0; g < groups; ++g) {
         const GroupedValues& own = rows.values[row * groups + g];
         const Panel<int32_t> sums = GroupSums(rows.a + row * rows.stride_bytes + g * problem_.group,

@@ -24,10 +24,13 @@ class PortableGroupedEngine final : public GroupedEngine {
 
   std::string KernelName(int64_t /*m*/) const override { return "grouped_portable"; }
   int64_t packed_bytes() const override {
-    return static_cast<int64_t>(weights_.bytes() + scales_.bytes() + zero_points_.bytes());
+    return static_cast<int64_t>(weights_.bytes() + scales_.bytes() + zero_points_.bytes() +
+                                minimums_.bytes());
   }
   Result<std::shared_ptr<const GroupedWeights>> Weights() const override;
-  GroupedPacking packing() const override { return GroupedPacking::Of(kPackingIsa, zero_point_); }
+  GroupedPacking packing() const override {
+    return GroupedPacking::Of(kPackingIsa, zero_point_, minimum_type_);
+  }
   int64_t column_step() const override { return kPanelColumns; }
   int64_t row_step() const override { return 1; }
   int64_t ScratchBytes(int64_t /*rows*/) const override { return 0; }
@@ -54,11 +57,13 @@ class PortableGroupedEngine final : public GroupedEngine {
   Panel<int32_t> GroupSums(const uint8_t* a, int32_t a_zero_point, const Pair* pairs) const noexcept;
 
   const GroupedProblem& problem_;
-  std::optional<int32_t> zero_point_;   // CommonZeroPoint()
-  AlignedBuffer<Pair> weights_;         // [expert][panel][group][pair]; 0 beyond k and n
-  AlignedBuffer<Panel<float>> scales_;  // [expert][panel][group]
-  // [expert][panel][group]; empty if every zero point is WeightType::middle().
+  std::optional<int32_t> zero_point_;            // CommonZeroPoint()
+  intact_type minimum_type_ = INTACT_TYPE_NONE;  // MinimumType()
+  AlignedBuffer<Pair> weights_;                  // [expert][panel][group][pair]; 0 beyond k and n
+  AlignedBuffer<Panel<float>> scales_;           // [expert][panel][group]
+  // [expert][panel][group]; empty if every zero point is DefaultZeroPoint().
   AlignedBuffer<Panel<uint8_t>> zero_points_;
+  AlignedBuffer<Panel<float>> minimums_;  // [expert][panel][group], or empty
 };
 
 }  // namespace intact::kernels

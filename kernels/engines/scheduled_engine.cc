@@ -10,15 +10,6 @@ namespace {
 
 using TileRows = ScheduledSums::TileRows;
 
-// Shares the schedule of `like`: it does not depend on extents.
-Result<ScheduledSums::Schedule> MakeSchedule(const GemmData& data, const ScheduleSpec& spec,
-                                             const ScheduledSums::Schedule& like) {
-  if (like != nullptr) return like;
-  auto made = std::make_shared<ScheduledWeights>();
-  RETURN_IF_ERROR(data.linear->schedules().Build(data.weights, spec, made));
-  return ScheduledSums::Schedule(std::move(made));
-}
-
 }  // namespace
 
 Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData& data, core::Isa isa,
@@ -37,7 +28,16 @@ Result<std::unique_ptr<ScheduledEngine>> ScheduledEngine::Create(const GemmData&
   return engine;
 }
 
-Error ScheduledEngine::Build() { return sums_.Build(MakeSchedule); }
+// Shares the schedule for other extents, because it does not depend on them.
+Error ScheduledEngine::Build() {
+  using Schedule = ScheduledSums::Schedule;
+  return sums_.Build([&](const ScheduleSpec& spec, const Schedule& like) -> Result<Schedule> {
+    if (like != nullptr) return like;
+    auto made = std::make_shared<ScheduledWeights>();
+    RETURN_IF_ERROR(data_.linear->schedules().Build(data_.weights, spec, made));
+    return Schedule(std::move(made));
+  });
+}
 
 // Each chunk reads packed rows again. With a single chunk, they are still in L1, so a block is one tile.
 int64_t ScheduledEngine::RowsPerBlock(const ScheduledSums& sums) const {

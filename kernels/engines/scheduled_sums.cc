@@ -8,7 +8,7 @@
 
 namespace intact::kernels {
 
-ScheduledSums::ScheduledSums(const GemmData& data, core::Isa isa, int amax)
+ScheduledSums::ScheduledSums(const KernelData& data, core::Isa isa, int amax)
     : data_(data), isa_(isa), amax_(amax), lanes_(jit::VectorBytes(isa) / 4) {}
 
 // ----- which strips ----------------------------------------------------------------------------------------
@@ -60,12 +60,12 @@ Error ScheduledSums::ChooseVariant(std::span<const StripVariant> variants, const
   return {};
 }
 
-Error ScheduledSums::Build(MakeSchedule make) {
+Error ScheduledSums::Build(const MakeSchedule& make) {
   if (fallback_ != nullptr) {
     RETURN_IF_ERROR(fallback_->Build(make));
   }
   const ScheduledSums* const like = std::exchange(like_, nullptr);
-  ASSIGN_OR_RETURN(schedule_, make(data_, variant_.spec, like == nullptr ? nullptr : like->schedule_));
+  ASSIGN_OR_RETURN(schedule_, make(variant_.spec, like == nullptr ? nullptr : like->schedule_));
   return GenerateKernels();
 }
 

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -70,7 +71,7 @@ class ScheduledSums {
   };
 
   /// `data` must outlive this object.
-  ScheduledSums(const GemmData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
+  ScheduledSums(const KernelData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
 
   /// Chooses the cheapest of `variants` by the cost model, for the activation range; the last variant has
   /// strips of one column, which suit any weights. `spec`: common to all variants. `like`: the sums of these
@@ -78,12 +79,11 @@ class ScheduledSums {
   /// must outlive Build().
   Error Choose(std::span<const StripVariant> variants, const ScheduleSpec& spec, const ScheduledSums* like);
   using Schedule = std::shared_ptr<const ScheduledWeights>;
-  /// Makes the schedule of `data` for `spec`. `like`: the schedule for other extents, or null.
-  using MakeSchedule = Result<Schedule> (*)(const GemmData& data, const ScheduleSpec& spec,
-                                            const Schedule& like);
+  /// Makes the schedule for `spec`. `like`: the schedule for other extents, or null.
+  using MakeSchedule = std::function<Result<Schedule>(const ScheduleSpec& spec, const Schedule& like)>;
   /// Schedules the weights and generates kernels. Call Choose() first. Before Build(), only Cost() may be
   /// called.
-  Error Build(MakeSchedule make);
+  Error Build(const MakeSchedule& make);
 
   const ScheduleCosts& costs() const { return Costs().Of(isa_).schedule; }
   int lanes() const { return lanes_; }
@@ -128,7 +128,7 @@ class ScheduledSums {
   };
   /// Makes sums for activations in [0, amax]. `fallback_` sums rows with larger activations; without a
   /// fallback, the caller guarantees that no activation is larger.
-  ScheduledSums(const GemmData& data, core::Isa isa, int amax);
+  ScheduledSums(const KernelData& data, core::Isa isa, int amax);
   Error ChooseVariant(std::span<const StripVariant> variants, const ScheduleSpec& spec,
                       const ScheduledSums* like);
   ScheduleSpec SpecFor(const StripVariant& variant, ScheduleSpec spec) const;
@@ -159,7 +159,7 @@ class ScheduledSums {
   void StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column, int64_t columns,
                  TileEpilogueArgs args, uint8_t* scratch) const noexcept;
 
-  const GemmData& data_;
+  const KernelData& data_;
   core::Isa isa_;
   int amax_, lanes_;
   std::unique_ptr<ScheduledSums> fallback_;

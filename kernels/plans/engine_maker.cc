@@ -19,13 +19,6 @@ namespace {
 // Widened weights take twice the memory of panels. Schedules are faster if the depth is not small.
 constexpr int64_t kMostWideQuads = 64;
 
-// The unique_ptr of a base class.
-template <class Made>
-Result<std::unique_ptr<Engine>> AsEngine(Result<std::unique_ptr<Made>> made) {
-  if (!made) return made.error();
-  return std::unique_ptr<Engine>(std::move(*made));
-}
-
 }  // namespace
 
 ScheduleSpec EngineMaker::VectorSpec(core::Isa isa) const {
@@ -34,19 +27,19 @@ ScheduleSpec EngineMaker::VectorSpec(core::Isa isa) const {
 }
 
 bool EngineMaker::HasSchedule() const {
-  return UsesSchedule(isa_, data_.problem.mode) && !data_.problem.has_runtime_b && !data_.IsPlanar();
+  return UsesSchedule(isa_, data_.problem.mode) && !data_.problem.has_runtime_b;
 }
 
 bool EngineMaker::CanRun(const KernelBlock& block) const {
-  if (data_.IsPlanar() || !Computes(block, isa_, data_.problem.mode)) return false;
-  if (block.dot == jit::DotKind::kCut) {
+  if (!Computes(block, isa_, data_.problem.mode)) return false;
+  if (block.packing == Packing::kCutPanels) {
     return data_.problem.has_runtime_b && data_.weights.width == kPanelColumns &&
            data_.weights.quads() >= kWindowQuads;
   }
-  if (block.dot == jit::DotKind::kWide) {
+  if (block.packing == Packing::kWidePanels) {
     return !data_.problem.has_runtime_b && data_.weights.quads() <= kMostWideQuads;
   }
-  if (block.dot != jit::DotKind::kScheduled) return true;
+  if (block.packing != Packing::kStrips) return true;
   return !data_.problem.has_runtime_b && data_.taps().vector_step == 0 &&
          data_.weights.quads() <= kMaxVectorQuads;
 }
@@ -62,7 +55,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   for (const KernelBlock& block : kKernels) {
     if (!CanRun(block)) continue;
     ScheduleStatistics statistics;
-    if (block.dot == jit::DotKind::kScheduled) {
+    if (block.packing == Packing::kStrips) {
       if (vectors != nullptr) {
         statistics = vectors->statistics();
       } else if (is_like_another) {
@@ -80,7 +73,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     const auto cost = [&](const Candidate& candidate) {
       // One more layout takes as much memory as the weights.
       const bool is_wasted =
-          usual.named == 0 && m < usual.least && candidate.block.dot == jit::DotKind::kScheduled;
+          usual.named == 0 && m < usual.least && candidate.block.packing == Packing::kStrips;
       return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m);
     };
     const auto is_cheaper = [&](const Candidate& a, const Candidate& b) { return cost(a) < cost(b); };
@@ -99,9 +92,9 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   if (usual.named != 0 && UsesSchedule(isa_, data_.problem.mode)) {
     const auto found = best(usual.named);
     if (found == candidates.end()) return Needed{{}, true};
-    const bool is_scheduled = found->block.dot == jit::DotKind::kScheduled;
+    const bool is_scheduled = found->block.packing == Packing::kStrips;
     std::erase_if(candidates, [&](const Candidate& candidate) {
-      return (candidate.block.dot == jit::DotKind::kScheduled) != is_scheduled;
+      return (candidate.block.packing == Packing::kStrips) != is_scheduled;
     });
     scheduled = nullptr;
   }
@@ -123,12 +116,14 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   };
   add_best();
   // For a runtime B that cannot be cut.
-  const auto is_cut = [](const Candidate& candidate) { return candidate.block.dot == jit::DotKind::kCut; };
+  const auto is_cut = [](const Candidate& candidate) {
+    return candidate.block.packing == Packing::kCutPanels;
+  };
   if (std::erase_if(candidates, is_cut) != 0) add_best();
   return needed;
 }
 
-Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const EngineMaker* like) {
+Result<Engines> EngineMaker::MakeUsual(UsualRows usual, const EngineMaker* like) {
   if (like != nullptr) {
     sums_ = like->sums_;
     vectors_ = like->vectors_;
@@ -138,13 +133,6 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
   Engines engines;
   if (core::IsCompiled(isa_)) {
     engines.push_back(std::make_unique<PortableEngine>(data_));
-    return engines;
-  }
-  if (data_.IsPlanar()) {
-    ASSIGN_OR_RETURN(std::unique_ptr<PlanarEngine> planar,
-                     PlanarEngine::Create(data_, VectorIsa(isa_), sums_));
-    sums_ = &planar->sums();
-    engines.push_back(std::move(planar));
     return engines;
   }
   std::unique_ptr<ScheduledEngine> scheduled;
@@ -177,7 +165,6 @@ Result<EngineMaker::Engines> EngineMaker::MakeUsual(UsualRows usual, const Engin
 
 std::vector<EngineId> EngineMaker::Possible() const {
   if (core::IsCompiled(isa_)) return {EngineId{EngineId::Kind::kPortable}};
-  if (data_.IsPlanar()) return {EngineId{EngineId::Kind::kPlanar}};
   std::vector<EngineId> possible;
   if (HasSchedule()) possible.push_back({EngineId::Kind::kScheduled});
   for (const KernelBlock& block : kKernels) {
@@ -195,8 +182,6 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
       RETURN_IF_ERROR(scheduled->Build());
       return std::unique_ptr<Engine>(std::move(scheduled));
     }
-    case EngineId::Kind::kPlanar:
-      return AsEngine(PlanarEngine::Create(data_, VectorIsa(isa_), nullptr));
     case EngineId::Kind::kPanels:
       return MakePanels(id.block);
     case EngineId::Kind::kTiles:
@@ -204,6 +189,7 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
     case EngineId::Kind::kUnpacked:
       return UnpackedEngine::Create(data_, isa_);
     case EngineId::Kind::kPortable:
+    case EngineId::Kind::kPlanar:
       break;
   }
   return std::unique_ptr<Engine>(std::make_unique<PortableEngine>(data_));
@@ -211,7 +197,7 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
 
 Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block) {
   std::shared_ptr<const ScheduledVectors> vectors;
-  if (block.dot == jit::DotKind::kScheduled) {
+  if (block.packing == Packing::kStrips) {
     vectors = vectors_.lock();
     if (vectors == nullptr) {
       auto made = std::make_shared<ScheduledVectors>();
@@ -220,7 +206,7 @@ Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block
     }
   }
   std::shared_ptr<const WidePanels> wide;
-  if (block.dot == jit::DotKind::kWide) {
+  if (block.packing == Packing::kWidePanels) {
     wide = wide_.lock();
     // A plan for any extents has one tap of the whole depth.
     if (wide == nullptr || wide->tap_depth() != data_.taps().depth) {
@@ -231,6 +217,20 @@ Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block
     }
   }
   return PanelEngine::Create(data_, block, std::move(vectors), std::move(wide), most_rows_);
+}
+
+Result<Engines> PlanarMaker::MakeUsual(UsualRows /*usual*/, const PlanarMaker* like) {
+  ASSIGN_OR_RETURN(std::unique_ptr<PlanarEngine> made,
+                   PlanarEngine::Create(data_, VectorIsa(isa_), like == nullptr ? nullptr : like->sums_));
+  sums_ = &made->sums();
+  Engines engines;
+  engines.push_back(std::move(made));
+  return engines;
+}
+
+Result<std::unique_ptr<Engine>> PlanarMaker::Make(const EngineId& /*id*/) {
+  ASSIGN_OR_RETURN(std::unique_ptr<PlanarEngine> made, PlanarEngine::Create(data_, VectorIsa(isa_), nullptr));
+  return std::unique_ptr<Engine>(std::move(made));
 }
 
 }  // namespace intact::kernels

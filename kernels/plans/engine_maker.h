@@ -1,4 +1,4 @@
-// Makes the engines of a plan: the cost model's engines, or one engine for tuning.
+// Make the engines of a plan: the cost model's engines, or one engine for tuning.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 #define INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 
@@ -25,6 +25,9 @@ struct UsualRows {
   int64_t most = kLargeM;  // the plan generates the kernels that are best for up to this number of rows
 };
 
+using Engines = std::vector<std::unique_ptr<Engine>>;
+
+/// Makes engines that read rows of A.
 class EngineMaker {
  public:
   /// `data` must outlive the maker.
@@ -33,7 +36,6 @@ class EngineMaker {
   /// The engines that the cost model chooses for any number of rows; at least one. `like`: null, or the maker
   /// of a plan that has these weights for other extents of a convolution's input. Its schedules
   /// and widened weights are shared.
-  using Engines = std::vector<std::unique_ptr<Engine>>;
   Result<Engines> MakeUsual(UsualRows usual, const EngineMaker* like);
   /// All engines that can run the plan.
   std::vector<EngineId> Possible() const;
@@ -59,9 +61,23 @@ class EngineMaker {
   const GemmData& data_;
   core::Isa isa_;
   int64_t most_rows_ = kLargeM;                    // UsualRows::most
-  const ScheduledSums* sums_ = nullptr;            // sums of the usual scheduled or planar engine
+  const ScheduledSums* sums_ = nullptr;            // sums of the usual scheduled engine
   std::weak_ptr<const ScheduledVectors> vectors_;  // the schedule of panel engines
   std::weak_ptr<const WidePanels> wide_;           // the weights of the wide variant
+};
+
+/// Makes the engine for a planar band. Its functions are those of EngineMaker.
+class PlanarMaker {
+ public:
+  PlanarMaker(const PlanarData& data, core::Isa isa) : data_(data), isa_(isa) {}
+  Result<Engines> MakeUsual(UsualRows usual, const PlanarMaker* like);
+  std::vector<EngineId> Possible() const { return {EngineId{EngineId::Kind::kPlanar}}; }
+  Result<std::unique_ptr<Engine>> Make(const EngineId& id);
+
+ private:
+  const PlanarData& data_;
+  core::Isa isa_;
+  const ScheduledSums* sums_ = nullptr;  // sums of the usual engine
 };
 
 }  // namespace intact::kernels

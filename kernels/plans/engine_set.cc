@@ -9,8 +9,16 @@
 
 namespace intact::kernels {
 
+EngineSet::Maker EngineSet::MakerOf(const PlanData& data, core::Isa isa) {
+  if (const auto* const planar = std::get_if<PlanarData>(&data)) return PlanarMaker(*planar, isa);
+  return EngineMaker(std::get<GemmData>(data), isa);
+}
+
 Error EngineSet::MakeUsual(UsualRows usual, const EngineSet* like) {
-  ASSIGN_OR_RETURN(usual_, maker_.MakeUsual(usual, like == nullptr ? nullptr : &like->maker_));
+  const auto make = [&]<class Own>(Own& maker) {
+    return maker.MakeUsual(usual, like == nullptr ? nullptr : &std::get<Own>(like->maker_));
+  };
+  ASSIGN_OR_RETURN(usual_, std::visit(make, maker_));
   for (const auto& engine : usual_) column_step_ = std::lcm(column_step_, engine->tile().columns);
   return {};
 }
@@ -156,7 +164,7 @@ Partition EngineSet::Cut(const Engine& engine, int64_t m, int parts) const {
 // ----- candidates ------------------------------------------------------------------------------------------
 
 Result<std::vector<const Engine*>> EngineSet::MakeAll() {
-  for (const EngineId& id : maker_.Possible()) {
+  for (const EngineId& id : Possible()) {
     if (const auto made = FindOrMake(id); !made) return made.error();
   }
   return Made();
@@ -178,12 +186,13 @@ const Engine* EngineSet::Find(const EngineId& id) const {
 
 Result<const Engine*> EngineSet::FindOrMake(const EngineId& id) {
   if (const Engine* const found = Find(id); found != nullptr) return found;
-  const std::vector<EngineId> possible = maker_.Possible();
+  const std::vector<EngineId> possible = Possible();
   if (std::ranges::find(possible, id) == possible.end()) {
     return Error{INTACT_UNSUPPORTED, "the plan has no such engine"};
   }
   RETURN_IF_ERROR(data_.linear->RestorePanels());
-  ASSIGN_OR_RETURN(std::unique_ptr<Engine> made, maker_.Make(id));
+  ASSIGN_OR_RETURN(std::unique_ptr<Engine> made,
+                   std::visit([&](auto& maker) { return maker.Make(id); }, maker_));
   return others_.emplace_back(std::move(made)).get();
 }
 

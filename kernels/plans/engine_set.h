@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/isas.h"
@@ -21,7 +22,7 @@ namespace intact::kernels {
 class EngineSet {
  public:
   /// `data` outlives the set.
-  EngineSet(const GemmData& data, core::Isa isa) : data_(data), maker_(data, isa) {}
+  EngineSet(const PlanData& data, core::Isa isa) : data_(KernelDataOf(data)), maker_(MakerOf(data, isa)) {}
   /// Makes the engines for `usual` rows. Call it once, first. `like`: see EngineMaker::MakeUsual().
   Error MakeUsual(UsualRows usual, const EngineSet* like);
 
@@ -79,7 +80,12 @@ class EngineSet {
     int64_t whole = 0;
     const Engine* tail = nullptr;
   };
+  using Maker = std::variant<EngineMaker, PlanarMaker>;
+  static Maker MakerOf(const PlanData& data, core::Isa isa);
   static constexpr size_t kRemembered = 64;
+  std::vector<EngineId> Possible() const {
+    return std::visit([](const auto& maker) { return maker.Possible(); }, maker_);
+  }
   const Engine* Cheapest(int64_t m, bool from_panels = false) const;
   template <class Memory>
   const Engine& Recall(Memory* memory, int64_t m, bool from_panels) const;
@@ -93,11 +99,11 @@ class EngineSet {
     }
   }
 
-  const GemmData& data_;
-  EngineMaker maker_;
-  EngineMaker::Engines usual_;   // at least one; the cost model chooses from these
-  EngineMaker::Engines others_;  // chosen by tuning, or candidates for it
-  int64_t column_step_ = 1;      // a multiple of the tiles of all engines in usual_
+  const KernelData& data_;
+  Maker maker_;
+  Engines usual_;            // at least one; the cost model chooses from these
+  Engines others_;           // chosen by tuning, or candidates for it
+  int64_t column_step_ = 1;  // a multiple of the tiles of all engines in usual_
   Choices choices_;
   int64_t run_all_as_ = 0;  // see RunAllAs(); 0: not set
   // [m − 1]: Cheapest(m), once it has been asked for.

@@ -73,7 +73,7 @@ Error GemmPlan::CheckItemApart(const Batch& batch, const BatchItem& item) const 
 // ----- runs ------------------------------------------------------------------------------------------------
 
 RunBuffers GemmPlan::BuffersOf(const Batch& batch, const BatchItem& item) const {
-  const GemmData& data = unit_->data();
+  const KernelData& data = unit_->data();
   RunBuffers buffers;
   buffers.a = unit_->rows().RowsOf(item, IsTransposed(batch.args()));
   buffers.given_zero_points = item.a_zero_points;

@@ -62,6 +62,7 @@ GroupedRows GroupedStager::Stage(const intact_grouped_args& args, int64_t begin,
       const int64_t depth = problem.GroupDepth(g);
       const int64_t sum = Sum(a + g * problem.group, depth) - depth * values[g].zero_point;
       values[g].centered_sum = static_cast<int32_t>(sum);  // modulo 2³²
+      values[g].float_sum = static_cast<float>(sum);
     }
   }
   return {scratch, stride_bytes(), all_values, scales, count};

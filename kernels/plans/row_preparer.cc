@@ -102,7 +102,7 @@ void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& chunk, uint8
 void RowPreparer::SumRows(const RowMap& rows, const Range& chunk, uint8_t* values) const noexcept {
   const int32_t factor = data_.epilogue.has_one_b_zero_point ? data_.problem.WeightZeroPoint(0) : 1;
   const auto sum = [&](int64_t begin, int64_t end, int32_t* sums) {
-    row_sums_.Sum(rows, begin, end, data_.taps(), sums);
+    row_sums_.Sum(rows, begin, end, std::get<GemmData>(plan_).taps(), sums);
     for (int64_t i = 0; i < end - begin; ++i) {
       sums[i] = static_cast<int32_t>(static_cast<uint32_t>(sums[i]) * static_cast<uint32_t>(factor));
     }

@@ -23,7 +23,7 @@ namespace intact::kernels {
 class RowPreparer {
  public:
   /// `data` outlives the preparer.
-  explicit RowPreparer(const GemmData& data) : data_(data) {}
+  explicit RowPreparer(const PlanData& data) : plan_(data), data_(KernelDataOf(data)) {}
   Error MakeKernels(core::Isa isa);
 
   /// The rows of an item's A, before they are quantized or transposed.
@@ -115,7 +115,8 @@ class RowPreparer {
   /// Values of row `i`, with zero points or scales.
   static RowValues* At(uint8_t* values, int64_t i) { return reinterpret_cast<RowValues*>(values) + i; }
 
-  const GemmData& data_;
+  const PlanData& plan_;
+  const KernelData& data_;
   RowSums row_sums_;     // if the epilogue has weight zero points
   Quantizer quantizer_;  // if runs quantize A
 };

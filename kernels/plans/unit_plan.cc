@@ -12,8 +12,14 @@ Result<std::unique_ptr<UnitPlan>> UnitPlan::Create(std::shared_ptr<const LinearW
                                                    Access access, core::Isa isa, UsualRows usual,
                                                    const UnitPlan* like) {
   RETURN_IF_ERROR(weights->RestorePanels());
-  std::unique_ptr<UnitPlan> plan(new UnitPlan(std::move(weights), std::move(access), isa));
-  RETURN_IF_ERROR(plan->data_.SetSkippingCompensation());
+  std::unique_ptr<UnitPlan> plan;
+  if (auto* const planar = std::get_if<PlanarAccess>(&access)) {
+    plan.reset(new UnitPlan(std::in_place_type<PlanarData>, std::move(weights), std::move(*planar), isa));
+  } else {
+    auto& taps = std::get<Taps>(access);
+    plan.reset(new UnitPlan(std::in_place_type<GemmData>, std::move(weights), std::move(taps), isa));
+    RETURN_IF_ERROR(std::get<GemmData>(plan->plan_data_).SetSkippingCompensation());
+  }
   RETURN_IF_ERROR(plan->engines_.MakeUsual(usual, like == nullptr ? nullptr : &like->engines_));
   RETURN_IF_ERROR(plan->rows_.MakeKernels(isa));
   plan->kernel_name_ = plan->engines_.For(usual.named == 0 ? kLargeM : usual.named).KernelName();

@@ -13,6 +13,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "core/isas.h"
 #include "core/result.h"
@@ -32,7 +33,7 @@ class UnitPlan {
                                                   core::Isa isa, UsualRows usual = {},
                                                   const UnitPlan* like = nullptr);
 
-  const GemmData& data() const { return data_; }
+  const KernelData& data() const { return data_; }
   const LinearWeights& weights() const { return *data_.linear; }
   core::Isa isa() const { return isa_; }
   const EngineSet& engines() const { return engines_; }
@@ -68,10 +69,17 @@ class UnitPlan {
     if (engine.runtime_form() == RuntimeForm::kUnpacked) return data_.n;
     return std::min(data_.n, engines_.ChunkColumns(kColumnsPerRow * rows));
   }
-  UnitPlan(std::shared_ptr<const LinearWeights> weights, Access access, core::Isa isa)
-      : data_(std::move(weights), std::move(access), isa), engines_(data_, isa), rows_(data_), isa_(isa) {}
+  template <class Data, class A>
+  UnitPlan(std::in_place_type_t<Data> type, std::shared_ptr<const LinearWeights> weights, A access,
+           core::Isa isa)
+      : plan_data_(type, std::move(weights), std::move(access), isa),
+        data_(KernelDataOf(plan_data_)),
+        engines_(plan_data_, isa),
+        rows_(plan_data_),
+        isa_(isa) {}
 
-  GemmData data_;
+  PlanData plan_data_;
+  const KernelData& data_;  // of plan_data_
   EngineSet engines_;
   RowPreparer rows_;
   std::string kernel_name_;

@@ -9,8 +9,6 @@
 
 namespace intact::kernels {
 
-static_assert(INTACT_S4 == core::kElementTypes.size(), "the types of 4 bits continue intact_type");
-
 namespace {
 
 std::string TextOf(const char* field, const GroupedProblem& problem, const GroupPlace& place) {
@@ -23,8 +21,8 @@ Error CheckTypes(const intact_grouped_desc& desc) {
   if (!IsOneOf(desc.group, {0, 16, 32, 64, 128, 256})) {
     return Unexpected("group", desc.group, "16, 32, 64, 128, 256, or 0 for all depths");
   }
-  if (!IsOneOf(desc.b_type, {INTACT_S8, INTACT_U8, INTACT_S4, INTACT_U4})) {
-    return Unexpected("b_type", desc.b_type, "INTACT_S8, INTACT_U8, INTACT_S4 or INTACT_U4");
+  if (!IsOneOf(desc.b_type, core::kGroupedWeightTypes)) {
+    return Unexpected("b_type", desc.b_type, NamesOf(core::kGroupedWeightTypes));
   }
   const std::string floats = NamesOf(core::kSourceTypes);
   if (desc.a_source_type != INTACT_TYPE_NONE && !IsOneOf(desc.a_source_type, core::kSourceTypes)) {
@@ -38,17 +36,17 @@ Error CheckTypes(const intact_grouped_desc& desc) {
   return {};
 }
 
-WeightType WeightTypeOf(const intact_grouped_desc& desc) {
-  return {desc.b_type == INTACT_S8 || desc.b_type == INTACT_U8 ? 8 : 4,
-          desc.b_type == INTACT_S8 || desc.b_type == INTACT_S4};
+core::WeightFormat FormatOf(const intact_grouped_desc& desc) {
+  return {static_cast<intact_type>(desc.b_type), desc.group == 0 ? desc.k : desc.group,
+          static_cast<intact_type>(desc.scale_type), desc.b_zero_points != nullptr};
 }
 
 // The bytes of a column, if its depths are adjacent.
-int64_t ColumnBytes(const intact_grouped_desc& desc) { return WeightTypeOf(desc).ColumnBytes(desc.k); }
+int64_t ColumnBytes(const intact_grouped_desc& desc) { return FormatOf(desc).ColumnBytes(desc.k); }
 
 // The limits of n, k and n·k, and the strides of B.
 Error CheckShape(const intact_grouped_desc& desc) {
-  const bool is_packed = WeightTypeOf(desc).bits != 8;
+  const bool is_packed = FormatOf(desc).IsPacked();
   intact_gemm_desc shape = INTACT_GEMM_DESC_INIT;
   shape.n = desc.n;
   shape.k = desc.k;
@@ -134,13 +132,13 @@ Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc) {
   RETURN_IF_ERROR(CheckClampBounds(linear));
   ASSIGN_OR_RETURN(LinearProblem checked, CheckLinear(linear, desc.n));
   GroupedProblem problem;
+  static_cast<core::WeightFormat&>(problem) = FormatOf(desc);
   problem.experts = desc.experts;
   problem.n = desc.n;
   problem.k = desc.k;
-  problem.group = desc.group == 0 ? desc.k : desc.group;
-  problem.b_type = WeightTypeOf(desc);
-  problem.scale_type = static_cast<intact_type>(desc.scale_type);
-  problem.has_b_zero_points = desc.b_zero_points != nullptr;
+  if (problem.has_b_zero_points && problem.has_b_minimums) {
+    return InvalidArgument("b_zero_points and b_minimums are given; expected one of them to be NULL");
+  }
   problem.a_type = checked.a_type;
   problem.a_source_type = checked.a_source_type;
   problem.has_group_scales = desc.a_granularity == INTACT_GRANULARITY_GROUPS;
@@ -159,17 +157,17 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
   RETURN_IF_ERROR(CheckStride("b_stride_expert", desc.b_stride_expert, 0));
   RETURN_IF_ERROR(CheckStride("scale_stride_expert", desc.scale_stride_expert, 0));
   const auto or_default = [](int64_t stride, int64_t value) { return stride == 0 ? value : stride; };
-  GroupedWeightView view = {problem.b_type,
+  GroupedWeightView view = {problem,
                             static_cast<const uint8_t*>(b),
                             or_default(desc.b_stride_n, ColumnBytes(desc)),
                             or_default(desc.b_stride_k, 1),
                             static_cast<const uint8_t*>(desc.b_scales),
-                            problem.scale_type,
                             static_cast<const uint8_t*>(desc.b_zero_points),
                             or_default(desc.scale_stride_n, problem.groups()),
                             or_default(desc.scale_stride_g, 1)};
+  view.minimums = desc.b_minimums;
   if (problem.experts > 1) {
-    const int64_t depths = view.type.bits == 8 ? problem.k * view.stride_k : 0;
+    const int64_t depths = problem.IsPacked() ? 0 : problem.k * view.stride_k;
     view.stride_expert = or_default(desc.b_stride_expert, std::max(problem.n * view.stride_n, depths));
     view.scale_stride_expert =
         or_default(desc.scale_stride_expert,
@@ -182,6 +180,7 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
         const GroupPlace place = {expert, n, g};
         RETURN_IF_ERROR(CheckGroupValues(problem, place, own.ScaleBits(g, n), own.ZeroPoint(g, n)));
         RETURN_IF_ERROR(CheckSum(problem, own, place));
+        if (problem.has_b_minimums) RETURN_IF_ERROR(CheckMinimum(problem, place, own.Minimum(g, n)));
       }
     }
   }
@@ -193,36 +192,42 @@ GroupedColumns::GroupedColumns(const GroupedProblem& problem) {
   weights.resize(static_cast<size_t>(columns * problem.column_bytes()));
   scales.resize(static_cast<size_t>(values * core::BytesOf(problem.scale_type)));
   if (problem.has_b_zero_points) zero_points.resize(static_cast<size_t>(values));
+  if (problem.has_b_minimums) minimums.resize(static_cast<size_t>(values));
 }
 
 GroupedWeightView GroupedColumns::View(const GroupedProblem& problem) const {
   const int64_t n = problem.n, groups = problem.groups();
   GroupedWeightView view;
-  view.type = problem.b_type;
+  view.format = problem;
   view.data = weights.data();
   view.stride_n = problem.column_bytes();
   view.stride_k = 1;
   view.scales = scales.data();
-  view.scale_type = problem.scale_type;
   view.zero_points = problem.has_b_zero_points ? zero_points.data() : nullptr;
   view.scale_stride_n = groups;
   view.scale_stride_g = 1;
   view.stride_expert = n * view.stride_n;
   view.scale_stride_expert = n * groups;
+  view.minimums = problem.has_b_minimums ? minimums.data() : nullptr;
   return view;
 }
 
 Error CheckGroupValues(const GroupedProblem& problem, const GroupPlace& place, uint32_t scale_bits,
                        int32_t zero_point) {
-  const WeightType& type = problem.b_type;
+  const core::ElementType& type = problem.codes();
   const uint32_t infinity = core::InfinityOf(core::TraitsOf(problem.scale_type));
   if ((scale_bits & infinity) == infinity) {
     const auto scale = core::Decode(problem.scale_type, reinterpret_cast<const uint8_t*>(&scale_bits));
     return UnexpectedNumber(TextOf("b_scales", problem, place), static_cast<float>(scale), "a finite value");
   }
-  if (zero_point >= type.lowest() && zero_point <= type.highest()) return {};
+  if (zero_point >= type.lowest && zero_point <= type.highest) return {};
   return Unexpected(TextOf("b_zero_points", problem, place), zero_point,
-                    std::to_string(type.lowest()) + " to " + std::to_string(type.highest()));
+                    std::to_string(type.lowest) + " to " + std::to_string(type.highest));
+}
+
+Error CheckMinimum(const GroupedProblem& problem, const GroupPlace& place, float minimum) {
+  if (std::isfinite(minimum)) return {};
+  return UnexpectedNumber(TextOf("b_minimums", problem, place), minimum, "a finite value");
 }
 
 bool MayExceedInt32(const GroupedProblem& problem) { return problem.group * kWidth * kWidth > kMostSum; }

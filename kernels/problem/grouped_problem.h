@@ -14,46 +14,17 @@
 
 #include "core/result.h"
 #include "core/types.h"
+#include "core/weight_format.h"
 #include "kernels/problem/operands.h"
 #include "kernels/problem/requantization.h"
 #include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {
 
-/// A weight's type: s8, u8, s4 or u4.
-struct WeightType {
-  int bits = 8;
-  bool is_signed = true;
-
-  int32_t lowest() const { return is_signed ? -(1 << (bits - 1)) : 0; }
-  int32_t highest() const { return lowest() + (1 << bits) - 1; }
-  /// The zero point of a plan without zero points.
-  int32_t middle() const { return is_signed ? 0 : 1 << (bits - 1); }
-  /// The value of the low `bits` bits of `element`.
-  int32_t Decode(int32_t element) const {
-    const int32_t value = element & ((1 << bits) - 1);
-    return value > highest() ? value - (1 << bits) : value;
-  }
-  /// Bytes of a column of `k` adjacent depths.
-  int64_t ColumnBytes(int64_t k) const { return bits == 8 ? k : CeilDivide(k, 2); }
-  /// Adds a weight to a column of adjacent depths, whose bits for depth `k` are 0.
-  void Store(int32_t weight, int64_t k, uint8_t* column) const {
-    if (bits == 8) {
-      column[k] = static_cast<uint8_t>(weight);
-    } else {
-      column[k / 2] = static_cast<uint8_t>(column[k / 2] | (weight & 15) << (k % 2 * 4));
-    }
-  }
-  bool operator==(const WeightType&) const = default;
-};
-
-struct GroupedProblem {
+/// `group` is k if all depths are one group.
+struct GroupedProblem : core::WeightFormat {
   int64_t experts = 1;  // matrices of weights, k×n each
   int64_t n = 0, k = 0;
-  int64_t group = 0;  // depths of a group; k if all depths are one group
-  WeightType b_type;
-  intact_type scale_type = INTACT_F32;  // of B's scales
-  bool has_b_zero_points = false;       // else every zero point is b_type.middle()
   intact_type a_type = INTACT_S8;
   intact_type a_source_type = INTACT_TYPE_NONE;
   // Whether A has a scale for each (row, group). If not, A has a scale for each row.
@@ -64,11 +35,11 @@ struct GroupedProblem {
 
   /// The columns of all experts.
   int64_t columns() const { return experts * n; }
-  int64_t groups() const { return (k + group - 1) / group; }
+  int64_t groups() const { return Groups(k); }
   /// Bytes of a row of A as engines read it: whole groups and whole cache lines.
   int64_t padded_k() const { return RoundUp(groups() * group, 64); }
-  int64_t GroupDepth(int64_t g) const { return std::min(group, k - g * group); }
-  int64_t column_bytes() const { return b_type.ColumnBytes(k); }
+  int64_t GroupDepth(int64_t g) const { return WeightFormat::GroupDepth(k, g); }
+  int64_t column_bytes() const { return ColumnBytes(k); }
   const float* Bias(int64_t expert) const {
     return bias_f32.empty() ? nullptr : bias_f32.data() + expert * n;
   }
@@ -80,38 +51,41 @@ struct GroupedProblem {
 
 /// The weights of one expert as the caller holds them, with their scales and zero points.
 struct GroupedWeightView {
-  WeightType type;
+  core::WeightFormat format;
   const uint8_t* data = nullptr;
   int64_t stride_n = 0, stride_k = 0;  // bytes; stride_k only for 8 bits
   const uint8_t* scales = nullptr;
-  intact_type scale_type = INTACT_F32;
-  const uint8_t* zero_points = nullptr;                // null: type.middle()
-  int64_t scale_stride_n = 0, scale_stride_g = 0;      // elements of scales and of zero_points
+  const uint8_t* zero_points = nullptr;                // null: format.DefaultZeroPoint()
+  int64_t scale_stride_n = 0, scale_stride_g = 0;      // elements of scales, of zero_points and of minimums
   int64_t stride_expert = 0, scale_stride_expert = 0;  // to the next expert: bytes; elements
+  const float* minimums = nullptr;                     // null: there are none
 
   /// The weights of the expert that is `count` experts after this one.
   GroupedWeightView Expert(int64_t count) const {
     GroupedWeightView view = *this;
     const int64_t elements = count * scale_stride_expert;
     view.data += count * stride_expert;
-    view.scales += elements * core::BytesOf(scale_type);
+    view.scales += elements * core::BytesOf(format.scale_type);
     if (zero_points != nullptr) view.zero_points += elements;
+    if (minimums != nullptr) view.minimums += elements;
     return view;
   }
   int32_t At(int64_t k, int64_t n) const {
-    if (type.bits == 8) return type.Decode(data[n * stride_n + k * stride_k]);
-    return type.Decode(data[n * stride_n + k / 2] >> (k % 2 * 4));
+    const uint8_t* const column = data + n * stride_n;
+    return format.IsPacked() ? format.Code(column, k) : format.codes().DecodeCode(column[k * stride_k]);
   }
   int32_t ZeroPoint(int64_t g, int64_t n) const {
-    if (zero_points == nullptr) return type.middle();
+    if (zero_points == nullptr) return format.DefaultZeroPoint();
     const uint8_t element = zero_points[n * scale_stride_n + g * scale_stride_g];
-    return type.is_signed ? int32_t{static_cast<int8_t>(element)} : int32_t{element};
+    return format.codes().is_signed() ? int32_t{static_cast<int8_t>(element)} : int32_t{element};
   }
-  /// The scale as it is stored, in scale_type.
+  /// Only with minimums.
+  float Minimum(int64_t g, int64_t n) const { return minimums[n * scale_stride_n + g * scale_stride_g]; }
+  /// The scale as it is stored, in format.scale_type.
   uint32_t ScaleBits(int64_t g, int64_t n) const {
     const int64_t element = n * scale_stride_n + g * scale_stride_g;
     uint32_t bits = 0;
-    if (scale_type == INTACT_F32) {
+    if (format.scale_type == INTACT_F32) {
       std::memcpy(&bits, scales + element * 4, 4);
     } else {
       std::memcpy(&bits, scales + element * 2, 2);
@@ -120,7 +94,7 @@ struct GroupedWeightView {
   }
   float Scale(int64_t g, int64_t n) const {
     const uint32_t bits = ScaleBits(g, n);
-    return static_cast<float>(core::Decode(scale_type, reinterpret_cast<const uint8_t*>(&bits)));
+    return static_cast<float>(core::Decode(format.scale_type, reinterpret_cast<const uint8_t*>(&bits)));
   }
 };
 
@@ -132,6 +106,7 @@ struct GroupPlace {
 /// The weights of all experts, dense, as a descriptor with strides of 0 describes them.
 struct GroupedColumns {
   std::vector<uint8_t> weights, scales, zero_points;  // zero_points: empty if the problem has none
+  std::vector<float> minimums;                        // empty if the problem has none
 
   /// All bytes are 0. Throws std::bad_alloc.
   explicit GroupedColumns(const GroupedProblem& problem);
@@ -143,6 +118,7 @@ struct GroupedValues {
   int32_t zero_point = 0;
   int32_t centered_sum = 0;  // Σ (a − zero_point) over the group
   float scale = 1.0f;        // 1 unless the problem has_group_scales
+  float float_sum = 0.0f;    // float(Σ (a − zero_point))
 };
 
 /// Rows of A as engines read them. With b' and zb' as weights and zero points are packed,
@@ -168,6 +144,7 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
 /// Checks the scale, as it is stored, and the zero point of a group.
 Error CheckGroupValues(const GroupedProblem& problem, const GroupPlace& place, uint32_t scale_bits,
                        int32_t zero_point);
+Error CheckMinimum(const GroupedProblem& problem, const GroupPlace& place, float minimum);
 /// Whether a sum acc_g may be beyond int32 for some weights, which CheckGroupedWeights() must then read.
 bool MayExceedInt32(const GroupedProblem& problem);
 /// Checks a run's sizes and strides, except those of batches.

@@ -20,6 +20,8 @@ struct CacheSizes {
   int64_t TileRows() const { return l1d_bytes / 2; }
   /// Panel engine: weights of a block of columns; a larger block is read from L2 in each pass.
   int64_t StayingWeights() const { return l1d_bytes / 2; }
+  /// Grouped weights on tiles: weights of a block, beside f, the sums and the rows of A that pass.
+  int64_t GroupedTileWeights() const { return l1d_bytes / 4; }
   /// Runtime B that is not packed: sums of a line of columns, for all rows.
   int64_t UnpackedSums() const { return l1d_bytes / 2; }
   /// Convolutions: outputs that are written densely and then copied to their places.

@@ -25,12 +25,8 @@ int64_t SafeActivation(int32_t largest_sum) {
 
 int32_t GroupedPairs::At(int64_t k, int64_t n) const {
   if (k >= problem_.k) return 0;
-  const uint8_t* const column = weights_ + n * problem_.column_bytes();
-  if (problem_.b_type.bits == 4) {
-    const int32_t nibble = column[k / 2] >> (k % 2 * 4) & 15;
-    return problem_.b_type.is_signed ? nibble ^ 8 : nibble;
-  }
-  return problem_.b_type.is_signed ? static_cast<int8_t>(column[k]) : column[k] - 128;
+  const int32_t code = problem_.Code(weights_ + n * problem_.column_bytes(), k);
+  return problem_.IsPacked() ? code - problem_.codes().lowest : code - problem_.codes().middle();
 }
 
 intact_failing_pair GroupedPairs::PairAt(int64_t k, int64_t n) const {

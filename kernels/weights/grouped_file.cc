@@ -22,10 +22,10 @@ struct Header {
   int32_t columns;  // GroupedPacking
   uint32_t has_dot_products, has_common_zero_point;
   int32_t common_zero_point;  // 0 if has_common_zero_point is 0
-  uint32_t reserved;          // 0
+  int32_t minimum_type;       // of GroupedWeights, or INTACT_TYPE_NONE
 };
 static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) % 8 == 0);
-constexpr ImageBegin kBegin = {kGroupedMagic, 2, sizeof(Header), 0, 0};
+constexpr ImageBegin kBegin = {kGroupedMagic, 3, sizeof(Header), 0, 0};
 
 // Copies the fields that the header and the descriptor share.
 template <class From, class To>
@@ -48,12 +48,13 @@ void CopyFields(const From& from, To* to) {
 // The offsets of the sections; absent ones have no bytes.
 constexpr int64_t kPanels = RoundUp(sizeof(Header), 64);
 struct Layout {
-  int64_t bias, end;
+  int64_t minimums, bias, end;
 };
 Layout LayoutOf(const Header& header, const GroupedWeights& weights) {
   Layout layout = {};
   const auto next = [](int64_t offset, int64_t bytes) { return RoundUp(offset + bytes, 64); };
-  layout.bias = next(kPanels, weights.bytes());
+  layout.minimums = next(kPanels, weights.bytes());
+  layout.bias = next(layout.minimums, weights.minimum_bytes());
   const int64_t bias = header.experts * header.n * int64_t{sizeof(float)};
   layout.end = next(layout.bias, header.has_bias != 0 ? bias : 0);
   return layout;
@@ -72,18 +73,29 @@ Header HeaderOf(const intact_grouped_desc& desc, const GroupedProblem& problem,
   header.has_dot_products = packing.has_dot_products ? 1 : 0;
   header.has_common_zero_point = packing.zero_point ? 1 : 0;
   header.common_zero_point = packing.zero_point.value_or(0);
+  header.minimum_type = packing.minimum_type;
   header.begin.file_bytes = static_cast<uint64_t>(LayoutOf(header, weights).end);
   return header;
+}
+
+// Sets what a descriptor says by its pointers.
+void SetFlags(const Header& header, GroupedProblem* problem) {
+  problem->has_b_zero_points = header.has_zero_points != 0;
+  problem->has_b_minimums = header.minimum_type != INTACT_TYPE_NONE;
 }
 
 // Checks the fields that no descriptor has.
 Error CheckHeader(const Header& header) {
   if (header.has_zero_points > 1 || header.has_bias > 1 || header.has_dot_products > 1 ||
-      header.has_common_zero_point > 1 || header.reserved != 0) {
+      header.has_common_zero_point > 1) {
     return InvalidArgument("corrupted: a flag is out of range");
   }
+  if (header.minimum_type != INTACT_TYPE_NONE && header.minimum_type != INTACT_F16 &&
+      header.minimum_type != INTACT_F32) {
+    return Unexpected("corrupted: the type of minimums", header.minimum_type, "0, 4 or 6");
+  }
   for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {
-    if (GroupedPacking::Of(isa, {}).columns == header.columns) return {};
+    if (GroupedPacking::Of(isa, {}, INTACT_TYPE_NONE).columns == header.columns) return {};
   }
   return Unexpected("corrupted: the number of columns of a panel", header.columns, "16 or 32");
 }
@@ -92,7 +104,8 @@ Error CheckHeader(const Header& header) {
 
 size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem,
                          const GroupedPacking& packing) {
-  return HeaderOf(desc, problem, GroupedWeights(problem, packing, nullptr, nullptr)).begin.file_bytes;
+  return HeaderOf(desc, problem, GroupedWeights(problem, packing, nullptr, nullptr, nullptr))
+      .begin.file_bytes;
 }
 
 std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const GroupedProblem& problem,
@@ -101,6 +114,10 @@ std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const Gr
   const Layout layout = LayoutOf(header, weights);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
   std::memcpy(image.data() + kPanels, weights.data(), static_cast<size_t>(weights.bytes()));
+  if (problem.has_b_minimums) {
+    std::memcpy(image.data() + layout.minimums, weights.minimums(),
+                static_cast<size_t>(weights.minimum_bytes()));
+  }
   if (!problem.bias_f32.empty()) {
     std::memcpy(image.data() + layout.bias, problem.bias_f32.data(), problem.bias_f32.size() * sizeof(float));
   }
@@ -122,29 +139,31 @@ Result<GroupedImage> ReadGroupedImage(const void* image, size_t size, std::share
   CopyFields(header, &read.desc);
   // The sizes of the sections follow from checked fields.
   ASSIGN_OR_RETURN(GroupedProblem problem, CheckGrouped(read.desc));
-  problem.has_b_zero_points = header.has_zero_points != 0;
-  GroupedPacking packing = {header.columns, header.has_dot_products != 0, std::nullopt};
+  SetFlags(header, &problem);
+  GroupedPacking packing = {header.columns, header.has_dot_products != 0, std::nullopt,
+                            static_cast<intact_type>(header.minimum_type)};
   if (header.has_common_zero_point != 0) packing.zero_point = header.common_zero_point;
-  const bool is_zero_point = packing.zero_point ? header.common_zero_point >= problem.b_type.lowest() &&
-                                                      header.common_zero_point <= problem.b_type.highest()
+  const bool is_zero_point = packing.zero_point ? header.common_zero_point >= problem.codes().lowest &&
+                                                      header.common_zero_point <= problem.codes().highest
                                                 : header.common_zero_point == 0;
   if (!is_zero_point) {
     return Unexpected("corrupted: the zero point of all weights", header.common_zero_point,
-                      packing.zero_point ? std::to_string(problem.b_type.lowest()) + " to " +
-                                               std::to_string(problem.b_type.highest())
+                      packing.zero_point ? std::to_string(problem.codes().lowest) + " to " +
+                                               std::to_string(problem.codes().highest)
                                          : "0, because zero points differ");
   }
-  if (!problem.has_b_zero_points && packing.zero_point != problem.b_type.middle()) {
+  if (!problem.has_b_zero_points && packing.zero_point != problem.DefaultZeroPoint()) {
     return InvalidArgument("corrupted: the zero point of all weights is wrong");
   }
   const auto* const bytes = static_cast<const uint8_t*>(image);
-  read.weights = std::make_shared<GroupedWeights>(problem, packing, bytes + kPanels, std::move(owner));
-  const Layout layout = LayoutOf(header, *read.weights);
+  const Layout layout = LayoutOf(header, GroupedWeights(problem, packing, nullptr, nullptr, nullptr));
   if (layout.end != static_cast<int64_t>(size)) return mismatch;
+  read.weights = std::make_shared<GroupedWeights>(problem, packing, bytes + kPanels, bytes + layout.minimums,
+                                                  std::move(owner));
   if (header.has_bias != 0) {
     read.desc.bias_f32 = reinterpret_cast<const float*>(bytes + layout.bias);
     ASSIGN_OR_RETURN(problem, CheckGrouped(read.desc));
-    problem.has_b_zero_points = header.has_zero_points != 0;
+    SetFlags(header, &problem);
   }
   read.problem = std::move(problem);
   return read;

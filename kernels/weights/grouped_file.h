@@ -3,9 +3,10 @@
 // the file loads on any machine, with any ISA.
 //
 //   offset        contents, little-endian
-//   0             the header, version 2: ImageBegin, with the magic INTACTGW, the descriptor, GroupedPacking
+//   0             the header, version 3: ImageBegin, with the magic INTACTGW, the descriptor, GroupedPacking
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 panels   of all experts (grouped_weights.h)
+//                 minimums   of all experts, if present
 //                 bias     f32[expert][n], if present
 //
 // pack_file.h defines the checksum. The descriptor, scales, zero points and sums are checked like a caller's.

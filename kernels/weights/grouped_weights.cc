@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <limits>
@@ -30,7 +32,7 @@ using Chunk = std::array<std::array<uint8_t, kChunkDepths>, kMostColumns>;
 // Loads `depth` depths from `begin` on, and inverts the bits `flip` of each byte.
 void Load(const GroupedWeightView& view, int64_t first_column, int64_t columns, int64_t begin, int64_t depth,
           uint8_t flip, Chunk* chunk) {
-  const bool is_nibble = view.type.bits == 4;
+  const bool is_nibble = view.format.IsPacked();
   const int64_t bytes = is_nibble ? CeilDivide(depth, 2) : depth;
   const int64_t padded = RoundUp(depth, GroupedLayout::kStepDepths) / (is_nibble ? 2 : 1);
   const int64_t stride_n = view.stride_n, stride_k = is_nibble ? 1 : view.stride_k;
@@ -122,6 +124,13 @@ bool AreNibbles(const uint8_t* bytes, int64_t count) {
   return bits <= 15;
 }
 
+// Whether float16 holds the value: it has 11 significant bits, and is a multiple of 2⁻²⁴.
+bool IsHalf(float value) {
+  const double units = std::ldexp(double{value}, 24);
+  return std::abs(value) <= 65504.0f && units == std::trunc(units) &&
+         (std::bit_cast<uint32_t>(value) & 0x1fff) == 0;
+}
+
 // The sum of the weights in `bytes` packed bytes.
 int32_t SumOf(const uint8_t* packed, int64_t bytes, bool is_nibble, bool is_signed) {
   const auto sum = [&](const auto& value) {
@@ -148,6 +157,19 @@ std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const Grou
     }
   }
   return first;
+}
+
+intact_type MinimumType(const GroupedProblem& problem, const GroupedWeightView& view) {
+  if (!problem.has_b_minimums) return INTACT_TYPE_NONE;
+  for (int64_t expert = 0; expert < problem.experts; ++expert) {
+    const GroupedWeightView own = view.Expert(expert);
+    for (int64_t n = 0; n < problem.n; ++n) {
+      for (int64_t g = 0; g < problem.groups(); ++g) {
+        if (!IsHalf(own.Minimum(g, n))) return INTACT_F32;
+      }
+    }
+  }
+  return INTACT_F16;
 }
 
 GroupedLayout GroupedLayout::Expanded() const {
@@ -179,10 +201,11 @@ int GroupedLayout::StepVectors() const {
   return 0;
 }
 
-GroupedPacking GroupedPacking::Of(core::Isa isa, std::optional<int32_t> zero_point) {
+GroupedPacking GroupedPacking::Of(core::Isa isa, std::optional<int32_t> zero_point,
+                                  intact_type minimum_type) {
   const core::IsaTraits& traits = core::TraitsOf(isa);
   return {GroupedLayout::kVectors * traits.vectors.bytes / 4, traits.dot_products != core::DotProducts::kNone,
-          zero_point};
+          zero_point, minimum_type};
 }
 
 // Sets everything except the panels.
@@ -191,16 +214,17 @@ GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacki
       n_(problem.n),
       k_(problem.k),
       group_(problem.group),
-      type_(problem.b_type),
+      format_(problem),
       packing_(packing) {
-  const bool is_nibble = type_.bits == 4, has_vnni = packing.has_dot_products;
+  const bool is_nibble = format_.IsPacked(), has_vnni = packing.has_dot_products;
   if (is_nibble) packing_.has_dot_products = false;  // the layout does not depend on it
   layout_.step = is_nibble  ? GroupedStep::kNibbles
                  : has_vnni ? GroupedStep::kBytes
                             : GroupedStep::kSplitBytes;
   layout_.scale_type = problem.scale_type;
   is_signed_ = !is_nibble && has_vnni && problem.a_type == INTACT_U8;
-  if (is_signed_ != type_.is_signed) shift_ = (is_signed_ ? -1 : 1) * (1 << (type_.bits - 1));
+  const core::ElementType& codes = format_.codes();
+  if (is_signed_ != codes.is_signed()) shift_ = (is_signed_ ? -1 : 1) * (1 << (codes.bits - 1));
   if (packing.zero_point) {
     uniform_zero_point_ = *packing.zero_point + shift_;
   } else {
@@ -208,7 +232,7 @@ GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacki
     layout_.signed_zero_points = is_signed_;
   }
   if (problem.HasAZeroPoints()) {
-    const int64_t largest = group_ << type_.bits;
+    const int64_t largest = group_ << codes.bits;
     layout_.sum_bytes = largest <= std::numeric_limits<int16_t>::max() ? 2 : 4;
   }
   const int64_t last = problem.groups() - 1;
@@ -218,22 +242,24 @@ GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacki
 }
 
 GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacking& packing,
-                               const uint8_t* panels, std::shared_ptr<const void> owner)
+                               const uint8_t* panels, const uint8_t* minimums,
+                               std::shared_ptr<const void> owner)
     : GroupedWeights(problem, packing) {
   panels_ = panels;
+  minimums_ = minimums;
   owner_ = std::move(owner);
 }
 
 bool GroupedWeights::AreFor(const GroupedProblem& problem, core::Isa isa) const {
-  const GroupedWeights other(problem, GroupedPacking::Of(isa, packing_.zero_point));
+  const GroupedWeights other(problem, GroupedPacking::Of(isa, packing_.zero_point, minimum_type()));
   return layout_ == other.layout_ && columns() == other.columns() && is_signed_ == other.is_signed_;
 }
 
 Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const GroupedProblem& problem,
                                                                    const GroupedWeightView& view,
                                                                    core::Isa isa) {
-  std::unique_ptr<GroupedWeights> packed(
-      new GroupedWeights(problem, GroupedPacking::Of(isa, CommonZeroPoint(problem, view))));
+  std::unique_ptr<GroupedWeights> packed(new GroupedWeights(
+      problem, GroupedPacking::Of(isa, CommonZeroPoint(problem, view), MinimumType(problem, view))));
   if (!packed->own_.Resize(static_cast<size_t>(packed->bytes()))) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for the packed weights"};
   }
@@ -249,6 +275,7 @@ Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const Grouped
       }
     }
   }
+  RETURN_IF_ERROR(packed->PackMinimums(problem, view));
   return std::unique_ptr<const GroupedWeights>(std::move(packed));
 }
 
@@ -256,10 +283,52 @@ Error GroupedWeights::Copy() {
   if (!own_.Resize(static_cast<size_t>(bytes()))) {
     return {INTACT_OUT_OF_MEMORY, "no memory for the packed weights"};
   }
+  if (!own_minimums_.Resize(static_cast<size_t>(minimum_bytes()))) {
+    return {INTACT_OUT_OF_MEMORY, "no memory for the minimums"};
+  }
   std::memcpy(own_.data(), panels_, own_.bytes());
   panels_ = own_.data();
+  if (minimum_type() != INTACT_TYPE_NONE) std::memcpy(own_minimums_.data(), minimums_, own_minimums_.bytes());
+  minimums_ = own_minimums_.data();
   owner_.reset();
   return {};
+}
+
+template <class Visit>
+void GroupedWeights::ForEachMinimum(const Visit& visit) const {
+  const int64_t groups = CeilDivide(k_, group_);
+  for (int64_t panel = 0; panel < experts_ * expert_panels_; ++panel) {
+    const int64_t expert = panel / expert_panels_, first = panel % expert_panels_ * columns();
+    for (int64_t g = 0; g < groups; ++g) {
+      for (int64_t i = 0; i < std::min<int64_t>(columns(), n_ - first); ++i) {
+        visit(GroupPlace{expert, first + i, g}, (panel * groups + g) * columns() + i);
+      }
+    }
+  }
+}
+
+Error GroupedWeights::PackMinimums(const GroupedProblem& problem, const GroupedWeightView& view) {
+  if (!problem.has_b_minimums) return {};
+  if (!own_minimums_.Resize(static_cast<size_t>(minimum_bytes()))) {
+    return Error{INTACT_OUT_OF_MEMORY, "no memory for the minimums"};
+  }
+  std::memset(own_minimums_.data(), 0, own_minimums_.bytes());
+  minimums_ = own_minimums_.data();
+  ForEachMinimum([&](const GroupPlace& place, int64_t index) {
+    core::Encode(minimum_type(), view.Expert(place.expert).Minimum(place.g, place.n),
+                 own_minimums_.data() + index * core::BytesOf(minimum_type()));
+  });
+  return {};
+}
+
+Error GroupedWeights::CheckMinimums(const GroupedProblem& problem) const {
+  Error error;
+  if (problem.has_b_minimums) {
+    ForEachMinimum([&](const GroupPlace& place, int64_t index) {
+      if (error.ok()) error = CheckMinimum(problem, place, MinimumAt(index));
+    });
+  }
+  return error;
 }
 
 // Depths and columns beyond the matrix stay 0.
@@ -304,6 +373,7 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
 }
 
 Error GroupedWeights::Check(const GroupedProblem& problem) const {
+  RETURN_IF_ERROR(CheckMinimums(problem));
   const uint8_t* group = panels_;
   for (int64_t panel = 0; panel < experts_ * expert_panels_; ++panel) {
     for (int64_t g = 0; g < problem.groups(); ++g) {
@@ -330,7 +400,7 @@ Error GroupedWeights::CheckHeader(const GroupedProblem& problem, int64_t panel, 
                               ? AreFinite<uint32_t>(group, columns(), infinity)
                               : AreFinite<uint16_t>(group, columns(), static_cast<uint16_t>(infinity));
   const uint8_t* const zero_points = group + layout_.ZeroPointOffset(columns());
-  const bool is_nibble = type_.bits == 4, has_zero_points = layout_.zero_point_bytes != 0;
+  const bool is_nibble = format_.IsPacked(), has_zero_points = layout_.zero_point_bytes != 0;
   const bool are_in_range = !has_zero_points || !is_nibble || AreNibbles(zero_points, columns());
   if (are_finite && are_in_range) return {};
   const int64_t expert = panel / expert_panels_, first = panel % expert_panels_ * columns();
@@ -366,6 +436,12 @@ bool GroupedWeights::HasSums(const uint8_t* steps, int64_t count, const uint8_t*
 }
 
 void GroupedWeights::Unpack(GroupedColumns* to) const noexcept {
+  if (minimum_type() != INTACT_TYPE_NONE) {
+    ForEachMinimum([&](const GroupPlace& place, int64_t index) {
+      const int64_t column = place.expert * n_ + place.n;
+      to->minimums[static_cast<size_t>(column * CeilDivide(k_, group_) + place.g)] = MinimumAt(index);
+    });
+  }
   const uint8_t* group = panels_;
   for (int64_t panel = 0; panel < experts_ * expert_panels_; ++panel) {
     const int64_t expert = panel / expert_panels_, first = panel % expert_panels_ * columns();
@@ -394,7 +470,7 @@ void GroupedWeights::UnpackColumn(const uint8_t* group, int64_t i, int64_t colum
   const uint32_t flip = FlipOf(shift_, is_nibble) * 0x01010101u;
   const int64_t word_depths = is_nibble ? 8 : 4;
   const uint8_t* word = group + layout_.HeaderBytes(columns()) + i * 4;
-  uint8_t* bytes = to->weights.data() + column * type_.ColumnBytes(k_) + type_.ColumnBytes(g * group_);
+  uint8_t* bytes = to->weights.data() + column * format_.ColumnBytes(k_) + format_.ColumnBytes(g * group_);
   for (int64_t rest = depth; rest > 0; rest -= word_depths) {
     uint32_t bits = 0;
     std::memcpy(&bits, word, 4);
@@ -405,7 +481,7 @@ void GroupedWeights::UnpackColumn(const uint8_t* group, int64_t i, int64_t colum
       bytes += 4;
       continue;
     }
-    const int64_t count = type_.ColumnBytes(rest);
+    const int64_t count = format_.ColumnBytes(rest);
     std::memcpy(bytes, &bits, static_cast<size_t>(count));
     if (is_nibble && rest % 2 != 0) bytes[count - 1] &= 0x0f;
   }

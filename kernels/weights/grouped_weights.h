@@ -45,6 +45,9 @@ enum class GroupedStep : uint8_t { kBytes, kNibbles, kSplitBytes, kHalves };
 /// expert 0.
 std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const GroupedWeightView& view);
 
+/// GroupedPacking::minimum_type of all experts. `view` is expert 0.
+intact_type MinimumType(const GroupedProblem& problem, const GroupedWeightView& view);
+
 /// How a group of a panel is laid out in memory.
 struct GroupedLayout {
   static constexpr int kVectors = 2;  // of a panel
@@ -82,9 +85,11 @@ struct GroupedPacking {
   int32_t columns = 0;                // of a panel
   bool has_dot_products = false;      // of u8 and s8 (VNNI)
   std::optional<int32_t> zero_point;  // of all weights; nothing if zero points differ
+  // Of the minimums: F16 if float16 holds all of them, else F32; NONE without minimums.
+  intact_type minimum_type = INTACT_TYPE_NONE;
 
   /// For the kernels of `isa`, which generates code.
-  static GroupedPacking Of(core::Isa isa, std::optional<int32_t> zero_point);
+  static GroupedPacking Of(core::Isa isa, std::optional<int32_t> zero_point, intact_type minimum_type);
 };
 
 /// Immutable after Pack() or Copy().
@@ -95,10 +100,11 @@ class GroupedWeights {
   static Result<std::unique_ptr<const GroupedWeights>> Pack(const GroupedProblem& problem,
                                                             const GroupedWeightView& view, core::Isa isa);
 
-  /// Weights that Pack() packed in this way, at `panels`, for instance in a file. `owner` keeps them alive.
+  /// Weights that Pack() packed in this way, at `panels` and `minimums`, for instance in a file. `owner` keeps them
+  /// alive.
   GroupedWeights(const GroupedProblem& problem, const GroupedPacking& packing, const uint8_t* panels,
-                 std::shared_ptr<const void> owner);
-  /// Checks the scales, the zero points, the sums and the padding of these weights. GroupedPacking::zero_point
+                 const uint8_t* minimums, std::shared_ptr<const void> owner);
+  /// Checks the scales, the minimums, the zero points, the sums and the padding of these weights. GroupedPacking::zero_point
   /// is within the range of b_type.
   Error Check(const GroupedProblem& problem) const;
   /// Copies the panels. The panels of the owner are then not needed. Errors: OUT_OF_MEMORY.
@@ -116,6 +122,16 @@ class GroupedWeights {
   /// The zero point of all weights, if GroupedLayout::zero_point_bytes is 0.
   int32_t uniform_zero_point() const { return uniform_zero_point_; }
   int64_t bytes() const { return experts_ * expert_panels_ * panel_bytes_; }
+  /// The minimums are [expert][panel][group][column].
+  intact_type minimum_type() const { return packing_.minimum_type; }
+  int64_t minimum_bytes() const {
+    return experts_ * expert_panels_ * CeilDivide(k_, group_) * GroupMinimumBytes();
+  }
+  const uint8_t* minimums() const { return minimums_; }
+  /// The minimums of group 0 of a panel.
+  const uint8_t* PanelMinimums(int64_t expert, int64_t panel) const {
+    return minimums_ + (expert * expert_panels_ + panel) * CeilDivide(k_, group_) * GroupMinimumBytes();
+  }
   const uint8_t* data() const { return panels_; }
   int64_t panel_bytes() const { return panel_bytes_; }
   int64_t expert_panels() const { return expert_panels_; }
@@ -125,6 +141,18 @@ class GroupedWeights {
 
  private:
   GroupedWeights(const GroupedProblem& problem, const GroupedPacking& packing);
+  int64_t GroupMinimumBytes() const {
+    return minimum_type() == INTACT_TYPE_NONE ? 0 : columns() * core::BytesOf(minimum_type());
+  }
+  Error PackMinimums(const GroupedProblem& problem, const GroupedWeightView& view);
+  Error CheckMinimums(const GroupedProblem& problem) const;
+  // Calls visit(place, index) for each column and group, with the number of the value in minimums_.
+  template <class Visit>
+  void ForEachMinimum(const Visit& visit) const;
+  float MinimumAt(int64_t index) const {
+    return static_cast<float>(
+        core::Decode(minimum_type(), minimums_ + index * core::BytesOf(minimum_type())));
+  }
   int64_t GroupSteps(int64_t g) const {
     return CeilDivide(std::min(group_, k_ - g * group_), GroupedLayout::kStepDepths);
   }
@@ -136,7 +164,7 @@ class GroupedWeights {
                     GroupedColumns* to) const noexcept;
 
   int64_t experts_ = 0, n_ = 0, k_ = 0, group_ = 0;
-  WeightType type_;  // of the weights that were packed
+  core::WeightFormat format_;  // of the weights that were packed
   GroupedLayout layout_;
   GroupedPacking packing_;
   bool is_signed_ = false;  // the packed weights
@@ -146,6 +174,8 @@ class GroupedWeights {
   const uint8_t* panels_ = nullptr;
   std::shared_ptr<const void> owner_;  // of the panels, unless `own_` is
   AlignedBuffer<uint8_t> own_;
+  const uint8_t* minimums_ = nullptr;
+  AlignedBuffer<uint8_t> own_minimums_;
 };
 
 }  // namespace intact::kernels

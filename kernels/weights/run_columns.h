@@ -14,7 +14,7 @@ namespace intact::kernels {
 struct RunColumns {
   const int32_t* compensation = nullptr;            // as LinearWeights::compensation()
   const int32_t* unshifted_compensation = nullptr;  // `compensation` without the u8 shift
-  const int32_t* skipping_compensation = nullptr;   // GemmData::skipping_compensation[i].columns, adjacent
+  const int32_t* skipping_compensation = nullptr;   // KernelData::skipping_compensation[i].columns, adjacent
   const void* factors = nullptr;                    // scales or multipliers: see LinearProblem::Factors()
   bool has_scale = true;                            // false: all outputs are NaNs
 };

@@ -1,9 +1,10 @@
-"""Readers of weights in groups: MatMulNBits of ONNX; Q4_0 and Q8_0 of GGUF."""
+"""Readers of weights in groups: MatMulNBits of ONNX; the types of GGUF."""
 
 import intact
 import numpy as np
 import pytest
 from intact._plans import grouped_weights as formats
+from intact._plans.ggml_types import FORMATS, of_rows
 
 RNG = np.random.default_rng(7)
 
@@ -117,14 +118,74 @@ def gguf_rows(kind, n=3, groups=2):
     return np.stack(rows), b.reshape(n, -1), scales
 
 
-@pytest.mark.parametrize("kind,read,b_type", [("Q4_0", formats.q4_0, "u4"), ("Q8_0", formats.q8_0, "s8")])
-def test_blocks_of_gguf(kind, read, b_type):
+@pytest.mark.parametrize("kind,b_type", [("Q4_0", "u4"), ("Q8_0", "s8")])
+def test_blocks_of_gguf(kind, b_type):
     rows, b, scales = gguf_rows(kind)
-    weights = read(rows)
+    weights = of_rows(rows, kind.lower())
     assert (weights.n, weights.k, weights.group, weights.b_type, weights.zero_points) == (3, 64, 32, b_type, None)
     assert np.array_equal(weights.integers(), b) and np.array_equal(weights.scales, scales)
     with pytest.raises(intact.Error, match=r"rows: has dtype uint8 and shape \(3, .*\); expected"):
-        read(rows[:, 1:])
+        of_rows(rows[:, 1:], kind.lower())
+
+
+def random_rows(kind, n=3, blocks=2):
+    """Rows of random blocks whose half-floats are finite."""
+    size = FORMATS[kind].size
+    rows = RNG.integers(0, 256, (n, blocks, size), np.uint8)
+    halves = {"q6_k": [208], "mxfp4": []}.get(kind, [0, 2] if kind[3:] in ("1", "k") else [0])
+    for at in halves:
+        rows[..., at:at + 2] = RNG.uniform(-2, 2, (n, blocks, 1)).astype("<f2").view(np.uint8)
+    if kind == "mxfp4":
+        rows[..., 0] = RNG.integers(100, 150, (n, blocks))
+    return rows.reshape(n, -1)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_values_are_those_of_the_package_gguf(kind):
+    gguf = pytest.importorskip("gguf")
+    rows = random_rows(kind)
+    quantization = getattr(gguf.GGMLQuantizationType, {"q4_k": "Q4_K", "q5_k": "Q5_K", "q6_k": "Q6_K"}.get(kind, kind.upper()), None)
+    if quantization is None:
+        pytest.skip(f"this version of gguf has no {kind}")
+    weights = of_rows(rows, kind)
+    assert np.array_equal(weights.values(), gguf.quants.dequantize(rows, quantization))
+    assert (weights.minimums is not None) == (kind[3:] == "1" or kind in ("q4_k", "q5_k"))
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_products_of_gguf(kind):
+    """Near the product of floats, with activations that have few bits."""
+    rows = random_rows(kind)
+    weights = of_rows(rows, kind)
+    a = RNG.integers(-127, 128, (4, weights.k)).astype(np.float32)
+    a[:, ::weights.group] = 127  # the scale of each group is 1
+    expected = a.astype(np.float64) @ weights.values().astype(np.float64).T
+    got = intact.Grouped.from_gguf(rows, kind, granularity="groups").run(a)
+    size = np.abs(a).astype(np.float64) @ np.abs(weights.values()).astype(np.float64).T
+    assert np.all(np.abs(got - expected) <= 1e-5 * size)
+
+
+def test_damaged_gguf_files(tmp_path):
+    """A file that is cut, or has other bytes, is read or refused in one line."""
+    gguf = pytest.importorskip("gguf")
+    path = tmp_path / "m.gguf"
+    writer = gguf.GGUFWriter(str(path), "llama")
+    writer.add_tensor("w", random_rows("q8_0"), raw_dtype=gguf.GGMLQuantizationType.Q8_0)
+    writer.write_header_to_file(), writer.write_kv_data_to_file(), writer.write_tensors_to_file()
+    writer.close()
+    good = path.read_bytes()
+    refused = 0
+    for i in range(0, len(good), 5):
+        damaged = bytearray(good)
+        damaged[i] ^= 1 << i % 8
+        for data in (good[:i], bytes(damaged)):
+            path.write_bytes(data)
+            try:
+                list(intact.read_grouped_weights(path))
+            except intact.Error as error:
+                assert "m.gguf" in str(error) and "\n" not in str(error)
+                refused += 1
+    assert refused > len(good) // 5 // 2
 
 
 def test_gguf_file(tmp_path):

@@ -11,21 +11,9 @@
 namespace intact::reference {
 namespace {
 
-// The number of the scale of (row, group) in a_scales and a_zero_points.
-size_t ScaleOf(const Grouped& grouped, int64_t m, int64_t g) {
-  const bool is_by_groups = grouped.a_granularity == INTACT_GRANULARITY_GROUPS;
-  return static_cast<size_t>(is_by_groups ? m * grouped.groups() + g : m);
-}
-
-float WeightScale(const Grouped& grouped, int64_t column, int64_t g) {
-  const auto bytes = static_cast<size_t>(core::BytesOf(grouped.scale_type));
-  const auto place = static_cast<size_t>(column * grouped.groups() + g) * bytes;
-  return static_cast<float>(core::Decode(grouped.scale_type, &grouped.b_scales[place]));
-}
-
 bool HasScale(const Grouped& grouped, int64_t m) {
   for (int64_t g = 0; g < grouped.groups(); ++g) {
-    if (std::isnan(grouped.a_scales[ScaleOf(grouped, m, g)])) return false;
+    if (std::isnan(grouped.a_scales[grouped.APlace(m, g)])) return false;
   }
   return true;
 }
@@ -35,35 +23,49 @@ int64_t ColumnOf(const Grouped& grouped, int64_t m, int64_t n) { return grouped.
 
 float Output(const Grouped& grouped, int64_t m, int64_t n) {
   if (!HasScale(grouped, m)) return std::numeric_limits<float>::quiet_NaN();
-  const bool is_by_groups = grouped.a_granularity == INTACT_GRANULARITY_GROUPS;
   const int64_t column = ColumnOf(grouped, m, n);
+  // A factor of a group's integer, with the scale of A if each group has one.
+  const auto scaled = [&](float factor, int64_t g) {
+    return grouped.HasGroupScales() ? grouped.a_scales[grouped.APlace(m, g)] * factor : factor;
+  };
   float f = 0.0f;
-  for (int64_t g = 0; g < grouped.groups(); ++g) {
-    float scale = WeightScale(grouped, column, g);
-    if (is_by_groups) scale = grouped.a_scales[ScaleOf(grouped, m, g)] * scale;
-    f = std::fma(static_cast<float>(GroupSum(grouped, m, n, g)), scale, f);
+  for (int64_t g = 0; grouped.has_b_minimums && g < grouped.groups(); ++g) {
+    const float factor = scaled(static_cast<float>(ActivationSum(grouped, m, g)), g);
+    f = std::fma(factor, grouped.b_minimums[grouped.Place(column, g)], f);
   }
-  if (!is_by_groups) f = f * grouped.a_scales[ScaleOf(grouped, m, 0)];
+  for (int64_t g = 0; g < grouped.groups(); ++g) {
+    f = std::fma(static_cast<float>(GroupSum(grouped, m, n, g)), scaled(grouped.Scale(column, g), g), f);
+  }
+  if (!grouped.HasGroupScales()) f = f * grouped.a_scales[grouped.APlace(m, 0)];
   if (!grouped.bias_f32.empty()) f = f + grouped.bias_f32[static_cast<size_t>(column)];
   Requantization post;
   post.post_ops = grouped.post_ops;
   return AfterBias(f, post);
 }
 
+// The sum over group g of (a − za)·factor(k).
+template <class Factor>
+int64_t SumOf(const Grouped& grouped, int64_t m, int64_t g, const Factor& factor) {
+  const int64_t za = grouped.a_zero_points[grouped.APlace(m, g)];
+  const int64_t begin = g * grouped.depth();
+  int64_t sum = 0;
+  for (int64_t k = begin; k < begin + grouped.GroupDepth(grouped.k, g); ++k) {
+    const int64_t a = core::DecodeInt8(grouped.a_type, grouped.a[static_cast<size_t>(m * grouped.k + k)]);
+    sum += (a - za) * factor(k);
+  }
+  return sum;
+}
+
 }  // namespace
 
 int64_t GroupSum(const Grouped& grouped, int64_t m, int64_t n, int64_t g) {
-  const int64_t column = ColumnOf(grouped, m, n);
-  const auto place = static_cast<size_t>(column * grouped.groups() + g);
-  const int64_t za = grouped.a_zero_points[ScaleOf(grouped, m, g)];
-  const int64_t zb = grouped.b_zero_points.empty() ? grouped.Middle() : grouped.b_zero_points[place];
-  int64_t sum = 0;
-  for (int64_t k = g * grouped.depth(); k < std::min(grouped.k, (g + 1) * grouped.depth()); ++k) {
-    const int64_t a = core::DecodeInt8(grouped.a_type, grouped.a[static_cast<size_t>(m * grouped.k + k)]);
-    const int64_t b = grouped.b[static_cast<size_t>(column * grouped.k + k)];
-    sum += (a - za) * (b - zb);
-  }
-  return sum;
+  const int64_t column = ColumnOf(grouped, m, n), zb = grouped.ZeroPoint(column, g);
+  return SumOf(grouped, m, g,
+               [&](int64_t k) { return grouped.b[static_cast<size_t>(column * grouped.k + k)] - zb; });
+}
+
+int64_t ActivationSum(const Grouped& grouped, int64_t m, int64_t g) {
+  return SumOf(grouped, m, g, [](int64_t) { return int64_t{1}; });
 }
 
 void QuantizeActivations(Grouped* grouped) {
@@ -75,8 +77,7 @@ void QuantizeActivations(Grouped* grouped) {
   grouped->a.clear();
   grouped->a_zero_points.clear();
   grouped->a_scales.clear();
-  const bool is_by_groups = grouped->a_granularity == INTACT_GRANULARITY_GROUPS;
-  const int64_t unit = is_by_groups ? grouped->depth() : grouped->k;
+  const int64_t unit = grouped->HasGroupScales() ? grouped->depth() : grouped->k;
   for (int64_t m = 0; m < grouped->m; ++m) {
     for (int64_t k = 0; k < grouped->k; k += unit) {
       const auto numbers = std::span(x).subspan(static_cast<size_t>(m * grouped->k + k),
@@ -92,14 +93,11 @@ void QuantizeActivations(Grouped* grouped) {
 }
 
 std::vector<uint8_t> BytesOfB(const Grouped& grouped) {
-  if (!grouped.Is4Bit()) return {grouped.b.begin(), grouped.b.end()};
-  const auto k = static_cast<size_t>(grouped.k), n = static_cast<size_t>(grouped.columns());
-  const size_t column_bytes = (k + 1) / 2;
-  std::vector<uint8_t> bytes(n * column_bytes);
-  for (size_t i = 0; i < n * k; ++i) {
-    const size_t depth = i % k;
-    uint8_t& byte = bytes[i / k * column_bytes + depth / 2];
-    byte = static_cast<uint8_t>(byte | (grouped.b[i] & 15) << (depth % 2 * 4));
+  const int64_t column_bytes = grouped.ColumnBytes(grouped.k);
+  std::vector<uint8_t> bytes(static_cast<size_t>(grouped.columns() * column_bytes));
+  for (int64_t i = 0; i < grouped.columns() * grouped.k; ++i) {
+    grouped.StoreCode(grouped.b[static_cast<size_t>(i)], i % grouped.k,
+                      bytes.data() + i / grouped.k * column_bytes);
   }
   return bytes;
 }

@@ -22,7 +22,9 @@ constexpr std::array kModels = {
     GroupedModel::kEarlyGroups,        GroupedModel::kLateGroups,        GroupedModel::kNoShortGroup,
     GroupedModel::kNextScale,          GroupedModel::kOtherSign,         GroupedModel::kFirstExpert,
     GroupedModel::kFirstExpertWeights, GroupedModel::kNextExpert,        GroupedModel::kEarlyExperts,
-    GroupedModel::kFirstExpertScales,  GroupedModel::kFirstExpertBias,   GroupedModel::kPreviousItem};
+    GroupedModel::kFirstExpertScales,  GroupedModel::kFirstExpertBias,   GroupedModel::kPreviousItem,
+    GroupedModel::kMinimumsLast,       GroupedModel::kMinimumOfGroup,    GroupedModel::kNextMinimum,
+    GroupedModel::kOtherMinimumSign,   GroupedModel::kNoMinimum};
 
 // One output by one model. Every index is within the tensors: what a fault reads beyond them is the last
 // element.
@@ -33,7 +35,7 @@ class Output {
 
   float Compute() const {
     if (!HasScale()) return std::numeric_limits<float>::quiet_NaN();
-    const bool scales_each = IsByGroups() || Is(GroupedModel::kRowScaleInside);
+    const bool scales_each = grouped_.HasGroupScales() || Is(GroupedModel::kRowScaleInside);
     float f = Is(GroupedModel::kEightSums) ? EightSums() : OneSum(scales_each);
     if (!scales_each) f = f * AScale(0);
     if (!grouped_.bias_f32.empty()) {
@@ -60,16 +62,12 @@ class Output {
     const int64_t expert = grouped_.ExpertOf(row);
     return Is(GroupedModel::kNextExpert) ? std::min(expert + 1, grouped_.experts - 1) : expert;
   }
-  // The number of the scale and zero point of column n and group g.
-  size_t Place(int64_t n, int64_t g) const {
+  // The number of the column whose scales and zero points column n uses.
+  int64_t ColumnOf(int64_t n) const {
     const int64_t expert = Is(GroupedModel::kFirstExpertScales) ? 0 : expert_;
-    return static_cast<size_t>((expert * grouped_.n + n) * grouped_.groups() + g);
+    return expert * grouped_.n + n;
   }
-  bool IsByGroups() const { return grouped_.a_granularity == INTACT_GRANULARITY_GROUPS; }
-  size_t AValue(int64_t g) const {
-    return static_cast<size_t>(IsByGroups() ? a_row_ * grouped_.groups() + g : a_row_);
-  }
-  float AScale(int64_t g) const { return grouped_.a_scales[AValue(g)]; }
+  float AScale(int64_t g) const { return grouped_.a_scales[grouped_.APlace(a_row_, g)]; }
   bool HasScale() const {
     for (int64_t g = 0; g < grouped_.groups(); ++g) {
       if (std::isnan(AScale(g))) return false;
@@ -78,21 +76,19 @@ class Output {
   }
   float BScale(int64_t g) const {
     if (Is(GroupedModel::kNextScale)) g = std::min(g + 1, grouped_.groups() - 1);
-    const auto bytes = static_cast<size_t>(core::BytesOf(grouped_.scale_type));
-    return static_cast<float>(core::Decode(grouped_.scale_type, &grouped_.b_scales[Place(n_, g) * bytes]));
+    return grouped_.Scale(ColumnOf(n_), g);
   }
   int64_t BZeroPoint(int64_t g) const {
     if (Is(GroupedModel::kNoZeroPoint)) return 0;
-    if (grouped_.b_zero_points.empty()) return grouped_.Middle();
     int64_t n = n_;
     if (Is(GroupedModel::kNextZeroPoint)) g = std::min(g + 1, grouped_.groups() - 1);
     if (Is(GroupedModel::kPreviousZeroPoint)) g = std::max<int64_t>(g - 1, 0);
     if (Is(GroupedModel::kNextColumnZeroPoint)) n = std::min(n + 1, grouped_.n - 1);
-    return grouped_.b_zero_points[Place(n, g)];
+    return grouped_.ZeroPoint(ColumnOf(n), g);
   }
   // The depth whose weight a wrong order of nibbles reads instead of `k`.
   int64_t WeightDepth(int64_t k) const {
-    if (!grouped_.Is4Bit()) return k;
+    if (!grouped_.IsPacked()) return k;
     if (Is(GroupedModel::kSwappedNibbles)) return k ^ 1;
     if (!Is(GroupedModel::kNibbleHalves)) return k;
     const int64_t first = k / grouped_.depth() * grouped_.depth();
@@ -105,20 +101,36 @@ class Output {
     if (depth == grouped_.k) return 0;  // the unused bits of a column's last byte, which BytesOfB() clears
     const int64_t weight = grouped_.b[static_cast<size_t>(column * grouped_.k + depth)];
     if (!Is(GroupedModel::kOtherSign)) return weight;
-    const int64_t values = grouped_.Is4Bit() ? 16 : 256;
-    if (grouped_.IsSigned()) return weight < 0 ? weight + values : weight;
+    const int64_t values = int64_t{1} << grouped_.codes().bits;
+    if (grouped_.codes().is_signed()) return weight < 0 ? weight + values : weight;
     return weight >= values / 2 ? weight - values : weight;
   }
   float Scale(int64_t g, bool scales_each) const { return scales_each ? AScale(g) * BScale(g) : BScale(g); }
+  // `f` and the minimum of group g.
+  float AddMinimum(float f, int64_t g, bool scales_each) const {
+    if (!grouped_.has_b_minimums || Is(GroupedModel::kNoMinimum)) return f;
+    const int64_t from = Is(GroupedModel::kNextMinimum) ? std::min(g + 1, grouped_.groups() - 1) : g;
+    float minimum = grouped_.b_minimums[grouped_.Place(ColumnOf(n_), from)];
+    if (Is(GroupedModel::kOtherMinimumSign)) minimum = -minimum;
+    auto factor = static_cast<float>(ActivationSum(grouped_, a_row_, g));
+    if (scales_each) factor = AScale(g) * factor;
+    return std::fma(factor, minimum, f);
+  }
+  float AddMinimums(float f, bool scales_each) const {
+    for (int64_t g = 0; g < grouped_.groups(); ++g) f = AddMinimum(f, g, scales_each);
+    return f;
+  }
   float OneSum(bool scales_each) const {
     const int64_t groups = grouped_.groups();
-    float f = 0.0f;
+    const bool are_first = !Is(GroupedModel::kMinimumsLast) && !Is(GroupedModel::kMinimumOfGroup);
+    float f = are_first ? AddMinimums(0.0f, scales_each) : 0.0f;
     for (int64_t i = 0; i < groups; ++i) {
       const int64_t g = Is(GroupedModel::kReversedGroups) ? groups - 1 - i : i;
       const float scale = Scale(g, scales_each), sum = GroupSum(g), product = sum * scale;
       f = Is(GroupedModel::kSeparateRounding) ? f + product : std::fma(sum, scale, f);
+      if (Is(GroupedModel::kMinimumOfGroup)) f = AddMinimum(f, g, scales_each);
     }
-    return f;
+    return Is(GroupedModel::kMinimumsLast) ? AddMinimums(f, scales_each) : f;
   }
   float EightSums() const {
     constexpr size_t kSums = 8;
@@ -130,15 +142,15 @@ class Output {
         sums[static_cast<size_t>((k - begin) / 4) % kSums] += Product(k, AZeroPoint(g), BZeroPoint(g));
       }
       for (size_t i = 0; i < kSums; ++i) {
-        f[i] = std::fma(static_cast<float>(sums[i]), Scale(g, IsByGroups()), f[i]);
+        f[i] = std::fma(static_cast<float>(sums[i]), Scale(g, grouped_.HasGroupScales()), f[i]);
       }
     }
     for (size_t half = kSums / 2; half > 0; half /= 2) {
       for (size_t i = 0; i < half; ++i) f[i] += f[i + half];
     }
-    return f[0];
+    return AddMinimums(f[0], grouped_.HasGroupScales());
   }
-  int64_t AZeroPoint(int64_t g) const { return grouped_.a_zero_points[AValue(g)]; }
+  int64_t AZeroPoint(int64_t g) const { return grouped_.a_zero_points[grouped_.APlace(a_row_, g)]; }
   int64_t Product(int64_t k, int64_t za, int64_t zb) const {
     const int64_t a =
         core::DecodeInt8(grouped_.a_type, grouped_.a[static_cast<size_t>(a_row_ * grouped_.k + k)]);
@@ -157,7 +169,7 @@ class Output {
         sum += Product(i, za, zb) - product;
         pair += product;
       }
-      sum += grouped_.Is4Bit() ? pair : std::clamp<int64_t>(pair, -32768, 32767);
+      sum += grouped_.IsPacked() ? pair : std::clamp<int64_t>(pair, -32768, 32767);
     }
     return sum;
   }
@@ -200,6 +212,8 @@ bool IsFault(GroupedModel model) {
     case GroupedModel::kSumsInFloat:
     case GroupedModel::kEightSums:
     case GroupedModel::kClampedPairs:
+    case GroupedModel::kMinimumsLast:
+    case GroupedModel::kMinimumOfGroup:
       return false;
     case GroupedModel::kSwappedNibbles:
     case GroupedModel::kNibbleHalves:
@@ -219,6 +233,9 @@ bool IsFault(GroupedModel model) {
     case GroupedModel::kFirstExpertScales:
     case GroupedModel::kFirstExpertBias:
     case GroupedModel::kPreviousItem:
+    case GroupedModel::kNextMinimum:
+    case GroupedModel::kOtherMinimumSign:
+    case GroupedModel::kNoMinimum:
       return true;
   }
   return true;
@@ -276,6 +293,16 @@ std::string_view ToString(GroupedModel model) {
       return "all experts use the bias of expert 0";
     case GroupedModel::kPreviousItem:
       return "an item of a batch is computed with the activations of the item before";
+    case GroupedModel::kMinimumsLast:
+      return "the minimums of all groups are added last";
+    case GroupedModel::kMinimumOfGroup:
+      return "the minimum of a group is added right after the sum of the group";
+    case GroupedModel::kNextMinimum:
+      return "a group uses the minimum of the next group";
+    case GroupedModel::kOtherMinimumSign:
+      return "minimums are subtracted";
+    case GroupedModel::kNoMinimum:
+      return "minimums are taken as 0";
   }
   return "unknown";
 }
@@ -334,7 +361,7 @@ Grouped Requantized(const Grouped& grouped, GroupedActivations activations) {
     return static_cast<float>(
         core::Decode(grouped.a_source_type, &grouped.a_source[static_cast<size_t>(i) * bytes]));
   };
-  const int64_t unit = grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? grouped.depth() : grouped.k;
+  const int64_t unit = grouped.HasGroupScales() ? grouped.depth() : grouped.k;
   auto scale = made.a_scales.begin();
   for (int64_t m = 0; m < grouped.m; ++m) {
     for (int64_t k = 0; k < grouped.k; k += unit, ++scale) {
@@ -362,7 +389,7 @@ struct Bounded {
   double value = 0, error = 0;
 };
 // Two bounds; the larger one counts. An engine adds exact integers in float32, and the integers of a group
-// add up to the sum of the group. Each rounding has a relative error of at most 2^-24, so an integer p with
+// add up to the sum of the group, or to the sum of its activations, which the minimum multiplies. Each rounding has a relative error of at most 2^-24, so an integer p with
 // the scale s contributes at most r·2^-24·|p·s| to the error, where r is the number of roundings that it
 // passes: one addition for each group, and at most 40 others (its conversion, products of scales and with
 // them, up to 31 additions of lanes, the bias, the scale of a row).
@@ -373,27 +400,25 @@ struct Bounded {
 //    zb·Σ(a−za) and za·Σb, or zb·Σa and za·Σ(b−zb).
 Bounded BoundOf(const Grouped& grouped, int64_t m, int64_t n) {
   const int64_t groups = grouped.groups();
-  const bool is_by_groups = grouped.a_granularity == INTACT_GRANULARITY_GROUPS;
-  const auto scale_bytes = static_cast<size_t>(core::BytesOf(grouped.scale_type));
   const int64_t column = grouped.ExpertOf(m) * grouped.n + n;
-  double whole_magnitude = 0, parts_magnitude = 0, value = 0;
+  double whole_magnitude = 0, parts_magnitude = 0, minimum_magnitude = 0, value = 0;
   double factors = 0;  // that may multiply a denormal number
   for (int64_t g = 0; g < groups; ++g) {
-    const auto a_value = static_cast<size_t>(is_by_groups ? m * groups + g : m);
-    const auto b_value = static_cast<size_t>(column * groups + g);
+    const size_t a_value = grouped.APlace(m, g);
     const double a_scale = double{grouped.a_scales[a_value]};
-    const double b_scale = core::Decode(grouped.scale_type, &grouped.b_scales[b_value * scale_bytes]);
+    const double b_scale = double{grouped.Scale(column, g)};
     const double scale = a_scale * b_scale;
     const int64_t za = grouped.a_zero_points[a_value];
-    const int64_t zb = grouped.b_zero_points.empty() ? grouped.Middle() : grouped.b_zero_points[b_value];
+    const int64_t zb = grouped.ZeroPoint(column, g);
     const int64_t begin = g * grouped.depth(), end = std::min(grouped.k, begin + grouped.depth());
-    int64_t whole = 0, products = 0, sum_of_a = 0, sum_of_b = 0;
+    int64_t whole = 0, products = 0, sum_of_a = 0, sum_of_b = 0, magnitude_of_a = 0;
     for (int64_t k = begin; k < end; ++k) {
       const int64_t a = core::DecodeInt8(grouped.a_type, grouped.a[static_cast<size_t>(m * grouped.k + k)]);
       const int64_t b = grouped.b[static_cast<size_t>(column * grouped.k + k)];
       whole += std::abs((a - za) * (b - zb));
       products += std::abs(a * b);
       sum_of_a += a;
+      magnitude_of_a += std::abs(a);
       sum_of_b += b;
     }
     const int64_t depths = end - begin;
@@ -404,10 +429,16 @@ Bounded BoundOf(const Grouped& grouped, int64_t m, int64_t n) {
     whole_magnitude += static_cast<double>(whole) * std::abs(scale);
     parts_magnitude += static_cast<double>(parts) * std::abs(scale);
     factors += static_cast<double>(std::max(whole, parts)) + a_scale + std::abs(b_scale) + 1;
+    if (!grouped.has_b_minimums) continue;
+    const double minimum = double{grouped.b_minimums[grouped.Place(column, g)]};
+    const auto of_minimum = static_cast<double>(magnitude_of_a + depths * std::abs(za));
+    value += static_cast<double>(sum_of_a - depths * za) * a_scale * minimum;
+    minimum_magnitude += of_minimum * std::abs(a_scale * minimum);
+    factors += of_minimum + a_scale + std::abs(minimum);
   }
   const double bias = grouped.bias_f32.empty() ? 0 : double{grouped.bias_f32[static_cast<size_t>(column)]};
-  const auto roundings = static_cast<double>(groups + 40);
-  const double magnitude = std::max(whole_magnitude, parts_magnitude) + std::abs(bias);
+  const auto roundings = static_cast<double>(groups * (grouped.has_b_minimums ? 2 : 1) + 40);
+  const double magnitude = std::max(whole_magnitude, parts_magnitude) + minimum_magnitude + std::abs(bias);
   const double denormal = 4 * std::numeric_limits<float>::denorm_min();
   return {value + bias, roundings * std::ldexp(magnitude, -24) + denormal * factors};
 }

@@ -41,6 +41,11 @@ enum class GroupedModel : uint8_t {
   kFirstExpertScales,  // all experts use the scales and zero points of expert 0
   kFirstExpertBias,    // all experts use the bias of expert 0
   kPreviousItem,       // an item of a batch uses the activations of the item before
+  kMinimumsLast,       // the minimums are added after the sums of all groups
+  kMinimumOfGroup,     // the minimum of a group is added right after the sum of the group
+  kNextMinimum,        // the minimum of the next group of the column
+  kOtherMinimumSign,   // minimums are subtracted
+  kNoMinimum,          // minimums are 0
 };
 
 /// How an engine quantizes numbers to s8 activations.

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "bench/report.h"
-#include "bench/suites.h"
+#include "bench/cases/suites.h"
+#include "bench/report/report.h"
 #include "tests/bench/bench_fixtures.h"
 
 namespace intact::bench {
@@ -111,18 +111,6 @@ TEST(Shape, OfAConvolution) {
   EXPECT_EQ(gemm.InputElements(), 128 * 3072);
   EXPECT_EQ(Shape::Of(gemm.AsConvolution()).m, gemm.m);
   EXPECT_EQ(Shape::Of(gemm.AsConvolution()).k, gemm.k);
-}
-
-TEST(Case, NamesOfConvolutions) {
-  Case c;
-  c.shape = Shape::Of(kStridedGeometry);
-  EXPECT_EQ(c.Name(),
-            "conv/isa:avx2/mode:exact/weights:laplace/c:s32/in:56x28/c_in:64/c_out:128/kernel:3x3/stride:2/"
-            "groups:4/batch:8");
-  c.shape.conv->transposed = true;
-  EXPECT_THAT(c.Name(), testing::EndsWith("/groups:4/batch:8/transposed"));
-  c.shape = Shape::Of({12, 80, 64, 32, {1, 3}, {2, 1}, 1, 1, false, 4});
-  EXPECT_THAT(c.Name(), testing::EndsWith("/kernel:1x3/stride:2x1/dilation:4/groups:1/batch:1"));
 }
 
 const std::vector<Recognised> kConvolutions = {

@@ -17,12 +17,12 @@
 #include <utility>
 #include <vector>
 
-#include "bench/case.h"
-#include "bench/contender.h"
-#include "bench/results.h"
-#include "bench/run.h"
-#include "bench/suites.h"
-#include "bench/workload.h"
+#include "bench/cases/case.h"
+#include "bench/cases/contender.h"
+#include "bench/cases/suites.h"
+#include "bench/cases/workload.h"
+#include "bench/measure/run.h"
+#include "bench/report/results.h"
 #include "core/isas.h"
 #include "core/types.h"
 #include "reference/contract/conv.h"
@@ -153,7 +153,7 @@ inline std::vector<core::Isa> GeneratedIsas() {
 /// Measures a suite as briefly as possible.
 inline Results RunTiny(const Suite& suite, const std::vector<core::Isa>& isas = GeneratedIsas()) {
   Request request;
-  request.suite = &suite;
+  request.suite = suite;
   request.budget = Seconds(0);
   request.isas = isas;
   Result<Results> results = Run(request, [](int64_t, int64_t) {});

@@ -17,15 +17,15 @@
 #include <utility>
 #include <vector>
 
-#include "bench/bandwidth.h"
-#include "bench/child.h"
-#include "bench/grouped.h"
-#include "bench/measure.h"
-#include "bench/peers.h"
-#include "bench/report.h"
-#include "bench/run.h"
-#include "bench/suites.h"
-#include "bench/workload.h"
+#include "bench/cases/suites.h"
+#include "bench/cases/workload.h"
+#include "bench/measure/bandwidth.h"
+#include "bench/measure/child.h"
+#include "bench/measure/grouped.h"
+#include "bench/measure/measure.h"
+#include "bench/measure/run.h"
+#include "bench/peers/peers.h"
+#include "bench/report/report.h"
 #include "core/isas.h"
 #include "jit/isa.h"
 #include "tests/bench/bench_fixtures.h"
@@ -57,7 +57,7 @@ TEST(Suites, ContainWhatTheySay) {
   EXPECT_THAT(
       names, testing::UnorderedElementsAre("short", "figures", "small-m", "bert", "llm", "transformer",
                                            "square", "conv", "transposed", "resnet50", "mobilenet_v2", "tune",
-                                           "segmentation", "text_detection", "text_recognition", "traps"));
+                                           "segmentation", "text_detection", "text_recognition"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 
   EXPECT_EQ(FindSuite("figures")->layers.size(), 12u);
@@ -78,19 +78,19 @@ TEST(Suites, ContainWhatTheySay) {
   }
 }
 
-TEST(Case, Names) {
-  Case c;
-  c.shape = {128, 768, 3072};
-  EXPECT_EQ(c.Name(), "gemm/isa:avx2/mode:exact/weights:laplace/m:128/n:768/k:3072");
-  c.amax = 127;
-  c.format = kU8;
-  c.isa = core::Isa::kAvx512;
-  c.mode = INTACT_SATURATING;
-  EXPECT_EQ(c.Name(), "gemm/isa:avx512/mode:saturating/weights:laplace/amax:127/c:u8/m:128/n:768/k:3072");
-  c = {};
-  c.peer = "onednn";
-  c.threads = 2;
-  EXPECT_EQ(c.Name(), "gemm/isa:avx2/peer:onednn/weights:laplace/m:1/n:1/k:1/threads:2");
+TEST(Shape, IsReadFromItsText) {
+  for (const Suite& suite : Suites()) {
+    for (const Layer& layer : suite.layers) {
+      if (layer.shape.batch) continue;
+      Shape shape = layer.shape;
+      shape.is_dynamic = false;
+      EXPECT_EQ(ParseShape(shape.ToString()), shape) << shape.ToString();
+    }
+  }
+  EXPECT_EQ(ParseShape("dw 8x5x4 3x3/2 batch 2"), Shape::Of({5, 4, 8, 8, 3, 2, 8, 2}));
+  EXPECT_EQ(ParseShape("64x12x80->32 1x3/2x1 d4"),
+            Shape::Of({12, 80, 64, 32, {1, 3}, {2, 1}, 1, 1, false, 4}));
+  EXPECT_EQ(ParseShape("transposed 4x5x6->8 4x4/2 g2"), Shape::Of({5, 6, 4, 8, 4, 2, 2, 1, true}));
 }
 
 TEST_P(Recognition, NamesTheModels) {

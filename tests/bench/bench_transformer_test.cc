@@ -12,12 +12,12 @@
 #include <thread>
 #include <vector>
 
-#include "bench/engine_passes.h"
-#include "bench/measure.h"
-#include "bench/peers.h"
-#include "bench/report.h"
-#include "bench/run.h"
-#include "bench/suites.h"
+#include "bench/cases/suites.h"
+#include "bench/measure/measure.h"
+#include "bench/measure/run.h"
+#include "bench/peers/engine_passes.h"
+#include "bench/peers/peers.h"
+#include "bench/report/report.h"
 #include "core/isas.h"
 #include "jit/isa.h"
 #include "reference/contract/quantize.h"
@@ -66,17 +66,7 @@ TEST(Shape, OfABatch) {
   EXPECT_DOUBLE_EQ(shape.Operations(), 2.0 * 3 * 5 * 8 * 16);
 }
 
-TEST(Case, NamesOfTransformers) {
-  Case c;
-  c.shape = Dynamic(1, 2, 3);
-  c.format = kByRow;
-  EXPECT_EQ(c.Name(), "gemm/isa:avx2/mode:exact/weights:laplace/quant:row/c:f32/m:1/n:2/k:3");
-  c.shape = Batched(1, 2, 3, kKeys);
-  c.format = kS32;
-  EXPECT_EQ(c.Name(),
-            "gemm/isa:avx2/mode:exact/weights:laplace/m:1/n:2/k:3/batch:3/b:runtime/b_type:u8/b_order:nk");
-  c.shape = Batched(1, 2, 3, kValues);
-  EXPECT_THAT(c.Name(), testing::EndsWith("/m:1/n:2/k:3/batch:3/b:runtime"));
+TEST(Format, Names) {
   std::vector<std::string> formats(kFormats.size());
   std::ranges::transform(kFormats, formats.begin(), [](const Format& format) { return ToString(format); });
   EXPECT_THAT(formats, ElementsAre("s32", "u8", "f32", "f32 by tensor", "f32 by row", "float"));

@@ -1,5 +1,5 @@
 // The fit finds constants that are known, because the times are computed from them.
-#include "bench/cost_fit.h"
+#include "bench/measure/cost_fit.h"
 
 #include <gtest/gtest.h>
 

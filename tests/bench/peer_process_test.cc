@@ -1,6 +1,6 @@
 // Peers in separate processes. A small program stands for their Python: it multiplies by plain loops, and may
 // have a fault.
-#include "bench/peer_process.h"
+#include "bench/peers/peer_process.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,9 +15,9 @@
 #include <utility>
 #include <vector>
 
-#include "bench/measure.h"
-#include "bench/peers.h"
-#include "bench/workload.h"
+#include "bench/cases/workload.h"
+#include "bench/measure/measure.h"
+#include "bench/peers/peers.h"
 #include "jit/isa.h"
 #include "tests/bench/bench_fixtures.h"
 #include "tests/support/require_isas.h"

@@ -1,5 +1,5 @@
 // The search for traps, with planted ones.
-#include "bench/search.h"
+#include "bench/measure/search.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Weights that resemble trained layers have the figures of the networks' files, by the library's own
 // certificate.
-#include "bench/trained_weights.h"
+#include "bench/cases/trained_weights.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <cstdlib>
 #include <vector>
 
-#include "bench/contender.h"
-#include "bench/suites.h"
-#include "bench/workload.h"
+#include "bench/cases/suites.h"
+#include "bench/cases/workload.h"
+#include "bench/peers/contenders.h"
 #include "tests/support/require_isas.h"
 
 namespace intact::bench {

@@ -555,6 +555,19 @@ TEST_F(AmxEngines, ReadLinesInPlace) {
   }
 }
 
+// A tile holds the rows of up to three lines, and those between them.
+TEST_F(AmxEngines, RunOnIntoTheNextLine) {
+  for (const int width : {6, 7, 9, 17}) {
+    for (const char* input : {" c=64 kernel=3x3 pad=1x1", " c=128 kernel=1x3 pad=0x1", " c=64 kernel=3x3"}) {
+      for (const char* outputs : {" o=16", " o=33", " o=64 batch=2", " o=128 threads=5"}) {
+        const std::string problem = " in=11x" + std::to_string(width) + input + outputs;
+        ExpectTilesAreExact("conv u8s8u8" + problem + " za=3 scale=channel");
+        ExpectTilesAreExact("conv s8s8f32" + problem + " res=u8");
+      }
+    }
+  }
+}
+
 // Sums that are stored to C at once: the last tile of a range may have rows of the line beyond the range.
 TEST_F(AmxEngines, StoreNoRowsBeyondARange) {
   for (const char* shape : {"in=5x101 c=64 o=496", "in=5x33 c=128 o=1008", "in=6x101 c=64 o=320 threads=2",

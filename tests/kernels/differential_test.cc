@@ -126,7 +126,7 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
   for (int m = 0; m < mr; ++m) {
     kernels::StageFor(block.dot, block.isa)(a.data() + m * depth, depth, 0, staged.data() + m * row_bytes);
   }
-  if (block.dot == jit::DotKind::kCut) return RunCut(spec, depth, staged, panels, compensation);
+  if (block.packing == kernels::Packing::kCutPanels) return RunCut(spec, depth, staged, panels, compensation);
   kernels::PackedWeights weights(depth, std::max(spec.nr(), kernels::kPanelColumns));
   const int64_t panel_bytes = depth * kernels::kPanelColumns;
   std::vector<int8_t> padded(static_cast<size_t>(weights.bytes()));
@@ -135,17 +135,17 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
                 padded.data() + panel * weights.panel_stride_bytes());
   }
   weights.data = padded.data();
-  if (block.dot == jit::DotKind::kWide) {
+  if (block.packing == kernels::Packing::kWidePanels) {
     kernels::WidePanels wide;
     if (!wide.Widen(weights, depth)) return {};
     return RunTile(spec, staged.data(), row_bytes, wide.data(), wide.panel_stride_bytes(), compensation);
   }
-  if (block.dot != jit::DotKind::kScheduled) {
+  if (block.packing != kernels::Packing::kStrips) {
     return RunTile(spec, staged.data(), row_bytes, panels.data(), panel_bytes, compensation);
   }
   kernels::ScheduledVectors schedule;
   if (!schedule.Build(weights, kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255)).ok()) return {};
-  spec.largest_group = schedule.largest_group();
+  spec.loop = kernels::StripLoop{.largest_group = schedule.largest_group()};
   return RunTile(spec, staged.data(), row_bytes, schedule.Strip(0), 0, compensation, schedule.windows());
 }
 
@@ -261,7 +261,8 @@ TEST_P(AllSigns, MultiplyInAllShapes) {
       spec.signs = signs;
       spec.mr = mr;
       spec.vectors = static_cast<int>(kColumns) * 4 / jit::VectorBytes(isa);
-      spec.in_turn = mr % 2 == 1 && jit::VectorBytes(isa) == kernels::kPanelQuadBytes;
+      if (mr % 2 == 1 && jit::VectorBytes(isa) == kernels::kPanelQuadBytes)
+        spec.loop = kernels::PanelsInTurn();
       SCOPED_TRACE(spec.Name());
       const std::vector<int32_t> c = RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), compensation);
       ASSERT_EQ(std::ssize(c), mr * kColumns);

@@ -38,6 +38,7 @@ struct Case {
   GroupedProblem problem;
   int64_t m = 0;
   std::vector<uint8_t> b, b_scales, b_zero_points;
+  std::vector<float> b_minimums;
   std::vector<int32_t> a_zero_points;  // [row][group]
   std::vector<uint8_t> a;
   std::vector<GroupedValues> values;
@@ -49,14 +50,14 @@ struct Case {
   }
   GroupedRows Rows() const { return {a.data(), problem.padded_k(), values.data(), a_scales.data(), m}; }
   std::string Text() const {
-    return (problem.a_type == INTACT_S8 ? "s8" : "u8") + std::string(problem.b_type.is_signed ? " s" : " u") +
-           std::to_string(problem.b_type.bits) + " m=" + std::to_string(m) +
-           " n=" + std::to_string(problem.n) + " k=" + std::to_string(problem.k) +
+    return (problem.a_type == INTACT_S8 ? "s8" : "u8") +
+           std::string(problem.codes().is_signed() ? " s" : " u") + std::to_string(problem.codes().bits) +
+           " m=" + std::to_string(m) + " n=" + std::to_string(problem.n) + " k=" + std::to_string(problem.k) +
            " group=" + std::to_string(problem.group) +
            " scales=" + std::string(core::NameOf(problem.scale_type)) +
-           (view.zero_points != nullptr ? " zb" : "") + (problem.HasAZeroPoints() ? " za" : "") +
-           (problem.has_group_scales ? " groups" : "") + (problem.bias_f32.empty() ? "" : " bias") +
-           " c=" + std::string(core::NameOf(problem.c_type));
+           (view.zero_points != nullptr ? " zb" : "") + (view.minimums != nullptr ? " minimums" : "") +
+           (problem.HasAZeroPoints() ? " za" : "") + (problem.has_group_scales ? " groups" : "") +
+           (problem.bias_f32.empty() ? "" : " bias") + " c=" + std::string(core::NameOf(problem.c_type));
   }
 };
 
@@ -79,7 +80,7 @@ Case MakeCase(support::Random& random, bool extreme) {
   p.k = random.OneIn(3) ? p.group * random.Integer(1, 4) : random.Integer(1, 700);
   if (p.k == 0) p.k = 77;
   if (p.group == 0) p.group = p.k;
-  p.b_type = {random.Of({4, 8}), random.OneIn(2)};
+  p.b_type = random.Of(core::kGroupedWeightTypes);
   p.scale_type = random.Of(kFloats);
   const bool has_zero_points = random.OneIn(2);
   p.a_type = random.Of({INTACT_U8, INTACT_S8});
@@ -95,7 +96,7 @@ Case MakeCase(support::Random& random, bool extreme) {
   }
   c.m = random.OneIn(20) ? random.Integer(257, 300) : random.Integer(1, 60);
   const int64_t groups = p.groups();
-  const int64_t column_bytes = p.b_type.bits == 4 ? (p.k + 1) / 2 : p.k;
+  const int64_t column_bytes = p.codes().bits == 4 ? (p.k + 1) / 2 : p.k;
   c.b.resize(static_cast<size_t>(p.n * column_bytes));
   for (uint8_t& byte : c.b) {
     byte =
@@ -110,21 +111,27 @@ Case MakeCase(support::Random& random, bool extreme) {
   if (has_zero_points) {
     for (int64_t i = 0; i < p.n * groups; ++i) {
       const int32_t zero_point =
-          extreme ? random.Of({p.b_type.lowest(), p.b_type.highest()})
-                  : static_cast<int32_t>(random.Integer(p.b_type.lowest(), p.b_type.highest()));
+          extreme ? random.Of({p.codes().lowest, p.codes().highest})
+                  : static_cast<int32_t>(random.Integer(p.codes().lowest, p.codes().highest));
       c.b_zero_points.push_back(equal_zero_points && i > 0 ? c.b_zero_points[0]
                                                            : static_cast<uint8_t>(zero_point));
     }
   }
-  c.view = {p.b_type,
+  p.has_b_minimums = !has_zero_points && random.OneIn(2);
+  const bool are_halves = random.OneIn(2);
+  for (int64_t i = 0; p.has_b_minimums && i < p.n * groups; ++i) {
+    const auto minimum = static_cast<float>(random.Gauss());
+    c.b_minimums.push_back(are_halves ? std::nearbyint(minimum * 256) / 256 : minimum);
+  }
+  c.view = {p,
             c.b.data(),
             column_bytes,
             1,
             c.b_scales.data(),
-            p.scale_type,
             has_zero_points ? c.b_zero_points.data() : nullptr,
             groups,
             1};
+  if (p.has_b_minimums) c.view.minimums = c.b_minimums.data();
   c.a.assign(static_cast<size_t>(c.m * p.padded_k()), 0);
   for (int64_t row = 0; row < c.m; ++row) {
     c.a_scales.push_back(p.has_group_scales ? 1.0f : static_cast<float>(std::fabs(random.Gauss())));
@@ -143,6 +150,7 @@ Case MakeCase(support::Random& random, bool extreme) {
         c.a[static_cast<size_t>(row * p.padded_k() + k)] = static_cast<uint8_t>(a);
         values.centered_sum += static_cast<int32_t>(a) - zero_point;
       }
+      values.float_sum = static_cast<float>(values.centered_sum);
       c.values.push_back(values);
     }
   }
@@ -153,6 +161,11 @@ Case MakeCase(support::Random& random, bool extreme) {
 uint32_t Expected(const Case& c, int64_t row, int64_t n) {
   const GroupedProblem& p = c.problem;
   float f = 0.0f;
+  for (int64_t g = 0; p.has_b_minimums && g < p.groups(); ++g) {
+    const GroupedValues& values = c.values[static_cast<size_t>(row * p.groups() + g)];
+    const auto sum = static_cast<float>(values.centered_sum);
+    f = std::fma(p.has_group_scales ? values.scale * sum : sum, c.view.Minimum(g, n), f);
+  }
   for (int64_t g = 0; g < p.groups(); ++g) {
     const GroupedValues& values = c.values[static_cast<size_t>(row * p.groups() + g)];
     int64_t sum = 0;
@@ -247,7 +260,7 @@ TEST_P(GroupedEngineTest, LargeGroupsAreReadPacked) {
   for (const int bits : {4, 8}) {
     support::Random random(8, static_cast<uint64_t>(bits), 0);
     Case c = MakeCase(random, false);
-    while (c.problem.b_type.bits != bits || c.m < 13 || c.problem.groups() != 1) c = MakeCase(random, false);
+    while (c.problem.codes().bits != bits || c.m < 13 || c.problem.groups() != 1) c = MakeCase(random, false);
     constexpr int64_t kDepth = 3000, kRows = 100, kLargestPanel = 32;
     c.problem.k = c.problem.group = kDepth;
     c.problem.n = 1;
@@ -290,7 +303,7 @@ TEST(GroupedTileTest, NamesTilesFromTheirFirstRows) {
   if (intact_isa_available(INTACT_ISA_AMX_INT8) == 0) INTACT_SKIP_ISA("amx_int8");
   support::Random random(11, 0, 0);
   Case c = MakeCase(random, false);
-  while (c.problem.b_type.bits != 4 || (c.problem.group != 32 && c.problem.group != 64)) {
+  while (c.problem.codes().bits != 4 || (c.problem.group != 32 && c.problem.group != 64)) {
     c = MakeCase(random, false);
   }
   const auto engine =
@@ -327,7 +340,17 @@ TEST(GroupedKernelTest, NamesDiffer) {
   }
   for (const int group : {32, 64}) {
     for (const int flags : {0, 1, 2, 3, 4, 5, 6, 7}) {
-      add(GroupedTileKernelSpec{{}, group, flags % 2 != 0, flags / 2 % 2 != 0, flags / 4 != 0});
+      GroupedTileKernelSpec spec = {{}, group, flags % 2 != 0, flags / 2 % 2 != 0, flags / 4 != 0};
+      add(spec);
+      spec.multiplies = false;
+      add(spec);
+      spec.row_tiles = 1;
+      add(spec);
+      spec.groups = 2;
+      add(spec);
+      spec.multiplies = true;
+      spec.adds = false;
+      add(spec);
     }
   }
   add(GroupedExpansionSpec{core::Isa::kAvx512Vnni, {GroupedStep::kNibbles, INTACT_F32, 0, false, 0}, true});

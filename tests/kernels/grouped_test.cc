@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -23,6 +24,7 @@
 #include "core/isas.h"
 #include "fuzz/pack_format.h"
 #include "reference/contract/grouped.h"
+#include "support/random.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/long.h"
 #include "tests/support/require_isas.h"
@@ -83,6 +85,71 @@ TEST_P(OnIsa, LargeShapes) {
 INSTANTIATE_TEST_SUITE_P(Grouped, OnIsa, ::testing::ValuesIn(core::kIsaLadder),
                          [](const auto& test) { return std::string(intact_isa_name(test.param)); });
 
+// Products with minimums, as float32 values and as values that float16 holds; also saved, and loaded for another ISA.
+TEST_P(OnIsa, AddsMinimums) {
+  support::Random random(7, 0, 0);
+  const std::string path = TempPath();
+  for (const bool are_halves : {false, true}) {
+    for (const bool has_group_scales : {false, true}) {
+      for (const intact_type b_type : {INTACT_U4, INTACT_S8}) {
+        reference::Grouped product;
+        product.m = 70;
+        product.n = 45;
+        product.k = 150;  // the last group is shorter
+        product.has_b_minimums = true;
+        product.a_granularity = has_group_scales ? INTACT_GRANULARITY_GROUPS : INTACT_GRANULARITY_ROWS;
+        product.b_type = b_type;
+        for (int64_t i = 0; i < product.n * product.groups(); ++i) {
+          const auto minimum = static_cast<float>(random.Gauss());
+          product.b_minimums.push_back(are_halves ? std::nearbyint(minimum * 64) / 64 : minimum);
+          product.b_scales.push_back(static_cast<uint8_t>(random.Integer(0, 255)));
+          product.b_scales.push_back(static_cast<uint8_t>(random.Integer(0x20, 0x3b)));
+        }
+        for (int64_t i = 0; i < product.n * product.k; ++i) {
+          product.b.push_back(
+              static_cast<int16_t>(random.Integer(product.codes().lowest, product.codes().highest)));
+        }
+        std::vector<float> a;
+        for (int64_t i = 0; i < product.m * product.k; ++i) a.push_back(static_cast<float>(random.Gauss()));
+        product.a_source.resize(a.size() * sizeof(float));
+        std::memcpy(product.a_source.data(), a.data(), product.a_source.size());
+        reference::QuantizeActivations(&product);
+        const std::vector<uint8_t> b = BytesOfB(product), expected = Outputs(product);
+        intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
+        desc.n = product.n;
+        desc.k = product.k;
+        desc.a_granularity = product.a_granularity;
+        desc.b_type = b_type;
+        desc.b_scales = product.b_scales.data();
+        desc.b_minimums = product.b_minimums.data();
+        desc.max_isa = GetParam();
+        const auto plan = Grouped::Create(desc, b.data());
+        ASSERT_TRUE(plan) << plan.error().message;
+        ASSERT_TRUE(plan->Save(path).ok());
+        std::vector<const Grouped*> plans = {&*plan};
+        std::vector<Grouped> loaded;
+        for (const intact_isa isa : {GetParam(), INTACT_ISA_PORTABLE, INTACT_ISA_AVX2}) {
+          if (intact_isa_available(isa) == 0) continue;
+          auto again = Grouped::Load(path, isa);
+          ASSERT_TRUE(again) << again.error().message;
+          loaded.push_back(std::move(*again));
+        }
+        for (const Grouped& again : loaded) plans.push_back(&again);
+        for (const Grouped* const each : plans) {
+          std::vector<uint8_t> c(expected.size());
+          intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
+          args.m = product.m;
+          args.a = a.data();
+          args.c = c.data();
+          ASSERT_TRUE(each->Run(args).ok());
+          EXPECT_EQ(c, expected) << each->Info().kernel;
+        }
+      }
+    }
+  }
+  std::filesystem::remove(path);
+}
+
 // A group of all depths whose sum is the largest that float32 cannot hold, and that int32 just holds.
 TEST(GroupedTest, SumsUpToInt32) {
   GroupedProblem problem;
@@ -93,7 +160,7 @@ TEST(GroupedTest, SumsUpToInt32) {
   problem.m = 4;
   problem.n = 4;
   problem.k = 33025;
-  problem.has_zero_points = true;
+  problem.has_b_zero_points = true;
   problem.fill = GroupedFill::kBounds;
   ExpectTheContract(problem);
 }
@@ -189,7 +256,7 @@ TEST(GroupedTest, ChecksDescriptors) {
       {[](Small* s) { s->desc.group = 48; },
        "group is 48; expected 16, 32, 64, 128, 256, or 0 for all depths"},
       {[](Small* s) { s->desc.b_type = 9; },
-       "b_type is 9; expected INTACT_S8, INTACT_U8, INTACT_S4 or INTACT_U4"},
+       "b_type is 9; expected INTACT_U8, INTACT_S8, INTACT_U4 or INTACT_S4"},
       {[](Small* s) { s->desc.a_type = INTACT_U4; }, "a_type is 8; expected INTACT_U8 or INTACT_S8"},
       {[](Small* s) { s->desc.a_source_type = INTACT_S32; },
        "a_source_type is 3; expected INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16 or INTACT_F16"},
@@ -211,6 +278,17 @@ TEST(GroupedTest, ChecksDescriptors) {
          s->desc.b_zero_points = s->zero_points.data();
        },
        "b_zero_points of column 2, group 1 is 16; expected 0 to 15"},
+      {[&](Small* s) {
+         static const std::vector<float> kMinimums = {0, 0, 0, infinite, 0, 0};
+         s->desc.b_minimums = kMinimums.data();
+       },
+       "b_minimums of column 1, group 1 is inf; expected a finite value"},
+      {[&](Small* s) {
+         static const std::vector<float> kMinimums(6);
+         s->desc.b_minimums = kMinimums.data();
+         s->desc.b_zero_points = s->zero_points.data();
+       },
+       "b_zero_points and b_minimums are given; expected one of them to be NULL"},
       {[&](Small* s) {
          static const std::vector<float> kBias = {0, infinite, 0};
          s->desc.bias_f32 = kBias.data();
@@ -235,7 +313,7 @@ TEST(GroupedTest, ChecksDescriptors) {
        },
        "b_scales of expert 2, column 0, group 1 is inf; expected a finite value"},
       {[](Small* s) { s->desc.struct_size = 8; },
-       "desc->struct_size is 8; expected 160 (use its INIT macro)"},
+       "desc->struct_size is 8; expected 168 (use its INIT macro)"},
   };
   for (const Case& test : cases) {
     Small small;
@@ -666,9 +744,9 @@ TEST(GroupedTest, CertificatesHoldForTheInstruction) {
       EXPECT_EQ(certificate->worst_group_failing_pairs, most);
       const int64_t worst = certificate->worst_column * grouped.groups() + certificate->worst_group;
       EXPECT_EQ(groups[static_cast<size_t>(worst)].failing_pairs, most);
-      EXPECT_EQ(grouped.Is4Bit(), certificate->failing_pairs == 0);
+      EXPECT_EQ(grouped.IsPacked(), certificate->failing_pairs == 0);
       EXPECT_EQ(std::abs(certificate->largest_sum), all.largest_sum);
-      if (grouped.Is4Bit()) {
+      if (grouped.IsPacked()) {
         EXPECT_LE(all.largest_sum, 7650);
       }
       for (size_t i = 0; i < pairs.size(); ++i) {
@@ -774,7 +852,7 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
       }
     }
     EXPECT_GT(images.size(), 0U);
-    EXPECT_LE(images.size(), grouped.Is4Bit() ? 2U : 4U);
+    EXPECT_LE(images.size(), grouped.IsPacked() ? 2U : 4U);
   }
   std::filesystem::remove(path);
 }
@@ -853,7 +931,7 @@ TEST(GroupedTest, RefusesFiles) {
       {[](auto* image) { image->resize(10); }, false, "truncated: 10 bytes, fewer than a header's 128"},
       {[](auto* image) { image->resize(image->size() - 64); }, false, longer.c_str()},
       {[](auto* image) { (*image)[0] = 'X'; }, true, "not a file of grouped weights"},
-      {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 2"},
+      {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 3"},
       {[](auto* image) { image->back() ^= 1; }, false, "corrupted: the checksum differs"},
       {[](auto* image) { (*image)[130] ^= 1; }, false, "corrupted: the checksum differs"},
       {store(32, int64_t{400}), true, "corrupted: the size does not match n, k and experts"},
@@ -865,6 +943,7 @@ TEST(GroupedTest, RefusesFiles) {
       {store(100, uint32_t{2}), true, "corrupted: a flag is out of range"},
       {store(108, int32_t{24}), true, "corrupted: the number of columns of a panel is 24; expected 16 or 32"},
       {store(120, int32_t{9}), true, "corrupted: the zero point of all weights is wrong"},
+      {store(124, int32_t{3}), true, "corrupted: the type of minimums is 3; expected 0, 4 or 6"},
       {store(128, uint16_t{0x7c00}), true, "b_scales of column 0, group 0 is inf; expected a finite value"},
   };
   for (const Case& test : cases) {

@@ -28,13 +28,13 @@ struct Case {
     p.k = random.Integer(1, 600);
     const int64_t group = random.Of({16, 32, 64, 128, 256, 0});
     p.group = group == 0 ? p.k : group;
-    p.b_type = {random.Of({4, 8}), random.OneIn(2)};
+    p.b_type = random.Of(core::kGroupedWeightTypes);
     p.scale_type = random.Of({INTACT_F32, INTACT_BF16, INTACT_F16});
     p.a_type = random.Of({INTACT_U8, INTACT_S8});
     p.a_source_type = random.Of({INTACT_TYPE_NONE, INTACT_F32});
     const bool has_zero_points = random.OneIn(2);
-    const bool by_depths = p.b_type.bits == 8 && random.OneIn(2);
-    const int64_t pad = random.Integer(0, 3), row = p.b_type.bits == 4 ? (p.k + 1) / 2 : p.k;
+    const bool by_depths = p.codes().bits == 8 && random.OneIn(2);
+    const int64_t pad = random.Integer(0, 3), row = p.codes().bits == 4 ? (p.k + 1) / 2 : p.k;
     const int64_t stride_n = by_depths ? 1 : row + pad, stride_k = by_depths ? p.n + pad : 1;
     // The last element is the last byte, so that sanitizers find reads beyond it.
     const auto fill = [&](std::vector<uint8_t>* bytes, int64_t size, int64_t lowest, int64_t highest) {
@@ -42,16 +42,15 @@ struct Case {
       for (uint8_t& byte : *bytes) byte = static_cast<uint8_t>(random.Integer(lowest, highest));
     };
     const int64_t bytes =
-        p.b_type.bits == 4 ? (p.n - 1) * stride_n + row : (p.n - 1) * stride_n + (p.k - 1) * stride_k + 1;
+        p.codes().bits == 4 ? (p.n - 1) * stride_n + row : (p.n - 1) * stride_n + (p.k - 1) * stride_k + 1;
     fill(&b, bytes, 0, 255);
     fill(&scales, p.n * p.groups() * core::BytesOf(p.scale_type), 0, 63);
-    fill(&zero_points, p.n * p.groups(), p.b_type.lowest(), p.b_type.highest());
-    view = {p.b_type,
+    fill(&zero_points, p.n * p.groups(), p.codes().lowest, p.codes().highest);
+    view = {p,
             b.data(),
             stride_n,
             stride_k,
             scales.data(),
-            p.scale_type,
             has_zero_points ? zero_points.data() : nullptr,
             p.groups(),
             1};
@@ -72,11 +71,11 @@ void ExpectGroup(const Case& c, core::Isa isa, const GroupedWeights& packed, int
   const GroupedProblem& p = c.problem;
   const GroupedLayout& layout = packed.layout();
   const int columns = packed.columns();
-  const bool is_nibble = p.b_type.bits == 4;
+  const bool is_nibble = p.codes().bits == 4;
   const bool has_vnni = core::TraitsOf(isa).dot_products != core::DotProducts::kNone;
   const bool is_signed = !is_nibble && has_vnni && p.a_type == INTACT_U8;
-  const int32_t middle = 1 << (p.b_type.bits - 1);
-  const int32_t shift = is_signed == p.b_type.is_signed ? 0 : is_signed ? -middle : middle;
+  const int32_t middle = 1 << (p.codes().bits - 1);
+  const int32_t shift = is_signed == p.codes().is_signed() ? 0 : is_signed ? -middle : middle;
   const uint8_t* const steps = group + layout.HeaderBytes(columns);
   const int64_t padded = RoundUp(p.GroupDepth(g), GroupedLayout::kStepDepths);
   for (int64_t i = 0; i < columns; ++i) {
@@ -154,7 +153,7 @@ TEST(GroupedWeightsTest, UnpacksWhatItPacked) {
           ASSERT_EQ(view.ScaleBits(g, n), c.view.ScaleBits(g, n));
         }
       }
-      const bool is_odd = p.b_type.bits == 4 && p.k % 2 != 0;
+      const bool is_odd = p.codes().bits == 4 && p.k % 2 != 0;
       for (int64_t n = 0; is_odd && n < p.n; ++n) {
         ASSERT_EQ(columns.weights[static_cast<size_t>((n + 1) * p.column_bytes() - 1)] >> 4, 0);
       }
@@ -177,7 +176,7 @@ TEST(GroupedWeightsTest, AreForIsasWithTheirLayout) {
         const auto packed_for_other = GroupedWeights::Pack(c.problem, c.view, other);
         ASSERT_TRUE(packed_for_other) << packed_for_other.error().message;
         const bool has_one_width = core::TraitsOf(isa).vectors.bytes == core::TraitsOf(other).vectors.bytes;
-        const bool has_one_step = c.problem.b_type.bits == 4 ||
+        const bool has_one_step = c.problem.codes().bits == 4 ||
                                   (core::TraitsOf(isa).dot_products == core::DotProducts::kNone) ==
                                       (core::TraitsOf(other).dot_products == core::DotProducts::kNone);
         const bool is_one = has_one_width && has_one_step;
@@ -201,7 +200,7 @@ TEST(GroupedWeightsTest, ChecksPadding) {
     for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvxVnni, core::Isa::kAvx512Vnni}) {
       support::Random random(15, static_cast<uint64_t>(bits), 0);
       Case c(random);
-      while (c.problem.b_type.bits != bits || c.problem.GroupDepth(c.problem.groups() - 1) % 16 == 0 ||
+      while (c.problem.codes().bits != bits || c.problem.GroupDepth(c.problem.groups() - 1) % 16 == 0 ||
              c.problem.HasAZeroPoints()) {
         c = Case(random);
       }
@@ -216,7 +215,9 @@ TEST(GroupedWeightsTest, ChecksPadding) {
           std::vector<uint8_t> bytes(weights.data(), weights.data() + weights.bytes());
           bytes[static_cast<size_t>(at)] ^= flip;
           const std::string message =
-              GroupedWeights(c.problem, weights.packing(), bytes.data(), nullptr).Check(c.problem).message;
+              GroupedWeights(c.problem, weights.packing(), bytes.data(), nullptr, nullptr)
+                  .Check(c.problem)
+                  .message;
           if (message.empty()) continue;
           ASSERT_EQ(message, "corrupted: the padding of the weights is not zero");
           ++refused;
@@ -232,8 +233,8 @@ TEST(GroupedWeightsTest, ChecksPadding) {
 TEST(GroupedWeightsTest, ChecksScalesZeroPointsAndSums) {
   support::Random random(13, 0, 0);
   Case c(random);
-  while (c.problem.b_type != WeightType{4, false} || c.problem.a_type != INTACT_U8 ||
-         c.view.zero_points == nullptr || c.problem.scale_type != INTACT_F16 || c.problem.n < 3) {
+  while (c.problem.b_type != INTACT_U4 || c.problem.a_type != INTACT_U8 || c.view.zero_points == nullptr ||
+         c.problem.scale_type != INTACT_F16 || c.problem.n < 3) {
     c = Case(random);
   }
   c.zero_points[0] = 1;
@@ -249,7 +250,9 @@ TEST(GroupedWeightsTest, ChecksScalesZeroPointsAndSums) {
   const auto message = [&](int64_t at, uint8_t flip) {
     std::vector<uint8_t> bytes(weights.data(), weights.data() + weights.bytes());
     bytes[static_cast<size_t>(at)] ^= flip;
-    return GroupedWeights(c.problem, weights.packing(), bytes.data(), nullptr).Check(c.problem).message;
+    return GroupedWeights(c.problem, weights.packing(), bytes.data(), nullptr, nullptr)
+        .Check(c.problem)
+        .message;
   };
   EXPECT_EQ(message(0, 0), "");
   EXPECT_EQ(message(2 * 2 + 1, 0x40), "b_scales of column 2, group 0 is inf; expected a finite value");

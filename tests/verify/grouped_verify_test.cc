@@ -283,6 +283,67 @@ TEST(GroupedModelTest, EightSumsAreNamed) {
             "eight float32 sums, each of every eighth quad; then their sum, in halves");
 }
 
+// GGUF's Q4_1: a weight is scale·code + minimum.
+reference::Grouped WithMinimums(const std::string& line) {
+  reference::Grouped grouped = Materialize(*GroupedProblem::Parse(line));
+  grouped.has_b_minimums = true;
+  support::Random random(5, 0, 0);
+  for (int64_t i = 0; i < grouped.columns() * grouped.groups(); ++i) {
+    grouped.b_minimums.push_back(static_cast<float>(random.Gauss() / 8));
+  }
+  return grouped;
+}
+
+// In a wider type, from the weights' values; the error of the float32 sums is small beside the outputs.
+TEST(GroupedModelTest, MinimumsAreAddedToWeights) {
+  for (const std::string line :
+       {"grouped s8u4f32 m=3 n=9 k=70 bias=yes", "grouped u8u8f32 m=2 n=5 k=64 per=group src=none",
+        "grouped u8s8f32 m=4 n=5 k=40 experts=2 gscale=bf16"}) {
+    const reference::Grouped grouped = WithMinimums(line);
+    EXPECT_EQ(grouped.DefaultZeroPoint(), 0);
+    const std::vector<uint8_t> outputs = Outputs(grouped);
+    for (int64_t i = 0; i < grouped.m * grouped.n; ++i) {
+      const int64_t m = i / grouped.n, column = grouped.ExpertOf(m) * grouped.n + i % grouped.n;
+      long double sum = grouped.bias_f32.empty() ? 0 : grouped.bias_f32[static_cast<size_t>(column)];
+      long double magnitude = std::abs(sum);
+      for (int64_t k = 0; k < grouped.k; ++k) {
+        const auto place = static_cast<size_t>(column * grouped.groups() + k / 32);
+        const int32_t code = grouped.b[static_cast<size_t>(column * grouped.k + k)];
+        const float scale = grouped.Scale(column, k / 32);
+        const long double weight = static_cast<long double>(scale) * code + grouped.b_minimums[place];
+        const size_t a_place = grouped.APlace(m, k / 32);
+        const int32_t a = core::DecodeInt8(grouped.a_type, grouped.a[static_cast<size_t>(m * grouped.k + k)]);
+        const long double term = grouped.a_scales[a_place] * weight * (a - grouped.a_zero_points[a_place]);
+        sum += term;
+        magnitude +=
+            std::abs(term) + std::abs(static_cast<long double>(scale) * code * grouped.a_scales[a_place] *
+                                      (a - grouped.a_zero_points[a_place]));
+      }
+      const auto output = core::Decode(grouped.c_type, &outputs[static_cast<size_t>(i) * 4]);
+      EXPECT_NEAR(output, static_cast<double>(sum), static_cast<double>(magnitude) * 1e-5)
+          << line << ", output " << i;
+    }
+  }
+}
+
+TEST(GroupedModelTest, FaultsOfMinimumsAreNamed) {
+  using reference::GroupedModel;
+  for (const std::string line :
+       {"grouped s8u4f32 m=3 n=9 k=170", "grouped u8u8f32 m=3 n=9 k=96 per=group src=none"}) {
+    const reference::Grouped grouped = WithMinimums(line);
+    for (const GroupedModel model :
+         {GroupedModel::kMinimumsLast, GroupedModel::kMinimumOfGroup, GroupedModel::kNextMinimum,
+          GroupedModel::kOtherMinimumSign, GroupedModel::kNoMinimum}) {
+      const GroupedJudgement judgement = Compare(grouped, Outputs(grouped), Outputs(grouped, model), "any");
+      EXPECT_EQ(judgement.arithmetic, ToString(model));
+      EXPECT_EQ(judgement.Passed(), !IsFault(model)) << judgement.failure;
+    }
+    reference::Grouped one = grouped;
+    one.b_minimums.back() *= 1.5f;
+    EXPECT_EQ(ArithmeticOf(grouped, Outputs(one)), "") << "a wrong minimum is no rounding error";
+  }
+}
+
 // Activations of ONNX Runtime and of ggml.
 TEST(GroupedModelTest, OtherActivationsAreNamed) {
   // Quotients near halves, which both quantizations round differently.
@@ -319,14 +380,14 @@ TEST(GroupedModelTest, ClampedPairsAreThoseOfTheCertificate) {
     reference::Grouped grouped = Materialize(*GroupedProblem::Parse(line));
     const auto clamped = [&] { return Outputs(grouped, reference::GroupedModel::kClampedPairs); };
     const auto certificate = [&] { return CreateGroupedPlan(grouped, {})->Certificate()->failing_pairs; };
-    EXPECT_EQ(certificate() == 0, grouped.Is4Bit()) << line;
-    if (grouped.Is4Bit()) {
+    EXPECT_EQ(certificate() == 0, grouped.IsPacked()) << line;
+    if (grouped.IsPacked()) {
       EXPECT_EQ(clamped(), Outputs(grouped));
       continue;
     }
     EXPECT_EQ(ArithmeticOf(grouped, clamped()), "pairs of adjacent depths clamped to int16 (maddubs)")
         << line;
-    const int32_t middle = grouped.Middle();
+    const int32_t middle = grouped.DefaultZeroPoint();
     for (int16_t& b : grouped.b) b = static_cast<int16_t>(std::clamp<int32_t>(b, middle - 64, middle + 64));
     EXPECT_EQ(certificate(), 0);
     EXPECT_EQ(clamped(), Outputs(grouped));
@@ -485,6 +546,7 @@ std::vector<Fault> Faults() {
        "a column uses the zero points of the next column"},
       {"no zero point", kPlain,
        [](reference::Grouped grouped) {
+         grouped.has_b_zero_points = true;
          grouped.b_zero_points.assign(static_cast<size_t>(grouped.n * grouped.groups()), 0);
          return Outputs(grouped);
        },
@@ -655,7 +717,7 @@ class GroupedLayerTest : public testing::Test {
   // Writes the problem, with float16 scales, as a layer.
   void Write(const GroupedProblem& problem, const reference::Grouped& grouped) const {
     const auto [m, n, k] = std::array{grouped.m, grouped.n, grouped.k};
-    const char* const kind = grouped.IsSigned() ? "|i1" : "|u1";
+    const char* const kind = grouped.codes().is_signed() ? "|i1" : "|u1";
     WriteText(
         "layer.json",
         fmt::format(R"({{"operator": "linear_grouped", "group": {}, "weight": {{"type": "{}"}},
@@ -721,7 +783,7 @@ TEST_F(GroupedLayerTest, IsReadRunAndExplained) {
       const bool has_groups = grouped.groups() > 1;
       EXPECT_EQ(check->recorded[1].second.arithmetic,
                 has_groups ? "groups are added from the last to the first" : "exact");
-      EXPECT_EQ(check->certificate.failing_pairs == 0, grouped.Is4Bit());
+      EXPECT_EQ(check->certificate.failing_pairs == 0, grouped.IsPacked());
     }
     // A target with a fault, and an expected output that is another one.
     const Mutant mutant(
@@ -789,6 +851,7 @@ TEST_F(GroupedLayerTest, IsRefusedBeforeTheTargetRuns) {
   layer.grouped.a.assign(static_cast<size_t>(layer.grouped.k), 255);
   layer.grouped.b.assign(static_cast<size_t>(layer.grouped.k), 255);
   layer.grouped.a_zero_points = {0};
+  layer.grouped.has_b_zero_points = true;
   layer.grouped.b_zero_points = {0};
   int runs = 0;
   const Mutant target([&runs](const reference::Grouped& given) {

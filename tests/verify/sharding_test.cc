@@ -1,5 +1,4 @@
-// Sweeps by the command line in shards: processes that Slurm, Kubernetes and mpirun would start, and
-// processes that are killed.
+// Sweeps by the command line in shards, and processes that are killed.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -36,9 +35,8 @@ class Sharding : public intact::tests::BinaryTest {
   std::string Quoted(const std::string& name) const { return fmt::format("'{}'", Path(name)); }
 
   /// Runs the sweep with these arguments and `--json name`, and returns the JSON.
-  std::string Sweep(const std::string& arguments, const std::string& name,
-                    const std::string& environment = "") const {
-    const Outcome outcome = Run(kSweep + arguments + " --json " + Quoted(name), environment);
+  std::string Sweep(const std::string& arguments, const std::string& name) const {
+    const Outcome outcome = Run(kSweep + arguments + " --json " + Quoted(name));
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return Contents(Path(name));
   }
@@ -79,9 +77,8 @@ TEST_F(Sharding, MergedShardsAreTheSweepUnsharded) {
   const std::string whole = Sweep("", "whole.json");
   const std::string text = Run(kSweep).out;
   EXPECT_NE(Sweep("--shard 1/3", "1.json"), whole);
-  Sweep("--shard auto", "2.json",
-        "SLURM_ARRAY_TASK_ID=11 SLURM_ARRAY_TASK_MIN=10 SLURM_ARRAY_TASK_MAX=12 SLURM_ARRAY_TASK_COUNT=3");
-  Sweep("--shard auto/3 --journal " + Quoted("3.journal"), "3.json", "JOB_COMPLETION_INDEX=2");
+  Sweep("--shard 2/3", "2.json");
+  Sweep("--shard 3/3 --journal " + Quoted("3.journal"), "3.json");
   for (const char* third : {"3.json", "3.journal"}) {
     const Outcome merged = Run(fmt::format("verify merge {} {} {} {}", Quoted("m.json"), Quoted(third),
                                            Quoted("1.json"), Quoted("2.json")));
@@ -112,12 +109,7 @@ TEST_F(Sharding, AShardSaysWhatItIs) {
   ExpectBadInput(kSweep + "--shard ''", "--shard: '' is no shard");
   ExpectBadInput(kSweep + "--shard 1/100000", "expected no more shards than that");
   ExpectBadInput(kSweep + "--shard auto", "--shard: auto: none of SLURM_ARRAY_TASK_ID, ");
-  ExpectBadInput(kSweep + "--shard auto", "expected auto/N", "JOB_COMPLETION_INDEX=2");
-}
-
-TEST_F(Sharding, TheEnvironmentAloneShardsNothing) {
-  EXPECT_EQ(Sweep("", "a.json", "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 SLURM_ARRAY_TASK_ID=3"),
-            Sweep("", "b.json"));
+  ExpectBadInput(kSweep + "--shard auto", "'auto' is no shard; expected i/n with i from 1 to n");
 }
 
 TEST_F(Sharding, AJournalIsOfOneSweep) {
@@ -136,26 +128,6 @@ TEST_F(Sharding, AJournalIsOfOneSweep) {
   ExpectBadInput(kSweep + "--journal " + Quoted("c") + " --json " + Quoted("c"), "are one file");
   ExpectBadInput(kSweep + "--journal " + Quoted("c") + " --json " + Quoted("./c"), "are one file");
   ExpectBadInput(kSweep + "--journal /dev/full", "/dev/full: cannot be written");
-}
-
-// The ranks of a job have one command. They run at once, and find their shards in mpirun's variables.
-TEST_F(Sharding, ProcessesUnderMpirun) {
-  if (std::system("mpirun --version >/dev/null 2>&1") != 0) GTEST_SKIP() << "no mpirun: install openmpi-bin";
-  const std::string whole = Sweep("", "whole.json");
-  const std::string rank = Path("rank$OMPI_COMM_WORLD_RANK");
-  const std::string command = fmt::format(
-      "mpirun {} --oversubscribe -n 4 sh -c '\"{}\" {} --shard auto --json \"{}.json\" --journal "
-      "\"{}.journal\"' "
-      ">'{}' 2>&1 </dev/null",
-      geteuid() == 0 ? "--allow-run-as-root" : "", INTACT_BINARY, kSweep, rank, rank, Path("out"));
-  ASSERT_EQ(std::system(command.c_str()), 0) << Contents(Path("out"));
-  for (const char* kind : {"json", "journal"}) {
-    std::string shards;
-    for (int i = 0; i < 4; ++i) shards += Quoted(fmt::format("rank{}.{}", i, kind)) + " ";
-    const Outcome merged = Run(fmt::format("verify merge {} {}", Quoted("m.json"), shards));
-    EXPECT_EQ(merged.status, 0) << merged.err;
-    EXPECT_TRUE(Contents(Path("m.json")) == whole);
-  }
 }
 
 /// Starts the sweep without output, and kills it after `delay`. Returns whether it had ended before.

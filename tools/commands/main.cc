@@ -2,7 +2,6 @@
 #include "core/isas.h"
 #include "jit/isa.h"
 #include "tools/console/commands.h"
-#include "tools/console/documents.h"
 
 namespace intact::tools {
 namespace {
@@ -17,7 +16,7 @@ int Main(int argc, char** argv) {
   if (const std::optional<int> status = RunPythonCommand(argc, argv)) return *status;
   CLI::App app("int8 kernels that are exact on every CPU, and the verifier that proves it", "intact");
   app.set_version_flag("--version", intact_version());
-  AddDocumentOption(&app);
+  app.set_help_all_flag("--help-all", "the help of all commands");
   Command command;
   AddInfo(&app, &command);
   AddPythonCommands(&app);

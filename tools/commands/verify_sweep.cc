@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -149,7 +148,7 @@ Error WriteReproducers(const SweepOptions& options, const std::string& prefix, c
 
 /// The run that the user asks for, without its problems.
 Result<verify::SweepRun> DescribeRun(const SweepOptions& options, const verify::Target& target) {
-  const Result<verify::Shard> shard = verify::ParseShard(options.shard, std::getenv);
+  const Result<verify::Shard> shard = verify::ParseShard(options.shard);
   if (!shard) return Error{shard.error().status, "--shard: " + shard.error().message};
   verify::SweepRun run;
   run.version = intact_version();
@@ -272,11 +271,7 @@ void AddVerifySweep(CLI::App* verify, Command* command) {
   options->target.Add(sweep);
   sweep->add_flag("--quick", options->quick, "a fifth of the problems");
   options->emulate.Add(sweep);
-  sweep
-      ->add_option("--shard", options->shard,
-                   "run part I of N, for `verify merge`; auto or auto/N: as Slurm, Kubernetes or MPI number "
-                   "this process")
-      ->type_name("I/N");
+  sweep->add_option("--shard", options->shard, "run part I of N, for `verify merge`")->type_name("I/N");
   AddFileOption(sweep, "--journal", &options->journal,
                 "write each outcome to FILE at once, and do not run problems whose outcome is there")
       ->check([](const std::string& file) -> std::string {  // a device keeps nothing

@@ -59,7 +59,7 @@ const std::vector<Field>& Fields() {
       Choice("per", &P::granularity, kGranularities),
       Choice("gscale", &P::scale_type, kFloats),
       Choice("za", &P::has_a_zero_points, kNoYes),
-      Choice("zb", &P::has_zero_points, kNoYes),
+      Choice("zb", &P::has_b_zero_points, kNoYes),
       Choice("bias", &P::has_bias, kNoYes),
       Choice("act", &P::activation, kActivations),
       Choice("fill", &P::fill, kFills),
@@ -197,7 +197,7 @@ std::optional<Error> GroupedProblem::Check() const {
   }
   // 255·255·33025 is the largest sum within int32.
   if (auto error = CheckRange("k with group=0", group == 0 ? k : 1, 1, 33025)) return error;
-  if (b_is_kn && (b_type == INTACT_U4 || b_type == INTACT_S4)) {
+  if (b_is_kn && IsPacked()) {
     return Invalid("blayout: kn needs weights of 8 bits; the depths of 4-bit weights are adjacent");
   }
   if (fill == GroupedFill::kNonFinite && source == INTACT_TYPE_NONE) {
@@ -232,13 +232,13 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
   p.source = value_of(kSources);
   p.granularity = value_of(kGranularities);
   p.scale_type = value_of(kFloats);
-  p.has_zero_points = random->OneIn(2);
+  p.has_b_zero_points = random->OneIn(2);
   p.has_bias = random->OneIn(2);
   p.activation = value_of(kActivations);
   p.fill = value_of(kFills);
   if (p.source == INTACT_TYPE_NONE && p.fill == GroupedFill::kNonFinite) p.fill = GroupedFill::kUniform;
   p.seed = random->Next() >> 40;
-  p.b_is_kn = random->OneIn(3) && (p.b_type == INTACT_U8 || p.b_type == INTACT_S8);
+  p.b_is_kn = random->OneIn(3) && !p.IsPacked();
   p.scales_are_gn = random->OneIn(3);
   if (random->OneIn(2)) p.a_pad = random->Integer(1, 70);
   if (random->OneIn(2)) p.b_pad = random->Integer(1, 70);
@@ -301,7 +301,7 @@ double Scale(GroupedFill fill, intact_type type, support::Random* random) {
 }
 
 void FillWeights(const GroupedProblem& p, reference::Grouped* grouped) {
-  const int32_t low = grouped->LowestWeight(), high = grouped->HighestWeight();
+  const int32_t low = grouped->codes().lowest, high = grouped->codes().highest;
   const bool at_bounds = p.fill == GroupedFill::kBounds;
   for (int64_t i = 0; i < grouped->columns(); ++i) {
     const auto column = static_cast<uint64_t>(i);
@@ -317,7 +317,7 @@ void FillWeights(const GroupedProblem& p, reference::Grouped* grouped) {
     for (int64_t g = 0; g < grouped->groups(); ++g) {
       const int64_t drawn = points.Integer(low, high);
       const bool is_high = points.OneIn(2);
-      if (p.has_zero_points) {
+      if (p.has_b_zero_points) {
         grouped->b_zero_points.push_back(static_cast<int16_t>(!at_bounds ? drawn : is_high ? high : low));
       }
       const double scale = Scale(p.fill, p.scale_type, &scales);
@@ -393,17 +393,15 @@ void FillExpertRows(const GroupedProblem& p, reference::Grouped* grouped) {
 
 reference::Grouped Materialize(const GroupedProblem& p) {
   reference::Grouped grouped;
+  static_cast<core::WeightFormat&>(grouped) = p;
   grouped.m = p.m;
   grouped.n = p.n;
   grouped.k = p.k;
   grouped.experts = p.experts;
   grouped.item_rows = p.item;
-  grouped.group = p.group;
   grouped.a_type = p.a_type;
   grouped.a_source_type = p.source;
   grouped.a_granularity = p.granularity;
-  grouped.b_type = p.b_type;
-  grouped.scale_type = p.scale_type;
   grouped.c_type = p.c_type;
   if (p.activation == INTACT_ACTIVATION_RELU) grouped.post_ops.Add(core::Relu{});
   if (p.activation == INTACT_ACTIVATION_CLAMP) grouped.post_ops.Add(core::Clamp{-0.75f, 1.5f});

@@ -58,18 +58,14 @@ struct GroupedRun {
   bool operator==(const GroupedRun&) const = default;
 };
 
-struct GroupedProblem : GroupedRun {
+struct GroupedProblem : GroupedRun, core::WeightFormat {
   intact_type a_type = INTACT_S8;
-  int32_t b_type = INTACT_U4;
   intact_type c_type = INTACT_F32;
   int64_t m = 1, n = 1, k = 1;
-  int64_t group = 32;
   int64_t experts = 1;
   intact_type source = INTACT_F32;  // INTACT_TYPE_NONE: runs give A and its scales
   intact_granularity granularity = INTACT_GRANULARITY_ROWS;
-  intact_type scale_type = INTACT_F16;
   bool has_a_zero_points = true;  // false: zero points of A are 0; only if runs give A
-  bool has_zero_points = false;
   bool has_bias = false;
   intact_activation activation = INTACT_ACTIVATION_NONE;
   GroupedFill fill = GroupedFill::kUniform;

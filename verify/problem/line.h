@@ -6,6 +6,7 @@
 #include <intact/intact.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdint>
 #include <functional>
@@ -18,6 +19,7 @@
 
 #include "core/isas.h"
 #include "core/result.h"
+#include "core/types.h"
 
 namespace intact::verify {
 
@@ -28,12 +30,16 @@ struct Name {
   E value;
 };
 
+/// The names of `types`.
+template <size_t kCount>
+constexpr std::array<Name<intact_type>, kCount> NamesOf(const std::array<intact_type, kCount>& types) {
+  std::array<Name<intact_type>, kCount> names = {};
+  for (size_t i = 0; i < kCount; ++i) names[i] = {core::NameOf(types[i]), types[i]};
+  return names;
+}
+
 inline constexpr Name<bool> kNoYes[] = {{"no", false}, {"yes", true}};
-inline constexpr Name<int32_t> kWeightTypes[] = {  // of grouped weights
-    {"u8", INTACT_U8},
-    {"s8", INTACT_S8},
-    {"u4", INTACT_U4},
-    {"s4", INTACT_S4}};
+inline constexpr auto kWeightTypes = NamesOf(core::kGroupedWeightTypes);
 inline constexpr Name<intact_activation> kActivations[] = {
     {"none", INTACT_ACTIVATION_NONE}, {"relu", INTACT_ACTIVATION_RELU}, {"clamp", INTACT_ACTIVATION_CLAMP}};
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cassert>
 #include <limits>
+#include <ranges>
 #include <set>
 #include <type_traits>
 #include <utility>
@@ -41,12 +42,7 @@ constexpr auto kTypes = [] {  // all except INTACT_TYPE_NONE, which is the first
     names[i] = {core::kElementTypes[i + 1].name, core::kElementTypes[i + 1].type};
   return names;
 }();
-constexpr auto kSources = [] {
-  std::array<Name<intact_type>, core::kSourceTypes.size()> names = {};
-  for (size_t i = 0; i < names.size(); ++i)
-    names[i] = {core::NameOf(core::kSourceTypes[i]), core::kSourceTypes[i]};
-  return names;
-}();
+constexpr auto kSources = NamesOf(core::kSourceTypes);
 constexpr Name<intact_quantization> kQuantizations[] = {
     {"static", INTACT_QUANTIZATION_STATIC},
     {"rows", INTACT_QUANTIZATION_ROWS},
@@ -351,6 +347,10 @@ std::optional<Error> CheckTypes(const Problem& p) {
   }
   if (p.b_type != INTACT_U8 && p.b_type != INTACT_S8) {
     return Invalid(fmt::format("types: weights are {}; expected u8 or s8", ToString(p.b_type)));
+  }
+  if (std::ranges::find(core::kOutputTypes, p.c_type) == core::kOutputTypes.end()) {
+    return Invalid(fmt::format("types: outputs are {}; expected {}", ToString(p.c_type),
+                               fmt::join(core::kOutputTypes | std::views::transform(core::NameOf), ", ")));
   }
   return std::nullopt;
 }

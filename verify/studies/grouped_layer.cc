@@ -29,8 +29,6 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kOperator = "linear_grouped";
 
-std::string_view NameOfWeights(int32_t type) { return NameOf(kWeightTypes, type); }
-
 // The tensor in `file`. `shape`: what it must have, in words too.
 Result<support::NpyArray> ReadTensor(const std::string& folder, const char* file,
                                      std::initializer_list<intact_type> types,
@@ -58,10 +56,10 @@ std::vector<int16_t> Decoded(const support::NpyArray& tensor) {
 std::optional<Error> CheckValues(const std::string& path, const reference::Grouped& grouped,
                                  const std::vector<int16_t>& values) {
   for (const int16_t value : values) {
-    if (value >= grouped.LowestWeight() && value <= grouped.HighestWeight()) continue;
+    if (value >= grouped.codes().lowest && value <= grouped.codes().highest) continue;
     return Invalid(fmt::format("{}: has the value {}; expected {} to {} for {}", path, value,
-                               grouped.LowestWeight(), grouped.HighestWeight(),
-                               NameOfWeights(grouped.b_type)));
+                               grouped.codes().lowest, grouped.codes().highest,
+                               core::NameOf(grouped.b_type)));
   }
   return std::nullopt;
 }
@@ -69,11 +67,11 @@ std::optional<Error> CheckValues(const std::string& path, const reference::Group
 std::optional<Error> ReadWeights(const std::string& folder, reference::Grouped* grouped) {
   const std::string path = folder + "/weights.npy";
   ASSIGN_OR_RETURN(const support::NpyArray weights, support::ReadNpy(path));
-  const intact_type type = grouped->IsSigned() ? INTACT_S8 : INTACT_U8;
+  const intact_type type = grouped->codes().is_signed() ? INTACT_S8 : INTACT_U8;
   if (weights.type != type || weights.shape.size() != 2) {
     return WrongTensor(path, weights,
                        fmt::format("{} (N, K), for {} weights of one expert", core::TraitsOf(type).npy,
-                                   NameOfWeights(grouped->b_type)));
+                                   core::NameOf(grouped->b_type)));
   }
   grouped->n = weights.shape[0];
   grouped->k = weights.shape[1];
@@ -88,6 +86,7 @@ std::optional<Error> ReadWeights(const std::string& folder, reference::Grouped* 
   if (fs::exists(folder + "/zero_points.npy")) {
     ASSIGN_OR_RETURN(const support::NpyArray points,
                      ReadTensor(folder, "zero_points.npy", {type}, shape, kEach));
+    grouped->has_b_zero_points = true;
     grouped->b_zero_points = Decoded(points);
     if (auto error = CheckValues(folder + "/zero_points.npy", *grouped, grouped->b_zero_points)) return error;
   }
@@ -171,7 +170,7 @@ void ReadFields(LayerFields* fields, reference::Grouped* grouped) {
     fields->Fail("group", fmt::format("is {}; expected one of {}", grouped->group, fmt::join(kGroups, ", ")));
   }
   const std::string weights = fields->OneOf("weight.type", {"u4", "s4", "u8", "s8"});
-  for (const Name<int32_t>& type : kWeightTypes) {
+  for (const Name<intact_type>& type : kWeightTypes) {
     if (type.text == weights) grouped->b_type = type.value;
   }
   grouped->a_type = fields->OneOf("input.type", {"s8", "u8"}) == "u8" ? INTACT_U8 : INTACT_S8;
@@ -231,8 +230,8 @@ Result<GroupedLayerCheck> CheckGroupedLayer(
   check.layer = layer.name;
   check.operation =
       fmt::format("{} {}{}{}, {}×{}×{}, {}", kOperator, core::NameOf(grouped.a_type),
-                  NameOfWeights(grouped.b_type), core::NameOf(grouped.c_type), grouped.m, grouped.n,
-                  grouped.k, grouped.group == 0 ? "one group" : fmt::format("groups of {}", grouped.group));
+                  core::NameOf(grouped.b_type), core::NameOf(grouped.c_type), grouped.m, grouped.n, grouped.k,
+                  grouped.group == 0 ? "one group" : fmt::format("groups of {}", grouped.group));
   check.by = by;
   GroupedRun run;
   run.isa = isa;

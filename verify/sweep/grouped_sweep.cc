@@ -25,11 +25,11 @@ GroupedProblem Combination(int64_t number, support::Random* random) {
   };
   p.fill = take(AllGroupedFills());
   p.group = take(std::array{0, 16, 32, 64, 128, 256});
-  p.b_type = take(std::array<int32_t, 4>{INTACT_U8, INTACT_S8, INTACT_U4, INTACT_S4});
+  p.b_type = take(core::kGroupedWeightTypes);
   p.source = take(std::array{INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16, INTACT_F16});
   p.a_type = take(std::array{INTACT_U8, INTACT_S8});
-  p.b_is_kn = p.b_is_kn && (p.b_type == INTACT_U8 || p.b_type == INTACT_S8);
-  p.has_zero_points = take(std::array{false, true});
+  p.b_is_kn = p.b_is_kn && !p.IsPacked();
+  p.has_b_zero_points = take(std::array{false, true});
   p.granularity = take(std::array{INTACT_GRANULARITY_ROWS, INTACT_GRANULARITY_GROUPS});
   if (p.source == INTACT_TYPE_NONE && p.fill == GroupedFill::kNonFinite) p.fill = GroupedFill::kBounds;
   return p;
@@ -111,7 +111,6 @@ GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
     return supported[problem.seed % supported.size()];
   };
   using TypeFeature = std::pair<intact_type, intact_target_feature>;
-  using WeightFeature = std::pair<int32_t, intact_target_feature>;
   if (lacks(INTACT_TARGET_STRIDES)) problem.a_pad = problem.c_pad = 0;
   if (lacks(INTACT_TARGET_B_LAYOUTS)) {
     problem.b_pad = problem.expert_pad = 0;
@@ -122,7 +121,7 @@ GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
   if (lacks(INTACT_TARGET_THREADS)) problem.threads = 1;
   if (lacks(INTACT_TARGET_EMPTY)) problem.m = std::max<int64_t>(problem.m, 1);
   if (lacks(INTACT_TARGET_BIAS_F32)) problem.has_bias = false;
-  if (lacks(INTACT_TARGET_B_ZERO_POINTS)) problem.has_zero_points = false;
+  if (lacks(INTACT_TARGET_B_ZERO_POINTS)) problem.has_b_zero_points = false;
   const bool has_relu = problem.activation == INTACT_ACTIVATION_RELU;
   const bool has_clamp = problem.activation == INTACT_ACTIVATION_CLAMP;
   if ((has_relu && lacks(INTACT_TARGET_RELU)) || (has_clamp && lacks(INTACT_TARGET_CLAMP))) {
@@ -155,9 +154,9 @@ GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
   }
   problem.b_type = choose(
       problem.b_type,
-      std::array{WeightFeature{INTACT_U8, INTACT_TARGET_B_U8}, WeightFeature{INTACT_S8, INTACT_TARGET_B_S8},
-                 WeightFeature{INTACT_U4, INTACT_TARGET_B_U4}, WeightFeature{INTACT_S4, INTACT_TARGET_B_S4}});
-  problem.b_is_kn = problem.b_is_kn && (problem.b_type == INTACT_U8 || problem.b_type == INTACT_S8);
+      std::array{TypeFeature{INTACT_U8, INTACT_TARGET_B_U8}, TypeFeature{INTACT_S8, INTACT_TARGET_B_S8},
+                 TypeFeature{INTACT_U4, INTACT_TARGET_B_U4}, TypeFeature{INTACT_S4, INTACT_TARGET_B_S4}});
+  problem.b_is_kn = problem.b_is_kn && !problem.IsPacked();
   problem.c_type = choose(problem.c_type, std::array{TypeFeature{INTACT_F32, INTACT_TARGET_C_F32},
                                                      TypeFeature{INTACT_BF16, INTACT_TARGET_C_BF16},
                                                      TypeFeature{INTACT_F16, INTACT_TARGET_C_F16}});
@@ -204,7 +203,7 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
       [&](GroupedProblem* p) { static_cast<GroupedRun&>(*p) = {.isa = p->isa}; },
       [&](GroupedProblem* p) { p->activation = defaults.activation; },
       [&](GroupedProblem* p) { p->has_bias = false; },
-      [&](GroupedProblem* p) { p->has_zero_points = false; },
+      [&](GroupedProblem* p) { p->has_b_zero_points = false; },
       [&](GroupedProblem* p) { p->has_a_zero_points = false; },
       [&](GroupedProblem* p) { p->c_type = defaults.c_type; },
       [&](GroupedProblem* p) { p->scale_type = defaults.scale_type; },

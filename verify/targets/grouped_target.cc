@@ -191,7 +191,7 @@ Error CallGuarded(const reference::Grouped& grouped, const GroupedRun& run,
     desc.scale_stride_g = n;
   }
   desc.b_scales = scales.data();
-  if (!grouped.b_zero_points.empty()) desc.b_zero_points = zero_points.data();
+  if (grouped.has_b_zero_points) desc.b_zero_points = zero_points.data();
   if (!grouped.bias_f32.empty()) desc.bias_f32 = reinterpret_cast<const float*>(biases.data());
   if (pad != 0) {
     desc.b_stride_expert = rows * (row_bytes + run.b_pad) + pad;
@@ -322,7 +322,7 @@ uint64_t FeaturesOf(const reference::Grouped& grouped, const GroupedRun& run) {
          INTACT_TARGET_DYNAMIC_NAN);
   add_if(std::ranges::any_of(grouped.a_zero_points, [](int32_t point) { return point != 0; }),
          INTACT_TARGET_A_ZERO_POINT);
-  add_if(!grouped.b_zero_points.empty(), INTACT_TARGET_B_ZERO_POINTS);
+  add_if(grouped.has_b_zero_points, INTACT_TARGET_B_ZERO_POINTS);
   add_if(!grouped.bias_f32.empty(), INTACT_TARGET_BIAS_F32);
   add_if(has_relu, INTACT_TARGET_RELU);
   add_if(has_clamp, INTACT_TARGET_CLAMP);

@@ -83,7 +83,7 @@ class Server {
   Bytes RunGrouped(WireReader* request) {
     reference::Grouped grouped;
     GroupedRun run;
-    ArchiveGrouped(*request, grouped);
+    ArchiveFields(*request, grouped);
     (*request)(run);
     WireWriter answer;
     const Result<Bytes> output = target_->AsGrouped()->Run(grouped, run);
@@ -229,7 +229,7 @@ Result<Bytes> IsolatedTarget::Run(const reference::Grouped& grouped, const Group
   const auto request = [&](const Surroundings& place) {
     WireWriter writer;
     writer(Request::kRunGrouped);
-    ArchiveGrouped(writer, grouped);
+    ArchiveFields(writer, grouped);
     GroupedRun at_place = run;
     at_place.surroundings = place;
     writer(at_place);

@@ -105,16 +105,10 @@ inline reference::Operation ReadOperation(WireReader* reader) {
   return operation;
 }
 
-/// Passes all fields of `grouped` to `archive`. The binding does not compile if a field is missing.
 template <class Archive>
-void ArchiveGrouped(Archive& archive, auto& grouped) {
-  auto& [m, n, k, experts, item_rows, expert_rows, group, a_type, a_source_type, a_granularity, b_type,
-         scale_type, c_type, post_ops, a_source, a, a_zero_points, a_scales, b, b_zero_points, b_scales,
-         bias_f32] = grouped;
-  const auto all = [&archive](auto&... fields) { (archive(fields), ...); };
-  all(m, n, k, experts, item_rows, expert_rows, group, a_type, a_source_type, a_granularity, b_type,
-      scale_type, c_type, post_ops, a_source, a, a_zero_points, a_scales, b, b_zero_points, b_scales,
-      bias_f32);
+void ArchiveFields(Archive& archive, auto& grouped) requires(
+    std::is_same_v<std::remove_cvref_t<decltype(grouped)>, reference::Grouped>) {
+  reference::ForEachField([&archive](auto, auto& field) { archive(field); }, grouped);
 }
 
 }  // namespace intact::verify

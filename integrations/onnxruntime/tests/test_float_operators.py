@@ -156,8 +156,15 @@ OTHER_CONVOLUTIONS = {"18 inputs": convolution(18, 16), "groups of 8": convoluti
 CONVOLUTIONS_THAT_STAY = {
     "depthwise": (convolution(32, 32, group=32), "W: has 1 channels and 1 outputs in each group, where .* multiples of 8"),
     "groups of 12": (convolution(24, 24, group=2), "W: has 12 channels and 12 outputs in each group, where .* multiples of 8"),
+    "1-d depthwise": (convolution(32, 32, (5,), group=32), "W: has one output and 5 depths in each group, .* expected more than 128"),
 }
-CONVOLUTIONS_OF_OTHER_DIMENSIONS = {3: convolution(32, 32, (5,)), 5: convolution(8, 8, (3, 3, 3))}
+# One or three dimensions.
+MATRIX_CONVOLUTIONS = {
+    "1-d": convolution(32, 32, (5,)), "1-d, many depths": convolution(128, 22, (7,), pads=[3, 3]),
+    "1-d, groups": convolution(96, 10, (9,), group=2, strides=[2], bias=False), "1-d, pointwise": convolution(300, 7, (1,)),
+    "1-d, many outputs": convolution(40, 200, (4,), dilations=[3], pads=[5, 1]), "3-d": convolution(8, 8, (3, 3, 3)),
+    "3-d, strides": convolution(30, 20, (2, 3, 3), group=2, strides=[1, 2, 1], pads=[1, 0, 1, 0, 2, 1], dilations=[1, 1, 2]),
+}
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS | OTHER_CONVOLUTIONS)
@@ -212,6 +219,25 @@ def test_convolutions_do_not_depend_on_threads_or_the_batch():
     assert_same(session_of(model, reproducible=True).run(None, {"x": given["x"][4:5]})[0], expected[4:5], "one image")
 
 
+@pytest.mark.parametrize("name", MATRIX_CONVOLUTIONS)
+def test_convolutions_of_one_or_three_dimensions(name):
+    """ONNX Runtime's order with one thread, for every number of threads and on each ISA."""
+    model = MATRIX_CONVOLUTIONS[name]
+    sessions = [session_of(model, threads=threads, max_isa=isa, reproducible=True) for threads, isa in zip((1, 3, 2), ISAS)]
+    assert_taken(sessions[0])
+    for batch, extents in ((1, (27, 9, 8)), (2, (150, 4, 5)), (1, (700, 5, 12))):
+        given = inputs_of(model, batch, extents)
+        expected = cpu_session_of(model).run(None, given)[0]
+        for session in sessions:
+            assert_same(session.run(None, given)[0], expected, str(given["x"].shape))
+
+
+def test_depthwise_convolutions_of_one_dimension_have_one_order():
+    for model in (convolution(96, 96, (7,), group=96, pads=[3, 3]), convolution(16, 1, (8,))):
+        given = inputs_of(model, 1, (10_007,))
+        assert len({session_of(model, threads=threads, reproducible=True).run(None, given)[0].tobytes() for threads in (1, 2, 3, 4)}) == 1
+
+
 def test_a_network_of_float_convolutions():
     """ONNX Runtime moves the nodes that intact takes to NHWC."""
     rng = np.random.default_rng(0)
@@ -228,6 +254,58 @@ def test_a_network_of_float_convolutions():
         assert_same(session.run(None, given)[0], cpu_session_of(model).run(None, given)[0], "network")
 
 
+def behind(convolution_: bytes, *nodes: onnx.NodeProto, constants: dict | None = None) -> bytes:
+    """The convolution with nodes behind it; the last one makes y."""
+    model = onnx.load_from_string(convolution_)
+    model.graph.node[0].output[0] = "c"
+    model.graph.node.extend(nodes)
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in (constants or {}).items())
+    return model.SerializeToString()
+
+
+BOUNDS = {"least": np.float32(-0.5), "most": np.float32(0.75)}
+NEIGHBORS = {
+    "Relu": behind(CONVOLUTIONS["20 inputs, strides"], onnx.helper.make_node("Relu", ["c"], ["y"])),
+    "Relu, single channels": behind(CONVOLUTIONS["3 inputs"], onnx.helper.make_node("Relu", ["c"], ["y"])),
+    "Clip": behind(CONVOLUTIONS["groups"], onnx.helper.make_node("Clip", ["c", "least", "most"], ["y"]), constants=BOUNDS),
+    "Clip, one bound": behind(CONVOLUTIONS["1x1"], onnx.helper.make_node("Clip", ["c", "", "most"], ["y"]), constants=BOUNDS),
+    "SAME_UPPER": behind(CONVOLUTIONS["SAME_UPPER"], onnx.helper.make_node("Relu", ["c"], ["y"])),
+}
+
+
+@pytest.mark.parametrize("name", NEIGHBORS)
+def test_convolutions_are_computed_with_what_follows(name):
+    model = NEIGHBORS[name]
+    given = inputs_of(model, 2, (13, 20))
+    given["x"][1, 0, 4, 5] = np.nan
+    sessions = [session_of(model, threads=threads, max_isa=isa, reproducible=True) for threads, isa in zip((1, 3, 2), ISAS)]
+    assert_taken(sessions[0])
+    assert len({node["kernel"] for node in intact.onnxruntime.report(sessions[0])}) == 1
+    computed = [session.run(None, given)[0] for session in sessions]
+    assert all(same_numbers(each, computed[0]) for each in computed) and np.isnan(computed[0]).any()
+    if "avx512" in intact.isas():
+        assert same_numbers(computed[0], cpu_session_of(model).run(None, given)[0])
+
+
+def same_numbers(a: np.ndarray, b: np.ndarray) -> bool:
+    return without_nans(a).tobytes() == without_nans(b).tobytes()
+
+
+def test_convolutions_whose_outputs_others_read_stay_alone():
+    """Another node reads the output too; a bound of a run; bounds in the wrong order."""
+    relu = onnx.helper.make_node("Relu", ["c"], ["y"], name="next")
+    models = [behind(CONVOLUTIONS["1x1"], relu, onnx.helper.make_node("Neg", ["c"], ["z"])),
+              behind(CONVOLUTIONS["1x1"], onnx.helper.make_node("Clip", ["c", "most", "least"], ["y"], name="next"), constants=BOUNDS)]
+    read = onnx.load_from_string(models[0])
+    read.graph.output.append(onnx.helper.make_tensor_value_info("z", onnx.TensorProto.FLOAT, None))
+    models[0] = read.SerializeToString()
+    of_run = onnx.load_from_string(behind(CONVOLUTIONS["1x1"], onnx.helper.make_node("Clip", ["c", "least"], ["y"], name="next")))
+    of_run.graph.input.append(onnx.helper.make_tensor_value_info("least", onnx.TensorProto.FLOAT, []))
+    for model in (*models, of_run.SerializeToString()):
+        (next_node,) = [node for node in intact.onnxruntime.report(session_of(model, reproducible=True)) if node["name"] == "next"]
+        assert not next_node["taken"]
+
+
 def test_float_convolutions_stay_with_onnx_runtime_unless_it_is_asked():
     reason = "operator: computes floats; expected quantized tensors, or the option reproducible"
     (node,) = intact.onnxruntime.report(session_of(CONVOLUTIONS["16 inputs"]))
@@ -235,9 +313,6 @@ def test_float_convolutions_stay_with_onnx_runtime_unless_it_is_asked():
     for model, expected in CONVOLUTIONS_THAT_STAY.values():
         (node,) = intact.onnxruntime.report(session_of(model, reproducible=True))
         assert re.fullmatch(expected, node["reason"]), node["reason"]
-    for dimensions, model in CONVOLUTIONS_OF_OTHER_DIMENSIONS.items():
-        with pytest.raises(Exception, match=f"reproducible: 1 node .*W: has {dimensions} dimensions; expected 4"):
-            session_of(model, reproducible=True)
     with pytest.raises(intact.Error, match="^reproducible: is "):
         session_of(CONVOLUTIONS["16 inputs"], reproducible="yes")
 

@@ -136,18 +136,56 @@ def test_functions_of_one_thread_stay_with_onnx_runtime():
         assert len({each.run(None, {"x": x})[0].tobytes() for each in found}) == 1
 
 
+def transposed_convolution(channels, image, group=1, constant=True, kernel=(3, 3), **attributes):
+    """A model with one node, and its inputs: weights are constants, or a run gives them."""
+    rng = np.random.default_rng(channels)
+    tensors = {"w": rng.normal(0, 1, (channels, 6 // min(group, 2), *kernel)).astype(np.float32),
+               "b": rng.normal(0, 1, 6 // min(group, 2) * group).astype(np.float32)}
+    x = rng.normal(0, 1, (2, channels, *image)).astype(np.float32)
+    of_run = {} if constant else {name: [None] * value.ndim for name, value in tensors.items()}
+    proto = model([helper.make_node("ConvTranspose", ["x", "w", "b"], ["y"], name="convolution", group=group, **attributes)],
+                  {"x": [2, channels] + [None] * len(image)} | of_run, ["y"], tensors if constant else None)
+    return proto, {"x": x} | ({} if constant else tensors)
+
+
 @needs_table
-@pytest.mark.parametrize("channels, group", [(24, 1), (128, 1), (256, 2), (512, 512), (129, 1), (512, 2), (None, 1)])
-def test_transposed_convolutions_of_few_channels_have_one_order(channels, group):
-    weights = np.random.default_rng(0).normal(0, 1, (channels or 24, 6 // min(group, 2), 3, 3)).astype(np.float32)
-    proto = model([helper.make_node("ConvTranspose", ["x", "w"], ["y"], name="convolution", group=group, strides=[2, 2])],
-                  {"x": [2, channels, 19, 23]} | ({} if channels else {"w": [None] * 4}), ["y"], {"w": weights} if channels else None)
-    if channels is None or channels > 128 * group:
-        with pytest.raises(Exception, match="'convolution'"):
-            session(proto, reproducible=True)
-        return
-    x = np.random.default_rng(1).normal(0, 1, (2, channels, 19, 23)).astype(np.float32)
-    assert len({session(proto, threads, reproducible=True).run(None, {"x": x})[0].tobytes() for threads in (1, 2, 4)}) == 1
+@pytest.mark.parametrize("channels, image, attributes", [
+    (24, (19, 23), {"strides": [2, 2]}), (129, (5, 7), {}), (300, (3, 3), {"dilations": [2, 1], "pads": [1, 0, 0, 1]}),
+    (512, (9, 8), {"group": 2, "strides": [2, 3], "output_padding": [1, 0]}), (512, (2, 1), {"group": 512}),
+    (256, (31,), {"kernel": (20,), "strides": [10], "pads": [5, 5]}), (130, (2, 3, 4), {"kernel": (2, 2, 2), "auto_pad": "VALID"})])
+@pytest.mark.parametrize("constant", [True, False])
+def test_transposed_convolutions_of_unknown_images(channels, image, attributes, constant):
+    """One order for every number of threads, and ONNX Runtime's with one thread."""
+    proto, given = transposed_convolution(channels, image, constant=constant, **attributes)
+    found = [session(proto, threads, reproducible=True, **isa) for threads, isa in ((1, {}), (3, {"max_isa": "avx2"}), (2, {"max_isa": "portable"}))]
+    assert node(found[0], "convolution")["taken"]
+    outputs = {each.run(None, given)[0].tobytes() for each in found}
+    assert outputs == {stock(proto).run(None, given)[0].tobytes()}
+
+
+@needs_table
+def test_transposed_convolutions_of_one_pixel_have_one_order():
+    """ONNX Runtime multiplies a matrix by one column, and cuts its depths among the threads."""
+    proto, given = transposed_convolution(1024, (1, 1), kernel=(8, 8))
+    assert len({session(proto, threads, reproducible=True).run(None, given)[0].tobytes() for threads in (1, 2, 3, 4)}) == 1
+    assert not node(session(proto), "convolution")["same_bytes"]
+
+
+@needs_table
+def test_transposed_convolutions_of_few_channels_stay_with_onnx_runtime():
+    proto = model([helper.make_node("ConvTranspose", ["x", "w"], ["y"], name="convolution")], {"x": [2, 128, 19, 23]}, ["y"],
+                  {"w": np.ones((128, 6, 3, 3), np.float32)})
+    assert not node(session(proto, reproducible=True), "convolution")["taken"]
+
+
+@needs_table
+@pytest.mark.parametrize("attributes, reason", [
+    ({"output_shape": [9, 9]}, "output_shape: is given"), ({"auto_pad": "SAME_UPPER"}, "auto_pad: is SAME_UPPER"),
+    ({"output_padding": [1, 1], "dilations": [2, 2]}, "output_padding: is 1; expected less than the stride, 1")])
+def test_transposed_convolutions_that_are_refused(attributes, reason):
+    proto, _ = transposed_convolution(24, (5, 5), **attributes)
+    with pytest.raises(Exception, match=reason):
+        session(proto, reproducible=True)
 
 
 @needs_table
@@ -163,16 +201,6 @@ def test_optimizations_that_order_needs():
         intact.onnxruntime.add(options, reproducible=True)
         with pytest.raises(Exception, match=f"{entry}: is '1' with reproducible"):
             onnxruntime.InferenceSession(proto, options)
-
-
-@needs_table
-@pytest.mark.parametrize("image", [(1, 1), (None, None)])
-def test_transposed_convolutions_of_one_pixel_are_refused(image):
-    """ONNX Runtime multiplies a matrix by one column, and cuts its depths among the threads."""
-    weights = np.random.default_rng(0).normal(0, 1, (128, 8, 4, 4)).astype(np.float32)
-    proto = model([helper.make_node("ConvTranspose", ["x", "w"], ["y"], name="convolution")], {"x": [1, 128, *image]}, ["y"], {"w": weights})
-    with pytest.raises(Exception, match="'convolution'"):
-        session(proto, reproducible=True)
 
 
 @needs_table
@@ -338,7 +366,7 @@ def test_sums_over_an_inner_axis_have_one_order(op, opset):
 
 
 @needs_table
-@pytest.mark.parametrize("axes", [[2], [0]])
+@pytest.mark.parametrize("axes", [[2], [1, -1]])
 def test_sums_whose_order_is_one_stay_with_onnx_runtime(axes):
     proto = model([helper.make_node("ReduceSum", ["x", "axes"], ["y"], name="reduce")], {"x": [None] * 3}, ["y"], {"axes": np.array(axes)})
     found = node(session(proto, reproducible=True), "reduce")
@@ -347,6 +375,37 @@ def test_sums_whose_order_is_one_stay_with_onnx_runtime(axes):
                       {"axes": np.array([0, 2])})
     with pytest.raises(Exception, match="axes: are no adjacent constant axes"):
         session(scattered, reproducible=True)
+
+
+@needs_table
+@pytest.mark.parametrize("op", ["ReduceSum", "ReduceMean"])
+def test_sums_in_tensors_of_unknown_dimensions(op):
+    """A run finds out which axes they are. Over the last axes the bytes are ONNX Runtime's."""
+    rng = np.random.default_rng(0)
+    for axes, shapes in (([-1], [(1,), (5, 3), (7, 4), (6, 2, 37), (3, 203)]), ([2], [(3, 5, 9), (2, 2, 131), (2, 3, 4, 5)]),
+                         ([1, 2], [(4, 3, 7), (2, 5, 6, 3)]), ([0], [(1,), (31,), (20, 400), (9, 3, 2)])):
+        graph = helper.make_graph([helper.make_node(op, ["x", "axes"], ["y"], name="reduce")], "graph",
+                                  [helper.make_tensor_value_info("x", TensorProto.FLOAT, None)], [onnx.ValueInfoProto(name="y")],
+                                  [numpy_helper.from_array(np.array(axes), "axes")])
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10).SerializeToString()
+        found = [session(proto, threads, reproducible=True) for threads in (1, 3)]
+        assert node(found[0], "reduce")["taken"]
+        for shape in shapes:
+            x = rng.normal(0, 1, shape).astype(np.float32)
+            expected = stock(proto, 3).run(None, {"x": x})[0]  # one item for each thread, or fewer
+            for each in found:
+                assert each.run(None, {"x": x})[0].tobytes() == expected.tobytes(), (axes, shape)
+        with pytest.raises(Exception, match="axes: are no adjacent ones of the input's 0 dimensions"):
+            found[0].run(None, {"x": np.array(1, np.float32)})
+
+
+@needs_table
+def test_sums_of_minus_zeros_over_the_first_axis_have_one_sign():
+    """ONNX Runtime begins with 0 or with the first element; which of both depends on the threads."""
+    proto = model([helper.make_node("ReduceSum", ["x", "axes"], ["y"], name="reduce")], {"x": [None] * 2}, ["y"], {"axes": np.array([0])})
+    x = np.full((20, 400), -0.0, np.float32)
+    assert len({session(proto, threads, reproducible=True).run(None, {"x": x})[0].tobytes() for threads in (1, 2, 3)}) == 1
+    assert not node(session(proto), "reduce")["same_bytes"]
 
 
 INTACT = [sys.executable, "-c", "from intact._program import main; main()"]

@@ -1,5 +1,5 @@
-"""Weights with a scale for each group of depths, from files: MatMulNBits of ONNX, Q4_0 and Q8_0 of GGUF, and the formats of
-safetensors files (safetensors.py)."""
+"""Weights with a scale for each group of depths, from files: MatMulNBits of ONNX, the types of GGUF (_plans/ggml_types.py), and the
+formats of safetensors files (safetensors.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights
 
     - ONNX: MatMulNBits nodes, and MatMul and Gemm nodes whose weights a DequantizeLinear with a `block_size` makes of constants of 4
       or 8 bits, in blocks of depths; the name of the node, or of its output if it has no name. Needs the package onnx.
-    - GGUF: tensors of type Q4_0 and Q8_0. A tensor with the matrices of several experts yields each, named `name[i]`. Needs gguf.
+    - GGUF: tensors of type Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4. A tensor with the matrices of several experts yields each, named `name[i]`. Needs gguf.
     - safetensors, or a folder of such files: layers of GPTQ, AWQ, compressed-tensors (pack-quantized and int-quantized) and torchao
       (Int8Tensor, IntxUnpackedToInt8Tensor); the name of the layer. Needs safetensors, and ml_dtypes for bfloat16.
 

@@ -468,6 +468,18 @@ def _mod(rng: np.random.Generator) -> _Problem:
     return _Problem([floats(rng, shape), draw_positive(rng, shape)], {"fmod": 1})
 
 
+def _dft(rng: np.random.Generator) -> _Problem:
+    samples = int(rng.choice([7, 16, 20, 64, 100]))
+    return _Problem([floats(rng, (int(rng.integers(1, 4)), samples, 1))], {"onesided": int(rng.integers(0, 2))}, rows=(0,))
+
+
+def _stft(rng: np.random.Generator) -> _Problem:
+    frame, frames = int(rng.choice([7, 16, 20, 64, 100])), int(rng.integers(1, 40))
+    signal = floats(rng, (int(rng.integers(1, 4)), frame * (frames + 1), 1))
+    return _Problem([signal, np.int64(max(1, frame // int(rng.integers(1, 5)))), floats(rng, (frame,)), np.int64(frame)],
+                    {"onesided": int(rng.integers(0, 2))}, constants=(1, 3), rows=(0,))
+
+
 FLOAT_UNARY = ("Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor HardSigmoid HardSwish IsInf IsNaN "
                 "LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh "
                 "ThresholdedRelu").split()
@@ -492,7 +504,7 @@ DRAWS: dict[str, Draw] = {
     "InstanceNormalization": _channel_norm(2), "GroupNormalization": _channel_norm(2, num_groups=4),
     "LpNormalization": _drawn(lambda rng: {"axis": -1, "p": int(rng.integers(1, 3))}),
     "MeanVarianceNormalization": _pool(True, axes=[2, 3]),
-    "RNN": _recurrent(1), "GRU": _recurrent(3), "LSTM": _recurrent(4), "Attention": _onnx_attention,
+    "DFT": _dft, "STFT": _stft, "RNN": _recurrent(1), "GRU": _recurrent(3), "LSTM": _recurrent(4), "Attention": _onnx_attention,
     "QuantizeLinear": _quantize, "DequantizeLinear": _dequantize, "DynamicQuantizeLinear": _dynamic,
     "MatMulInteger": _integer_product, "QLinearMatMul": _quantized_product, "ConvInteger": _integer_convolution,
     "QLinearConv": _quantized_convolution,

@@ -25,7 +25,8 @@ from .._library import (
     type_of,
 )
 from .gemm import FailingPair, type_name
-from .grouped_weights import GroupedWeights, nbits, q4_0, q8_0
+from .ggml_types import FORMATS, of_rows
+from .grouped_weights import GroupedWeights, nbits
 from .plan import FLOAT32, INT32, AnyPlan, Call, Plan, dtype_of, pointer
 
 _B_TYPES = {"u4": lib.INTACT_U4, "s4": lib.INTACT_S4, "u8": lib.INTACT_U8, "s8": lib.INTACT_S8}
@@ -65,14 +66,15 @@ class Grouped(AnyPlan):
     - `weights`: a row for each column of B. 8-bit weights are N×K, int8 ("s8") or uint8 ("u8"). Weights of 4 bits are
       N×⌈K/2⌉, uint8; the low four bits are the even depth. `b_type` "u4" (the default for them) or "s4".
     - `scales`: N×groups, float32, float16 or bfloat16. `zero_points`: N×groups, integers of `b_type`; by default 0 for signed
-      weights, 8 or 128 for unsigned weights.
+      weights, 8 or 128 for unsigned weights. `minimums` (instead of zero points, which are then 0): N×groups, float32, which are
+      added to the weights.
     - `k`: the depth; needed for weights of 4 bits. `group`: 16, 32, 64, 128, 256, or 0 for one group of all depths.
     - `a_source_type`: "f32", "bf16" or "f16": each run quantizes A to `a_type` ("s8", symmetric, or "u8" with zero points). None:
       each run gets A in `a_type`, with `a_scales` and `a_zero_points`.
     - `granularity`: "rows" or "groups": whether A has a scale for each row, or for each group of each row.
     - `c_type`: "f32", "bf16" or "f16". `bias`: one float for each column. `activation="relu"`, or `clamp=(low, high)`.
     - `max_isa`: a cap, one of `intact.isas()`.
-    - Several experts (mixture of experts): `weights`, `scales`, `zero_points` and `bias` have one more dimension in front, the
+    - Several experts (mixture of experts): `weights`, `scales`, `zero_points`, `minimums` and `bias` have one more dimension in front, the
       experts. The rows of A are sorted by expert, and each run gets `expert_rows`, the number of rows of each expert.
 
     Raises `intact.Error`. Any number of threads may run one plan at once."""
@@ -80,7 +82,7 @@ class Grouped(AnyPlan):
     _kind = "grouped"
 
     def __init__(self, weights: Any, scales: Any, *, k: int | None = None, group: int = 32, b_type: str | None = None,
-                 zero_points: Any = None, a_type: str = "s8", a_source_type: str | None = "f32", granularity: str = "rows",
+                 zero_points: Any = None, minimums: Any = None, a_type: str = "s8", a_source_type: str | None = "f32", granularity: str = "rows",
                  c_type: str = "f32", bias: Any = None, activation: str | None = None,
                  clamp: tuple[float, float] | None = None, max_isa: str | None = None):
         weights = np.ascontiguousarray(array_of("weights", weights))
@@ -118,6 +120,10 @@ class Grouped(AnyPlan):
             zero_points = self._integers("zero_points", zero_points, (*shape, groups),
                                          np.int8 if str(b_type).startswith("s") else np.uint8)
             desc.b_zero_points = ffi.cast("void *", address(zero_points))
+        if minimums is not None:
+            minimums = np.ascontiguousarray(array_of("minimums", minimums), FLOAT32)
+            self._check_groups("minimums", minimums, (*shape, groups))
+            desc.b_minimums = ffi.cast("float *", address(minimums))
         if bias is not None:
             if experts:
                 bias = array_of("bias", bias)
@@ -189,7 +195,7 @@ class Grouped(AnyPlan):
                     raise invalid(f"weights: {name} of expert {i} is {getattr(expert, name)!r}; expected "
                                   f"{getattr(first, name)!r}, as of expert 0")
         return cls(stacked("b")[..., :row], stacked("scales"), k=first.k, group=first.group, b_type=first.b_type,
-                   zero_points=stacked("zero_points"), bias=stacked("bias"), **options)
+                   zero_points=stacked("zero_points"), minimums=stacked("minimums"), bias=stacked("bias"), **options)
 
     @classmethod
     def from_matmul_nbits(cls, b: Any, scales: Any, zero_points: Any = None, *, k: int, bits: int = 4, block_size: int = 32,
@@ -202,8 +208,10 @@ class Grouped(AnyPlan):
 
     @classmethod
     def from_gguf(cls, blocks: Any, kind: str, **options: Any) -> Grouped:
-        """A plan from a tensor of a GGUF file: `blocks` are its bytes, a row for each column of B; `kind` is "q4_0" or "q8_0"."""
-        return cls.of(choice("kind", kind, {"q4_0": q4_0, "q8_0": q8_0})(array_of("blocks", blocks)), **options)
+        """A plan from a tensor of a GGUF file: `blocks` are its bytes, a row for each column of B; `kind` is "q4_0", "q4_1",
+        "q5_0", "q5_1", "q8_0", "q4_k", "q5_k", "q6_k", "iq4_nl" or "mxfp4"."""
+        choice("kind", kind, FORMATS)
+        return cls.of(of_rows(array_of("blocks", blocks), kind), **options)
 
     @property
     def info(self) -> GroupedInfo:

@@ -20,7 +20,8 @@ class GroupedWeights:
     - `group`: 16, 32, 64, 128 or 256, or 0 for one group of all depths.
     - `scales`: N×groups, float32 or float16.
     - `zero_points`: N×groups, int8 for signed weights, else uint8; None: 0 for signed weights, 128 for "u8", 8 for "u4".
-    - `bias`: N float32 values, or None."""
+    - `bias`: N float32 values, or None.
+    - `minimums`: N×groups, float32, which are added to the weights; zero points are then 0. Or None."""
 
     b: np.ndarray
     b_type: str
@@ -29,6 +30,7 @@ class GroupedWeights:
     scales: np.ndarray
     zero_points: np.ndarray | None = None
     bias: np.ndarray | None = None
+    minimums: np.ndarray | None = None
 
     @property
     def n(self) -> int:
@@ -45,13 +47,16 @@ class GroupedWeights:
     def integers(self) -> np.ndarray:
         """The weights minus their zero points: N×K, int16."""
         b = self.stored()
+        if self.minimums is not None:
+            return b
         if self.zero_points is None:
             return b - np.int16({"u8": 128, "u4": 8}.get(self.b_type, 0))
         return b - self._of_depths(self.zero_points.astype(np.int16))
 
     def values(self) -> np.ndarray:
         """The real numbers that the weights represent: N×K, float32."""
-        return self.integers() * self._of_depths(self.scales.astype(np.float32))
+        values = self.integers() * self._of_depths(self.scales.astype(np.float32))
+        return values if self.minimums is None else values + self._of_depths(self.minimums)
 
     def _of_depths(self, values: np.ndarray) -> np.ndarray:
         """Values of groups, repeated for each depth: N×K."""
@@ -90,28 +95,3 @@ def nbits(b: np.ndarray, scales: np.ndarray, zero_points: np.ndarray | None, k: 
             raise invalid(f"zero_points: has a value that is no whole number from 0 to {2**bits - 1}")
         zero_points = points.astype(np.uint8)
     return GroupedWeights(b, f"u{bits}", k, group, scales, zero_points)
-
-
-def q4_0(rows: np.ndarray) -> GroupedWeights:
-    """The blocks of a GGUF tensor of type Q4_0: N rows of bytes. A block has a float16 scale and 16 bytes with two depths each:
-    byte i has depth i in its low four bits and depth i + 16 in its high four bits."""
-    blocks = _blocks(rows, 18)
-    b = np.concatenate([blocks[..., 2:] & 15, blocks[..., 2:] >> 4], 2)
-    return GroupedWeights((b[..., 0::2] | b[..., 1::2] << 4).reshape(len(b), -1), "u4", 32 * b.shape[1], 32, _scales(blocks))
-
-
-def q8_0(rows: np.ndarray) -> GroupedWeights:
-    """The blocks of a GGUF tensor of type Q8_0: N rows of bytes. A block has a float16 scale and 32 int8 weights."""
-    blocks = _blocks(rows, 34)
-    b = np.ascontiguousarray(blocks[..., 2:]).view(np.int8)
-    return GroupedWeights(b.reshape(len(b), -1), "s8", 32 * b.shape[1], 32, _scales(blocks))
-
-
-def _blocks(rows: np.ndarray, size: int) -> np.ndarray:
-    if rows.dtype != np.uint8 or rows.ndim != 2 or rows.shape[1] % size or not rows.size:
-        raise invalid(f"rows: has dtype {rows.dtype} and shape {rows.shape}; expected uint8 and rows of {size}-byte blocks")
-    return rows.reshape(len(rows), -1, size)
-
-
-def _scales(blocks: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(blocks[..., :2]).view("<f2")[..., 0]

@@ -1,0 +1,31 @@
+// Products of ggml's graphs, on packed weights.
+#ifndef INTACT_INTEGRATIONS_GGML_PRODUCTS_H_
+#define INTACT_INTEGRATIONS_GGML_PRODUCTS_H_
+
+#include <ggml.h>
+#include <intact/grouped.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace intact::ggml {
+
+/// Memory for the rows of experts. It grows, and is kept between products.
+struct RowMemory {
+  std::vector<float> a, c;
+  std::vector<int64_t> counts, places;
+};
+
+/// Whether Multiply() and MultiplyById() take the activations of MUL_MAT and MUL_MAT_ID.
+bool HasRows(const ggml_tensor* op);
+
+/// Computes the node, a MUL_MAT whose weights are `plan`, on `threads` threads of OpenMP, which ggml's CPU backend uses too.
+intact_status Multiply(const intact_grouped* plan, ggml_tensor* node, int threads);
+
+/// Computes the node, a MUL_MAT_ID whose weights are the experts of `plan`. Errors: INVALID_ARGUMENT (an expert that does not
+/// exist), OUT_OF_MEMORY.
+intact_status MultiplyById(const intact_grouped* plan, ggml_tensor* node, int threads, RowMemory* memory);
+
+}  // namespace intact::ggml
+
+#endif  // INTACT_INTEGRATIONS_GGML_PRODUCTS_H_
