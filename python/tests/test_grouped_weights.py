@@ -3,7 +3,6 @@
 import intact
 import numpy as np
 import pytest
-from intact._plans import grouped_weights as formats
 from intact._plans.ggml_types import FORMATS, of_rows
 
 RNG = np.random.default_rng(7)
