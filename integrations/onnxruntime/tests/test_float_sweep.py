@@ -28,9 +28,25 @@ from test_provider import assert_taken, session_of
 # The ISAs, and the threads of a session; None: what this CPU has, "portable": the provider's own scalar functions.
 SESSIONS = ((None, 4), ("avx2", 2), ("portable", 1))
 # The numbers of float_reference.cc's faults.
-FAULTS = ("adds in order", "adds lanes in order", "coefficient", "whole tail", "no maximum", "divides each", "another logarithm", "flushes",
-          "rounds products", "bias first", "taps first", "blocks backward", "pads with zeros", "block of eight", "keeps −0",
-          "adds from the first", "adds four")
+FAULTS = (
+    "adds in order",
+    "adds lanes in order",
+    "coefficient",
+    "whole tail",
+    "no maximum",
+    "divides each",
+    "another logarithm",
+    "flushes",
+    "rounds products",
+    "bias first",
+    "taps first",
+    "blocks backward",
+    "pads with zeros",
+    "block of eight",
+    "keeps −0",
+    "adds from the first",
+    "adds four",
+)
 RARE = np.array([np.inf, -np.inf, np.nan, 1e-42, -1e-42, 0.0, -0.0, 3e38, -3e38, 1e-20, -1e-20], np.float32)
 MASKS = np.array([-np.inf, -1e4, -3.4028235e38, -87.0, -87.4, -95.0, -103.9, -103.98, 0.0], np.float32)
 
@@ -81,7 +97,9 @@ def floats(rng: np.random.Generator, shape: tuple[int, ...], rare: np.ndarray = 
 
 def length(rng: np.random.Generator, most: int) -> int:
     """Often around a width of a register."""
-    near = [n for n in (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 127, 128, 129) if n <= most]
+    near = [
+        n for n in (1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 49, 64, 65, 127, 128, 129) if n <= most
+    ]
     return int(rng.choice(near)) if rng.random() < 0.6 else int(rng.integers(1, most + 1))
 
 
@@ -89,8 +107,13 @@ def length(rng: np.random.Generator, most: int) -> int:
 def model_of(op: str, dimensions: int, opset: int, inputs: int = 1, **attributes: int) -> bytes:
     names = ["a", "b"][:inputs]
     axes = {"axes": np.array(attributes.pop("axes"))} if "axes" in attributes else {}
-    return layers.model_of([onnx.helper.make_node(op, [*names, *axes], ["y"], **attributes)],
-                           {name: (np.float32, [None] * dimensions) for name in names}, {"y": (np.float32, None)}, axes, opset)
+    return layers.model_of(
+        [onnx.helper.make_node(op, [*names, *axes], ["y"], **attributes)],
+        {name: (np.float32, [None] * dimensions) for name in names},
+        {"y": (np.float32, None)},
+        axes,
+        opset,
+    )
 
 
 def softmax(rng: np.random.Generator) -> Problem:
@@ -100,19 +123,36 @@ def softmax(rng: np.random.Generator) -> Problem:
     x = floats(rng, tuple(shape), MASKS if rng.random() < 0.7 else RARE)
 
     def defined(fault: int) -> np.ndarray:
-        rows = np.ascontiguousarray(np.moveaxis(x, axis, -1) if opset >= 13 else x.reshape(math.prod(shape[:axis]), -1))
+        rows = np.ascontiguousarray(
+            np.moveaxis(x, axis, -1) if opset >= 13 else x.reshape(math.prod(shape[:axis]), -1)
+        )
         y = np.empty_like(rows)
-        reference().intact_softmax_reference(place(rows), place(y), ctypes.c_int64(rows.size // rows.shape[-1]),
-                                      ctypes.c_int64(rows.shape[-1]), int(is_log), fault)
+        reference().intact_softmax_reference(
+            place(rows),
+            place(y),
+            ctypes.c_int64(rows.size // rows.shape[-1]),
+            ctypes.c_int64(rows.shape[-1]),
+            int(is_log),
+            fault,
+        )
         return np.moveaxis(y, -1, axis) if opset >= 13 else y.reshape(x.shape)
 
     own = ("another logarithm",) if is_log else ("divides each", "flushes")
-    return Problem(model_of("LogSoftmax" if is_log else "Softmax", dimensions, opset, axis=axis), {"a": x}, defined,
-                   ("adds in order", "adds lanes in order", "coefficient", "whole tail", "no maximum", *own))
+    return Problem(
+        model_of("LogSoftmax" if is_log else "Softmax", dimensions, opset, axis=axis),
+        {"a": x},
+        defined,
+        ("adds in order", "adds lanes in order", "coefficient", "whole tail", "no maximum", *own),
+    )
 
 
 def product(rng: np.random.Generator) -> Problem:
-    items, m, n, k = int(rng.integers(1, 4)), length(rng, 40), length(rng, 140), length(rng, 129) * int(rng.choice([1, 1, 3, 9]))
+    items, m, n, k = (
+        int(rng.integers(1, 4)),
+        length(rng, 40),
+        length(rng, 140),
+        length(rng, 129) * int(rng.choice([1, 1, 3, 9])),
+    )
     a, b = floats(rng, (items, m, k)), floats(rng, (items if rng.random() < 0.5 else 1, k, n))
     depths, width = 128, 128
     while n < k and width > 16 and width // 2 >= n:
@@ -121,12 +161,21 @@ def product(rng: np.random.Generator) -> Problem:
     def defined(fault: int) -> np.ndarray:
         c = np.empty((items, m, n), np.float32)
         for item in range(items):
-            reference().intact_matmul_reference(place(a[item]), place(b[item % len(b)]), place(c[item]),
-                                         *(ctypes.c_int64(size) for size in (m, n, k, depths)), fault)
+            reference().intact_matmul_reference(
+                place(a[item]),
+                place(b[item % len(b)]),
+                place(c[item]),
+                *(ctypes.c_int64(size) for size in (m, n, k, depths)),
+                fault,
+            )
         return c
 
-    return Problem(model_of("MatMul", 3, 17, 2), {"a": a, "b": b}, defined,
-                   ("adds in order", "flushes", "rounds products", "blocks backward", "block of eight"))
+    return Problem(
+        model_of("MatMul", 3, 17, 2),
+        {"a": a, "b": b},
+        defined,
+        ("adds in order", "flushes", "rounds products", "blocks backward", "block of eight"),
+    )
 
 
 def reduction(rng: np.random.Generator) -> Problem:
@@ -139,43 +188,87 @@ def reduction(rng: np.random.Generator) -> Problem:
 
     def defined(fault: int) -> np.ndarray:
         y = np.empty(shape[:begin] + (1,) * (end - begin) + shape[end:], np.float32)
-        reference().intact_reduce_reference(place(x), place(y), *map(ctypes.c_int64, sizes), int(is_mean), fault)
+        reference().intact_reduce_reference(
+            place(x), place(y), *map(ctypes.c_int64, sizes), int(is_mean), fault
+        )
         return y
 
     model = model_of("ReduceMean" if is_mean else "ReduceSum", dimensions, 18, axes=tuple(range(begin, end)))
-    return Problem(model, {"a": x}, defined, ("adds from the first", "adds four", *(["divides each"] if is_mean else [])))
+    return Problem(
+        model, {"a": x}, defined, ("adds from the first", "adds four", *(["divides each"] if is_mean else []))
+    )
 
 
 def convolution(rng: np.random.Generator) -> Problem:
     groups = int(rng.choice([1, 1, 1, 2, 3]))
-    channels, outputs = ((4 * length(rng, 20) if rng.random() < 0.5 else length(rng, 50), length(rng, 40)) if groups == 1
-                         else (8 * int(rng.integers(1, 5)), 8 * int(rng.integers(1, 5))))
-    kernel, stride, dilation, pads = ([int(n) for n in rng.choice(values, size)] for values, size in
-                                      (((1, 1, 2, 3, 5), 2), ((1, 1, 2, 3), 2), ((1, 1, 2), 2), ((0, 0, 1, 2, 4), 4)))
+    channels, outputs = (
+        (4 * length(rng, 20) if rng.random() < 0.5 else length(rng, 50), length(rng, 40))
+        if groups == 1
+        else (8 * int(rng.integers(1, 5)), 8 * int(rng.integers(1, 5)))
+    )
+    kernel, stride, dilation, pads = (
+        [int(n) for n in rng.choice(values, size)]
+        for values, size in (((1, 1, 2, 3, 5), 2), ((1, 1, 2, 3), 2), ((1, 1, 2), 2), ((0, 0, 1, 2, 4), 4))
+    )
     if rng.random() < 0.3:
         kernel = [1, 1]
     if rng.random() < 0.3:
         pads = [0] * 4
     image = [int(rng.integers((k - 1) * d + 1, 15)) for k, d in zip(kernel, dilation)]
-    out = [(n + pads[i] + pads[i + 2] - (kernel[i] - 1) * dilation[i] - 1) // stride[i] + 1 for i, n in enumerate(image)]
+    out = [
+        (n + pads[i] + pads[i + 2] - (kernel[i] - 1) * dilation[i] - 1) // stride[i] + 1
+        for i, n in enumerate(image)
+    ]
     x = floats(rng, (int(rng.integers(1, 3)), groups * channels, *image))
     weights = floats(rng, (groups * outputs, channels, *kernel))
     bias = floats(rng, (groups * outputs,)) if rng.random() < 0.6 else None
     if rng.random() < 0.1:  # products that underflow to −0
         x, weights, bias = np.full_like(x, -1e-30), np.full_like(weights, 1e-30), None
-    sizes = np.array([groups * channels, groups * outputs, groups, *image, *out, *kernel, *stride, *dilation, *pads], np.int64)
+    sizes = np.array(
+        [groups * channels, groups * outputs, groups, *image, *out, *kernel, *stride, *dilation, *pads],
+        np.int64,
+    )
 
     def defined(fault: int) -> np.ndarray:
         y = np.empty((len(x), groups * outputs, *out), np.float32)
-        reference().intact_conv_reference(place(x), place(weights), place(bias), place(y), ctypes.c_int64(len(x)), place(sizes), fault)
+        reference().intact_conv_reference(
+            place(x), place(weights), place(bias), place(y), ctypes.c_int64(len(x)), place(sizes), fault
+        )
         return y
 
     constants = {"w": weights} | ({} if bias is None else {"b": bias})
-    node = onnx.helper.make_node("Conv", ["a", *constants], ["y"], group=groups, kernel_shape=kernel, strides=stride, dilations=dilation,
-                                 pads=pads)
-    model = layers.model_of([node], {"a": (np.float32, [None, groups * channels, None, None])}, {"y": (np.float32, None)}, constants)
-    return Problem(model, {"a": x}, defined, ("adds in order", "flushes", "rounds products", "bias first", "taps first", "blocks backward",
-                                              "pads with zeros", "block of eight", "keeps −0"))
+    node = onnx.helper.make_node(
+        "Conv",
+        ["a", *constants],
+        ["y"],
+        group=groups,
+        kernel_shape=kernel,
+        strides=stride,
+        dilations=dilation,
+        pads=pads,
+    )
+    model = layers.model_of(
+        [node],
+        {"a": (np.float32, [None, groups * channels, None, None])},
+        {"y": (np.float32, None)},
+        constants,
+    )
+    return Problem(
+        model,
+        {"a": x},
+        defined,
+        (
+            "adds in order",
+            "flushes",
+            "rounds products",
+            "bias first",
+            "taps first",
+            "blocks backward",
+            "pads with zeros",
+            "block of eight",
+            "keeps −0",
+        ),
+    )
 
 
 DRAWS = {"Softmax": softmax, "MatMul": product, "reduction": reduction, "Conv": convolution}
@@ -194,9 +287,14 @@ def prepared(model: bytes, isa: "str | None", threads: int) -> onnxruntime.Infer
     return session
 
 
-def guarded(session: onnxruntime.InferenceSession, feeds: dict[str, np.ndarray], shape: tuple[int, ...], at_end: bool) -> np.ndarray:
+def guarded(
+    session: onnxruntime.InferenceSession, feeds: dict[str, np.ndarray], shape: tuple[int, ...], at_end: bool
+) -> np.ndarray:
     """The output, computed with all tensors beside pages that cannot be read or written."""
-    given, y = {name: Guarded(value, at_end) for name, value in feeds.items()}, Guarded(np.zeros(shape, np.float32), at_end)
+    given, y = (
+        {name: Guarded(value, at_end) for name, value in feeds.items()},
+        Guarded(np.zeros(shape, np.float32), at_end),
+    )
     binding = session.io_binding()
     for name, value in given.items():
         binding.bind_input(name, "cpu", 0, np.float32, value.array.shape, value.array.ctypes.data)
@@ -209,14 +307,20 @@ def check(name: str, seed: int, number: int, found: Found) -> None:
     """One problem: on each ISA, and with each fault that no problem has shown yet."""
     rng = np.random.default_rng([seed, number, *name.encode()])
     problem = DRAWS[name](rng)
-    expected, first, where = np.ascontiguousarray(problem.defined(0)), None, f"{name}, seed {seed}, problem {number}"
+    expected, first, where = (
+        np.ascontiguousarray(problem.defined(0)),
+        None,
+        f"{name}, seed {seed}, problem {number}",
+    )
     for isa, threads in SESSIONS:
         session = prepared(problem.model, isa, threads)
         if expected.size == 0:
             continue
         computed = guarded(session, problem.feeds, expected.shape, bool(rng.integers(0, 2)))
         if not same(computed, expected):
-            found.differences.append(f"{where}: {isa or 'this CPU'}, {threads} threads: {np.sum(computed != expected)} values")
+            found.differences.append(
+                f"{where}: {isa or 'this CPU'}, {threads} threads: {np.sum(computed != expected)} values"
+            )
         first = computed if first is None else first
         if name == "Softmax" and not same(computed, first, also_nans=True):
             found.differences.append(f"{where}: {isa or 'this CPU'}, {threads} threads: bits of NaNs")
@@ -224,7 +328,9 @@ def check(name: str, seed: int, number: int, found: Found) -> None:
     found.values += expected.size
     for fault in problem.faults:
         key = f"{name}: {fault}"
-        found.faults[key] = found.faults.get(key, False) or not same(np.ascontiguousarray(problem.defined(1 + FAULTS.index(fault))), expected)
+        found.faults[key] = found.faults.get(key, False) or not same(
+            np.ascontiguousarray(problem.defined(1 + FAULTS.index(fault))), expected
+        )
 
 
 def sweep(name: str, count: int, seed: int) -> Found:
@@ -246,14 +352,18 @@ def test_float_operators_are_as_defined(name, count):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name, count", [("Softmax", 8000), ("MatMul", 2000), ("reduction", 4000), ("Conv", 2000)])
+@pytest.mark.parametrize(
+    "name, count", [("Softmax", 8000), ("MatMul", 2000), ("reduction", 4000), ("Conv", 2000)]
+)
 def test_float_operators_are_as_defined_in_many_problems(name, count):
     judge(sweep(name, count, 1))
 
 
 def logarithms(first: int, step: int, count: int) -> tuple[np.ndarray, np.ndarray]:
     own, of_library = np.empty(count, np.float32), np.empty(count, np.float32)
-    reference().intact_logarithms(ctypes.c_uint32(first), ctypes.c_uint32(step), ctypes.c_int64(count), place(own), place(of_library))
+    reference().intact_logarithms(
+        ctypes.c_uint32(first), ctypes.c_uint32(step), ctypes.c_int64(count), place(own), place(of_library)
+    )
     return own, of_library
 
 
@@ -265,7 +375,10 @@ def check_logarithms(first: int, step: int, count: int) -> None:
         rounded = exact.astype(np.float32)
     is_finite = np.isfinite(exact)
     assert same(own[~is_finite], rounded[~is_finite])
-    assert np.all(np.abs(own[is_finite] - exact[is_finite]) <= 0.82 * np.spacing(np.abs(rounded[is_finite])).astype(np.float64))
+    assert np.all(
+        np.abs(own[is_finite] - exact[is_finite])
+        <= 0.82 * np.spacing(np.abs(rounded[is_finite])).astype(np.float64)
+    )
     name, version = os.confstr("CS_GNU_LIBC_VERSION").split()
     if name == "glibc" and tuple(map(int, version.split("."))) >= (2, 28):
         assert same(own, of_library)
@@ -289,8 +402,13 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.op or DRAWS:
         found = sweep(name, options.count, options.seed)
-        print(f"{name}: {found.problems} problems, {found.values} values, {len(found.differences)} differences, "
-              f"{sum(found.faults.values())} of {len(found.faults)} faults shown", *found.differences[:20], sep="\n", flush=True)
+        print(
+            f"{name}: {found.problems} problems, {found.values} values, {len(found.differences)} differences, "
+            f"{sum(found.faults.values())} of {len(found.faults)} faults shown",
+            *found.differences[:20],
+            sep="\n",
+            flush=True,
+        )
         judge(found)
 
 

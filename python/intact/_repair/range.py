@@ -1,9 +1,10 @@
-"""`intact repair --undo-reduce-range`: gives 7-bit weights and activations the full range of 8 bits, before the repair.
+"""`intact repair --undo-reduce-range`: gives 7-bit weights and activations the full range of 8 bits, before
+the repair.
 
-Quantizers halve the range so that pairs cannot saturate. A repaired model is safe with the full range, so the halved range only
-costs accuracy. Weights are rounded again from the float model's weights. Activations keep the range of real numbers that the
-quantizer found. The file does not state that activations have 7 bits, so data must show it.
-"""
+Quantizers halve the range so that pairs cannot saturate. A repaired model is safe with the full range, so the
+halved range only costs accuracy. Weights are rounded again from the float model's weights. Activations keep
+the range of real numbers that the quantizer found. The file does not state that activations have 7 bits, so
+data must show it."""
 
 from __future__ import annotations
 
@@ -24,15 +25,17 @@ from .._library import excerpt, invalid
 from .editor import Editor
 from .widen import Limits, Weights, WeightsWidener, Widened, WidenedActivations
 
-_MOST_FILLED = 128  # the largest value of activations of 7 bits: 127, plus one step if their zero point was rounded up
-_LEAST_FILLED = 64  # activations that do not exceed this on the data may have 8 bits: small values prove nothing
+# the largest value of activations of 7 bits: 127, plus one step if their zero point was rounded up
+_MOST_FILLED = 128
+# activations that do not exceed this on the data may have 8 bits: small values prove nothing
+_LEAST_FILLED = 64
 _MOST_BEYOND = 0.25  # if a larger share of all tensors exceeds 7 bits, activations have 8 bits
 
 
 @dataclass
 class _Tensor:
-    """Quantized activations. `readers`: places of the QuantizeLinear and the DequantizeLinears. `clips`: places of Clips to 127.
-    Steps are halved, so all values of 7 bits stay representable."""
+    """Quantized activations. `readers`: places of the QuantizeLinear and the DequantizeLinears. `clips`:
+    places of Clips to 127. Steps are halved, so all values of 7 bits stay representable."""
 
     name: str
     scale: np.ndarray
@@ -44,8 +47,8 @@ class _Tensor:
 
 @dataclass
 class _Bias:
-    """An int32 bias in new units. `place`: the node that reads it, as its input `input`. `unit`: the new scale for that node's
-    second input; None if the file stores no scale for the bias."""
+    """An int32 bias in new units. `place`: the node that reads it, as its input `input`. `unit`: the new
+    scale for that node's second input; None if the file stores no scale for the bias."""
 
     place: int
     input: int
@@ -70,27 +73,40 @@ class _Widener(WeightsWidener):
             if most is not None and most > _MOST_FILLED:
                 tensor.reason = tensor.reason or f"exceeds 7 bits on the data: {most}"
             elif most is not None and most <= _LEAST_FILLED:
-                tensor.reason = tensor.reason or f"may have 8 bits, and small values: the largest on the data is {most}"
+                tensor.reason = (
+                    tensor.reason or f"may have 8 bits, and small values: the largest on the data is {most}"
+                )
             self.tensors.append(tensor)
             self.found.activations.append(WidenedActivations(tensor.name, most))
         self._join_tensors()
 
     def _join_tensors(self) -> None:
-        """Tensors with equal scales and zero points stay equal, as MaxPool and Concat require: if one is left, all are."""
+        """Tensors with equal scales and zero points stay equal, as MaxPool and Concat require: if one is
+        left, all are."""
         groups: dict[tuple, list[_Tensor]] = {}
         for tensor in self.tensors:
             groups.setdefault((tensor.scale.tobytes(), tensor.point), []).append(tensor)
         for group in groups.values():
             left = next((tensor for tensor in group if tensor.reason), None)
             for tensor in group if left else []:
-                tensor.reason = tensor.reason or f"its scale is also that of {excerpt(left.name)}, which is left: {left.reason}"
+                tensor.reason = (
+                    tensor.reason
+                    or f"its scale is also that of {excerpt(left.name)}, which is left: {left.reason}"
+                )
 
     def _tensor(self, node: Any) -> "_Tensor | None":
         """The output of a QuantizeLinear to u8; None if it is no activation or cannot have 7 bits."""
         if node.op_type != "QuantizeLinear" or self.scope.constant(node.input[0]) is not None:
             return None
         scale, point = self.scope.constant(node.input[1]), self.scope.point(node)
-        if scale is None or point is None or scale.size != 1 or point.size != 1 or point.dtype != np.uint8 or point.item() > 127:
+        if (
+            scale is None
+            or point is None
+            or scale.size != 1
+            or point.size != 1
+            or point.dtype != np.uint8
+            or point.item() > 127
+        ):
             return None
         tensor = _Tensor(node.output[0], scale, int(point.item()), [self.places[id(node)]], [])
         pending = [node.output[0]]
@@ -101,34 +117,63 @@ class _Widener(WeightsWidener):
             for reader in self.scope.consumers.get(name, []):
                 if reader.op_type == "DequantizeLinear" and reader.input[0] == name:
                     other, other_point = self.scope.constant(reader.input[1]), self._point(reader)
-                    if other is None or other.size != 1 or other.item() != scale.item() or other_point != tensor.point:
+                    if (
+                        other is None
+                        or other.size != 1
+                        or other.item() != scale.item()
+                        or other_point != tensor.point
+                    ):
                         tensor.reason = f"{excerpt(reader.name)} reads it with another scale"
                     tensor.readers.append(self.places[id(reader)])
                 elif reader.op_type == "Clip" and self._is_clip_to_7_bits(reader):
                     tensor.clips.append(self.places[id(reader)])
                     pending.append(reader.output[0])
-                elif reader.input[0] == name and (row_of(reader).is_passed or reader.op_type == "Flatten" or (
-                        reader.op_type == "Cast" and attributes(reader).get("to") == 2)):
+                elif reader.input[0] == name and (
+                    row_of(reader).is_passed
+                    or reader.op_type == "Flatten"
+                    or (reader.op_type == "Cast" and attributes(reader).get("to") == 2)
+                ):
                     pending += reader.output[:1]
                 else:
                     tensor.reason = f"{excerpt(reader.op_type)} reads its quantized values"
         return tensor
 
     def _point(self, node: Any) -> "int | None":
-        value = self.scope.constant(node.input[2]) if len(node.input) > 2 and node.input[2] else np.zeros((), np.uint8)
+        value = (
+            self.scope.constant(node.input[2])
+            if len(node.input) > 2 and node.input[2]
+            else np.zeros((), np.uint8)
+        )
         return int(value.item()) if value is not None and value.size == 1 else None
 
     def _is_clip_to_7_bits(self, node: Any) -> bool:
-        low, high = (self.scope.constant(node.input[i]) if len(node.input) > i and node.input[i] else None for i in (1, 2))
-        return high is not None and high.dtype == np.uint8 and high.size == 1 and high.item() == 127 and (
-            low is None and not (len(node.input) > 1 and node.input[1]) or low is not None and not low.any())
+        low, high = (
+            self.scope.constant(node.input[i]) if len(node.input) > i and node.input[i] else None
+            for i in (1, 2)
+        )
+        return (
+            high is not None
+            and high.dtype == np.uint8
+            and high.size == 1
+            and high.item() == 127
+            and (
+                low is None
+                and not (len(node.input) > 1 and node.input[1])
+                or low is not None
+                and not low.any()
+            )
+        )
 
     def _largest(self, tensors: "list[_Tensor]", runs: "list[dict[str, np.ndarray]]") -> dict[str, int]:
         """The largest value of each tensor on the data, in the variant that cannot saturate."""
         from onnx import helper
 
         proto = exact_variant(self.audit, self.audit)
-        names = [tensor.name for tensor in tensors if tensor.name not in {value.name for value in proto.graph.output}]
+        names = [
+            tensor.name
+            for tensor in tensors
+            if tensor.name not in {value.name for value in proto.graph.output}
+        ]
         if not names:
             return {}
         proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
@@ -140,7 +185,9 @@ class _Widener(WeightsWidener):
                 values = session.run(names, inputs)
             except Exception as error:
                 source = excerpt(getattr(run, "source", "--data"))
-                raise invalid(f"{source}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
+                raise invalid(
+                    f"{source}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}"
+                ) from None
             for name, value in zip(names, values):
                 largest[name] = max(largest[name], int(value.max(initial=0)))
         return largest
@@ -148,7 +195,8 @@ class _Widener(WeightsWidener):
     # ----- biases -------------------------------------------------------------------------------------------------------
 
     def _products(self) -> "Iterator[tuple[Any, Weights | None, _Tensor | None]]":
-        """The layers whose weights or activations get the full range, each with these weights and this tensor."""
+        """The layers whose weights or activations get the full range, each with these weights and this
+        tensor."""
         weights = {i: one for one in self.weights for i in one.of if not one.reason}
         tensors = {place: tensor for tensor in self.tensors if not tensor.reason for place in tensor.readers}
         for i, audited in enumerate(self.audit.layers):
@@ -178,7 +226,8 @@ class _Widener(WeightsWidener):
                 return found
 
     def _bias(self, layer: QuantizedLayer, weights: "Weights | None", tensor: "_Tensor | None") -> Any:
-        """A product's bias in its new unit; None if it has no int32 bias; a reason in words if the bias cannot be converted."""
+        """A product's bias in its new unit; None if it has no int32 bias; a reason in words if the bias
+        cannot be converted."""
         node = layer.graph_node
         k = 2 if layer.is_qdq else row_of(node).inputs.int_bias or len(node.input)
         if len(node.input) <= k or not node.input[k]:
@@ -196,7 +245,13 @@ class _Widener(WeightsWidener):
         name = reader.input[places[0]]
         values, a_scale, w_scale = (self.scope.constant(one) for one in (name, *places[1:]))
         unit = self.scope.constant(reader.input[1]) if layer.is_qdq else None
-        if values is None or a_scale is None or w_scale is None or values.dtype != np.int32 or name in self.kept:
+        if (
+            values is None
+            or a_scale is None
+            or w_scale is None
+            or values.dtype != np.int32
+            or name in self.kept
+        ):
             return "its bias or a scale of it is no constant, or has other readers"
         product = a_scale.astype(np.float64).reshape(-1) * w_scale.astype(np.float64).reshape(-1)
         if layer.op_type == "QGemm":
@@ -211,20 +266,33 @@ class _Widener(WeightsWidener):
         depth = layer.weights.size // layer.weights.shape[0 if layer.is_convolution else -1]
         most = np.maximum(2**31 - 1 - 255 * 128 * depth, np.abs(values.reshape(-1).astype(np.float64)) + 1)
         if (np.abs(whole) > most).any():  # ONNX Runtime's tool chooses larger scales for these columns
-            is_kept = weights is not None and (weights.ratio != 1).any() and weights.keep(np.abs(whole) > most)
+            is_kept = (
+                weights is not None and (weights.ratio != 1).any() and weights.keep(np.abs(whole) > most)
+            )
             return self._bias(layer, weights, tensor) if is_kept else "its bias would leave int32"
         if unit is not None:
             unit = np.broadcast_to(new, unit.size).reshape(unit.shape).astype(unit.dtype)
         return _Bias(self.places[id(reader)], places[0], whole.astype(np.int32).reshape(values.shape), unit)
 
-    def _float_bias(self, name: str, node: Any, weights: "Weights | None", values: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """The bias in real numbers: the float model's bias if the stored bias was rounded from it, else the stored bias."""
+    def _float_bias(
+        self, name: str, node: Any, weights: "Weights | None", values: np.ndarray, unit: np.ndarray
+    ) -> np.ndarray:
+        """The bias in real numbers: the float model's bias if the stored bias was rounded from it, else the
+        stored bias."""
         stored = values.reshape(-1).astype(np.float64) * unit
         readers = self.constants.scope.consumers.get(weights.match.name, []) if weights is not None else []
-        names = [reader.input[2] for reader in readers if reader.op_type in ("Conv", "Gemm") and len(reader.input) > 2]
+        names = [
+            reader.input[2]
+            for reader in readers
+            if reader.op_type in ("Conv", "Gemm") and len(reader.input) > 2
+        ]
         for candidate in [*names, self.constants.name_of(name)]:
             real = self.constants.values(candidate)
-            if real is not None and real.size == stored.size and (np.abs(real.reshape(-1) - stored) <= 0.51 * unit).all():
+            if (
+                real is not None
+                and real.size == stored.size
+                and (np.abs(real.reshape(-1) - stored) <= 0.51 * unit).all()
+            ):
                 return real.reshape(-1).astype(np.float64)
         return stored
 
@@ -277,15 +345,22 @@ class _Widener(WeightsWidener):
         read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
         read |= names_that_inner_graphs_read(graph)
         for i in reversed(range(len(graph.node))):
-            if graph.node[i].op_type == "Constant" and graph.node[i].output[0] in names and graph.node[i].output[0] not in read:
+            if (
+                graph.node[i].op_type == "Constant"
+                and graph.node[i].output[0] in names
+                and graph.node[i].output[0] not in read
+            ):
                 del graph.node[i]
 
 
-def undo_reduce_range(audit: Audit, float_model: str | os.PathLike,
-                      runs: "list[dict[str, np.ndarray]] | None" = None,
-                      limits: "Limits | None" = None) -> "tuple[Any, Widened]":
-    """A copy of an audited ONNX model with the full range of 8 bits, and a description of the changes. `runs`: inputs that show
-    which activations have 7 bits."""
+def undo_reduce_range(
+    audit: Audit,
+    float_model: str | os.PathLike,
+    runs: "list[dict[str, np.ndarray]] | None" = None,
+    limits: "Limits | None" = None,
+) -> "tuple[Any, Widened]":
+    """A copy of an audited ONNX model with the full range of 8 bits, and a description of the changes.
+    `runs`: inputs that show which activations have 7 bits."""
     widener = _Widener(audit, float_model, limits or Limits())
     widener.find_weights()
     widener.find_activations(runs)

@@ -25,9 +25,9 @@ _LEAST_BOUNDED_GAIN = 0.5  # decibels, if the layer gets only the range that is 
 
 @dataclass
 class WidenedLayer:
-    """A layer whose weights have 7 bits. `before`, `after`: decibels of the float weights over the error of the quantized
-    weights. `constant`: the name of the float weights. `bounded`: why it got only the range that is safe in the stored order.
-    `reason`: why the layer keeps 7 bits; "" if it got more."""
+    """A layer whose weights have 7 bits. `before`, `after`: decibels of the float weights over the error of
+    the quantized weights. `constant`: the name of the float weights. `bounded`: why it got only the range
+    that is safe in the stored order. `reason`: why the layer keeps 7 bits; "" if it got more."""
 
     name: str
     operator: str
@@ -40,8 +40,8 @@ class WidenedLayer:
 
 @dataclass
 class WidenedActivations:
-    """A quantized tensor. `largest`: its largest value on the data; None if a Clip to 127 shows that it has 7 bits. `reason`: why
-    it keeps 7 bits."""
+    """A quantized tensor. `largest`: its largest value on the data; None if a Clip to 127 shows that it has 7
+    bits. `reason`: why it keeps 7 bits."""
 
     name: str
     largest: int | None = None
@@ -50,7 +50,8 @@ class WidenedActivations:
 
 @dataclass
 class Widened:
-    """The weights and activations that were examined. `activations`: without data, only tensors that a Clip bounds."""
+    """The weights and activations that were examined. `activations`: without data, only tensors that a Clip
+    bounds."""
 
     float_model: str
     layers: list[WidenedLayer] = field(default_factory=list)
@@ -60,8 +61,8 @@ class Widened:
 
 @dataclass
 class Limits:
-    """Layers, by number, that are unsafe with 8 bits in every order, and why. `bounded`: layers that get the range that is safe
-    in the stored order. `left`: layers that keep 7 bits."""
+    """Layers, by number, that are unsafe with 8 bits in every order, and why. `bounded`: layers that get the
+    range that is safe in the stored order. `left`: layers that keep 7 bits."""
 
     bounded: dict[int, str] = field(default_factory=dict)
     left: dict[int, str] = field(default_factory=dict)
@@ -72,8 +73,8 @@ class Limits:
 
 @dataclass
 class Weights:
-    """Weights of 7 bits, which the layers `of` read. `scale_at`: the node that reads their scale, and the number of that input.
-    `shape`: the scale's shape in the layout of the weights."""
+    """Weights of 7 bits, which the layers `of` read. `scale_at`: the node that reads their scale, and the
+    number of that input. `shape`: the scale's shape in the layout of the weights."""
 
     of: list[int]
     place: int
@@ -91,10 +92,13 @@ class Weights:
 
     @property
     def agreement(self) -> float:
-        return agreement(self.match.values, self.new_values * self.new_scale.astype(np.float32).reshape(self.shape))
+        return agreement(
+            self.match.values, self.new_values * self.new_scale.astype(np.float32).reshape(self.shape)
+        )
 
     def keep(self, columns: np.ndarray) -> bool:
-        """Leaves columns as stored. Returns false, and changes nothing, if they have no scales of their own, or zero points."""
+        """Leaves columns as stored. Returns false, and changes nothing, if they have no scales of their own,
+        or zero points."""
         if self.scale.size != columns.size or self.point.any():
             return False
         self.new_scale = np.where(columns.reshape(self.scale.shape), self.scale, self.new_scale)
@@ -106,21 +110,29 @@ class Weights:
         return self.new_scale.reshape(-1).astype(np.float64) / self.scale.reshape(-1)
 
 
-def rounded(values: np.ndarray, axes: tuple[int, ...], stored: np.ndarray, least: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Weights as s8, −127 to 127, and their scales, as ONNX Runtime's tool quantizes symmetrically. `axes`: the scale does not
-    vary along them. A scale is at least the smaller one of `least` and the stored scale. Channels of zeros keep their scale."""
+def rounded(
+    values: np.ndarray, axes: tuple[int, ...], stored: np.ndarray, least: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Weights as s8, −127 to 127, and their scales, as ONNX Runtime's tool quantizes symmetrically. `axes`:
+    the scale does not vary along them. A scale is at least the smaller one of `least` and the stored scale.
+    Channels of zeros keep their scale."""
     largest = np.abs(values).max(axis=axes, keepdims=True, initial=0)
     scale = (largest.astype(np.float64) / 127).astype(np.float32)
-    scale = np.where(scale < np.finfo(np.float32).tiny, stored, np.maximum(scale, np.minimum(least, stored))).astype(stored.dtype)
+    scale = np.where(
+        scale < np.finfo(np.float32).tiny, stored, np.maximum(scale, np.minimum(least, stored))
+    ).astype(stored.dtype)
     return np.clip(np.rint(values / scale.astype(np.float32)), -127, 127).astype(np.int8), scale
 
 
 def _largest_pair_sums(matrix: np.ndarray, is_unsigned: bool) -> np.ndarray:
-    """For each column the largest sum of two adjacent weights of one sign; for signed activations, of two magnitudes."""
+    """For each column the largest sum of two adjacent weights of one sign; for signed activations, of two
+    magnitudes."""
     whole = np.zeros((len(matrix) + len(matrix) % 2, matrix.shape[1]), np.int32)
-    whole[:len(matrix)] = matrix
+    whole[: len(matrix)] = matrix
     a, b = whole[0::2], whole[1::2]
-    return (np.abs(a) + np.abs(b) if not is_unsigned else np.where(a * b > 0, np.abs(a + b), 0)).max(axis=0, initial=0)
+    return (np.abs(a) + np.abs(b) if not is_unsigned else np.where(a * b > 0, np.abs(a + b), 0)).max(
+        axis=0, initial=0
+    )
 
 
 class WeightsWidener:
@@ -145,7 +157,11 @@ class WeightsWidener:
         groups: dict[tuple, list[int]] = {}
         for i, audited in enumerate(self.audit.layers):
             layer = audited.layer
-            key = (self.places[id(layer.weights_node)], layer.weights_input) if layer.weights_node is not None else ("inner", i)
+            key = (
+                (self.places[id(layer.weights_node)], layer.weights_input)
+                if layer.weights_node is not None
+                else ("inner", i)
+            )
             groups.setdefault(key, []).append(i)
         for numbers in groups.values():
             layers = [self.audit.layers[i] for i in numbers]
@@ -154,8 +170,11 @@ class WeightsWidener:
             for i in numbers:
                 layer = self.audit.layers[i].layer
                 self.rows[i] = WidenedLayer(layer.name, layer.node)
-            reason = self._weights(numbers) if all(audited.uses_7_bits for audited in layers) else (
-                "the weights of its other direction have 8 bits")
+            reason = (
+                self._weights(numbers)
+                if all(audited.uses_7_bits for audited in layers)
+                else ("the weights of its other direction have 8 bits")
+            )
             for i in numbers:
                 self.rows[i].reason = reason
         self.found.layers = list(self.rows.values())
@@ -171,7 +190,11 @@ class WeightsWidener:
         point = weights_zero_point(layer, copy.deepcopy(node), self.scope)
         if stored is None or point is None:
             return "its weights' zero point or scale is no constant"
-        read = [name, *node.input[layer.point_input:layer.point_input + 1], *(node.output if layer.is_qdq else ())]
+        read = [
+            name,
+            *node.input[layer.point_input : layer.point_input + 1],
+            *(node.output if layer.is_qdq else ()),
+        ]
         best: Weights | None = None
         places, reason = self._scales(layer)
         for place, k in places:
@@ -191,10 +214,24 @@ class WeightsWidener:
             axes = tuple(d for d in range(stored.ndim) if shape[d] == 1)
             least = self._least(numbers, scale).reshape(shape)
             values, new_scale = rounded(match.values, axes, scale.reshape(shape), least)
-            best = Weights(numbers, self.places[id(node)], layer.weights_input, layer.point_input, point, (place, k), scale,
-                            shape, stored, match, new_scale.reshape(scale.shape), values)
+            best = Weights(
+                numbers,
+                self.places[id(node)],
+                layer.weights_input,
+                layer.point_input,
+                point,
+                (place, k),
+                scale,
+                shape,
+                stored,
+                match,
+                new_scale.reshape(scale.shape),
+                values,
+            )
         if best is None:
-            return reason or ("no constant of the float model is near its weights" if places else "its scale is not found")
+            return reason or (
+                "no constant of the float model is near its weights" if places else "its scale is not found"
+            )
         read.append(self.graph.node[best.scale_at[0]].input[best.scale_at[1]])
         held = next((one for one in read if one in self.kept), None)
         if held is not None:
@@ -213,8 +250,8 @@ class WeightsWidener:
         return ""
 
     def _least(self, numbers: list[int], scale: np.ndarray) -> np.ndarray:
-        """The least scales with which no pair of bounded layers can saturate in the stored order. A 7-bit weight is up to half a
-        step from the float weight, and so is the new weight."""
+        """The least scales with which no pair of bounded layers can saturate in the stored order. A 7-bit
+        weight is up to half a step from the float weight, and so is the new weight."""
         found = []
         for i in numbers:
             layer = self.audit.layers[i].layer
@@ -229,8 +266,11 @@ class WeightsWidener:
         if columns.size % scale.size:
             columns = np.full(scale.size, columns.max())
         # Several columns may have one scale: the columns of a direction, or of all items of a batch.
-        by_scale = columns.reshape(scale.size, -1).max(1) if len(numbers) > 1 or scale.size == 1 else (
-            columns.reshape(-1, scale.size).max(0))
+        by_scale = (
+            columns.reshape(scale.size, -1).max(1)
+            if len(numbers) > 1 or scale.size == 1
+            else (columns.reshape(-1, scale.size).max(0))
+        )
         return by_scale * scale.reshape(-1)
 
     def _scales(self, layer: QuantizedLayer) -> tuple[list[tuple[int, int]], str]:
@@ -241,7 +281,8 @@ class WeightsWidener:
         return [(self.places[id(node)], layer.scale_input)], ""
 
     def _multipliers(self, node: Any) -> tuple[list[tuple[int, int]], str]:
-        """Constants that multiply an integer product, directly or through a Mul with the activations' scale."""
+        """Constants that multiply an integer product, directly or through a Mul with the activations'
+        scale."""
         found: list[tuple[int, int]] = []
         muls, end = multipliers(self.scope, node, self.kept)
         for mul, k in muls:
@@ -254,10 +295,17 @@ class WeightsWidener:
                 if constants and (len(self.scope.consumers[other]) > 1 or other in self.kept):
                     return found, f"its scale {excerpt(other)!r} has other readers"
                 found += [(self.places[id(maker)], i) for i in constants]
-        return found, f"its sums {excerpt(end)!r} have other readers than a Mul by its scale" if end and not found else ""
+        return (
+            found,
+            f"its sums {excerpt(end)!r} have other readers than a Mul by its scale"
+            if end and not found
+            else "",
+        )
 
     @staticmethod
-    def _shape(layer: QuantizedLayer, node: Any, stored: np.ndarray, scale: np.ndarray) -> "tuple[int, ...] | None":
+    def _shape(
+        layer: QuantizedLayer, node: Any, stored: np.ndarray, scale: np.ndarray
+    ) -> "tuple[int, ...] | None":
         """The shape in which a scale multiplies the stored weights; None if the two do not fit."""
         rank = stored.ndim
         values = attributes(node)
@@ -272,7 +320,9 @@ class WeightsWidener:
             axis = values.get("axis", 1)
         elif layer.is_convolution:
             axis = 0
-            if layer.op_type == "ConvInteger" and (scale.ndim < rank - 1 or scale.shape[1 - rank] != scale.size):
+            if layer.op_type == "ConvInteger" and (
+                scale.ndim < rank - 1 or scale.shape[1 - rank] != scale.size
+            ):
                 return None
         else:
             axis = rank - 2 if values.get("transB") else rank - 1

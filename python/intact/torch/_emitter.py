@@ -50,9 +50,21 @@ class Emitter:
         names.add(found)
         return found
 
-    def emit(self, op: str, inputs: list[str], outputs: int = 1, domain: str = "", name: str = "", **attributes: Any) -> Any:
+    def emit(
+        self,
+        op: str,
+        inputs: list[str],
+        outputs: int = 1,
+        domain: str = "",
+        name: str = "",
+        **attributes: Any,
+    ) -> Any:
         name = self.unique(name or f"{self.node.name} {op}", self.node_names)
-        made = [self.unique(f"{name}.{k}") for k in range(outputs)] if outputs > 1 else [self.unique(f"{name}.out")]
+        made = (
+            [self.unique(f"{name}.{k}") for k in range(outputs)]
+            if outputs > 1
+            else [self.unique(f"{name}.out")]
+        )
         attributes = {key: value for key, value in attributes.items() if value is not None}
         self.nodes.append(self.helper.make_node(op, inputs, made, name=name, domain=domain, **attributes))
         return made if outputs > 1 else made[0]
@@ -97,7 +109,9 @@ class Emitter:
         shape = (tensor.numel(), *shape[1:])
         key = (id(tensor), shape)
         if key not in self.constants:
-            self.constants[key] = self.emit("Reshape", [name, self.vector(list(shape))], name=f"{name} shaped")
+            self.constants[key] = self.emit(
+                "Reshape", [name, self.vector(list(shape))], name=f"{name} shaped"
+            )
             self.state(self.constants[key], self.numpy_helper.from_array(array).data_type, shape)
         return self.constants[key]
 
@@ -111,19 +125,29 @@ class Emitter:
             parts["scale"] = torch.tensor(weight.q_scale(), dtype=torch.float64)
             parts["zero_point"] = torch.tensor(weight.q_zero_point())
         elif weight.q_per_channel_axis() == 0:
-            parts["scale"], parts["zero_point"] = weight.q_per_channel_scales(), weight.q_per_channel_zero_points()
+            parts["scale"], parts["zero_point"] = (
+                weight.q_per_channel_scales(),
+                weight.q_per_channel_zero_points(),
+            )
         else:
             raise Unknown
         parts["zero_point"] = parts["zero_point"].to(torch.int8)
         if bias is not None:
             parts["bias"] = bias.detach()
-        names = {part: self._placed((id(packed.owner), packed.attribute, part), f"{path}.{part}", value.numpy(),
-                                    Place("", owner=packed.owner, attribute=packed.attribute, part=part))
-                 for part, value in parts.items()}
+        names = {
+            part: self._placed(
+                (id(packed.owner), packed.attribute, part),
+                f"{path}.{part}",
+                value.numpy(),
+                Place("", owner=packed.owner, attribute=packed.attribute, part=part),
+            )
+            for part, value in parts.items()
+        }
         return weight, names
 
     def value(self, argument: Any) -> Any:
-        """The translation of an argument: a `Value`, a `Constant`, a list of these, or the argument itself."""
+        """The translation of an argument: a `Value`, a `Constant`, a list of these, or the argument
+        itself."""
         if isinstance(argument, fx.Node):
             return self.values.get(argument)
         if isinstance(argument, (list, tuple)):
@@ -142,16 +166,28 @@ class Emitter:
             return self.constant(value.tensor)
         key = (id(value.tensor), "dequantized")
         if key not in self.constants:
-            self.constants[key] = self.emit("DequantizeLinear", [
-                self.constant(value.tensor), self._operand(value.scale, np.float64), self._operand(value.point, np.int8)], axis=0)
+            self.constants[key] = self.emit(
+                "DequantizeLinear",
+                [
+                    self.constant(value.tensor),
+                    self._operand(value.scale, np.float64),
+                    self._operand(value.point, np.int8),
+                ],
+                axis=0,
+            )
         return self.constants[key]
 
     def _operand(self, value: Any, dtype: Any) -> str:
         """A scale or a zero point, for the whole tensor or for each channel."""
-        return self.constant(value.tensor, dtype=dtype) if isinstance(value, Constant) else self.scalar(value, dtype)
+        return (
+            self.constant(value.tensor, dtype=dtype)
+            if isinstance(value, Constant)
+            else self.scalar(value, dtype)
+        )
 
     def shape_of(self, node: Any) -> list | None:
-        """A tensor's sizes as the graph states them. The first size of a module's tensors is open, because batches vary."""
+        """A tensor's sizes as the graph states them. The first size of a module's tensors is open, because
+        batches vary."""
         found = node.meta.get("val")
         is_example = found is None
         found = node.meta.get("tensor_meta") if is_example else found
@@ -175,8 +211,9 @@ class Emitter:
 
     @staticmethod
     def _is_plain(value: Any) -> bool:
-        return isinstance(value, Value) or (type(value.tensor) in (torch.Tensor, torch.nn.Parameter)
-                                             and not value.tensor.is_quantized)
+        return isinstance(value, Value) or (
+            type(value.tensor) in (torch.Tensor, torch.nn.Parameter) and not value.tensor.is_quantized
+        )
 
     def option(self, i: int, name: str, default: Any = None) -> Any:
         """An argument of a call, by its place or its name; for a module, its attribute."""

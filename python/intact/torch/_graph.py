@@ -1,9 +1,9 @@
-"""Translates a PyTorch module's graph to ONNX, for the audit and the planner of orders. The ONNX model is never run.
+"""Translates a PyTorch module's graph to ONNX, for the audit and the planner of orders. The ONNX model is
+never run.
 
-Each constant is an initializer that only one operator reads (Identity). So it has one layout, however often the module reads it,
-and can be written back. An operator without a translation gets a name that nothing knows, so its inputs and outputs keep their
-order.
-"""
+Each constant is an initializer that only one operator reads (Identity). So it has one layout, however often
+the module reads it, and can be written back. An operator without a translation gets a name that nothing
+knows, so its inputs and outputs keep their order."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def _graph_of(module: Any, example_inputs: tuple | None) -> Any:
     if isinstance(module, ExportedProgram):
         return module.graph
     if not isinstance(module, torch.nn.Module) or isinstance(module, torch.jit.ScriptModule):
-        raise invalid(f"module: is a {excerpt(type(module).__name__)}; expected a torch.nn.Module that torch.fx traces, "
-                      "a GraphModule, or an ExportedProgram")
+        raise invalid(
+            f"module: is a {excerpt(type(module).__name__)}; expected a torch.nn.Module that torch.fx traces, "
+            "a GraphModule, or an ExportedProgram"
+        )
     name = excerpt(type(module).__name__)
     if isinstance(module, fx.GraphModule):
         graph = module.graph
@@ -59,8 +61,10 @@ def _graph_of(module: Any, example_inputs: tuple | None) -> Any:
         try:
             graph = _Tracer().trace(module)
         except Exception as error:  # the module's code may raise anything
-            raise invalid(f"{name}: torch.fx does not trace it: {excerpt(error, 200)}; expected a module without control flow "
-                          "that depends on data, a GraphModule, or an ExportedProgram") from None
+            raise invalid(
+                f"{name}: torch.fx does not trace it: {excerpt(error, 200)}; expected a module without control flow "
+                "that depends on data, a GraphModule, or an ExportedProgram"
+            ) from None
     if example_inputs is not None:
         from torch.fx.passes.shape_prop import ShapeProp
 
@@ -88,11 +92,20 @@ class _Translator(Products, Moves):
             elif node.target != "_guards_fn":  # _guards_fn only checks the sizes of inputs
                 self._call(node)
         graph = self.helper.make_graph(
-            self.nodes, "module", inputs, [self.helper.make_empty_tensor_value_info(name) for name in self.outputs],
-            [self.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-             for name, array in self.initializers.items()])
+            self.nodes,
+            "module",
+            inputs,
+            [self.helper.make_empty_tensor_value_info(name) for name in self.outputs],
+            [
+                self.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+                for name, array in self.initializers.items()
+            ],
+        )
         graph.value_info.extend(self.infos.values())
-        opsets = [self.helper.make_opsetid(domain, version) for domain, version in (("", 17), ("com.microsoft", 1), ("torch", 1))]
+        opsets = [
+            self.helper.make_opsetid(domain, version)
+            for domain, version in (("", 17), ("com.microsoft", 1), ("torch", 1))
+        ]
         self.done.proto = self.helper.make_model(graph, opset_imports=opsets)
         self.done.is_exported = self.is_exported
         return self.done
@@ -100,8 +113,11 @@ class _Translator(Products, Moves):
     def _placeholder(self, node: Any) -> list:
         if isinstance(self.module, ExportedProgram):
             signature = self.module.graph_signature
-            for targets in (signature.inputs_to_parameters, signature.inputs_to_buffers,
-                            signature.inputs_to_lifted_tensor_constants):
+            for targets in (
+                signature.inputs_to_parameters,
+                signature.inputs_to_buffers,
+                signature.inputs_to_lifted_tensor_constants,
+            ):
                 if node.name in targets:
                     name = targets[node.name]
                     tensor = self.module.state_dict.get(name)
@@ -111,23 +127,30 @@ class _Translator(Products, Moves):
         value = self.values[node] = Value(self.unique(node.name))
         if shape is None:
             channels, value.rank = self._first_reader(node)
-            shape = [None, channels] + [None] * ((value.rank or 2) - 2)  # without a rank, only the channels are known
+            # without a rank, only the channels are known
+            shape = [None, channels] + [None] * ((value.rank or 2) - 2)
         else:
             value.rank = len(shape)
         return [self.helper.make_tensor_value_info(value.name, self.types.FLOAT, shape)]
 
     def _first_reader(self, node: Any, depth: int = 0) -> tuple[int | None, int | None]:
-        """The numbers of channels and of dimensions of an input, from the first product that reads it; None if unknown."""
+        """The numbers of channels and of dimensions of an input, from the first product that reads it; None
+        if unknown."""
         for user in node.users if depth < 16 else []:
             key = self._name(user)[1]
             if key in LINEAR | CONV and user.args and user.args[0] is node:
-                packed, module = self._weights(user), self.modules.get(user.target) if user.op == "call_module" else None
+                packed, module = (
+                    self._weights(user),
+                    self.modules.get(user.target) if user.op == "call_module" else None,
+                )
                 weight = packed.weight_bias()[0] if packed is not None else getattr(module, "weight", None)
                 if not isinstance(weight, torch.Tensor) or weight.dim() < 2:
                     continue
                 if key in LINEAR:
                     return weight.shape[1], None
-                return weight.shape[1] * (packed.option("groups") if packed is not None else module.groups), weight.dim()
+                return weight.shape[1] * (
+                    packed.option("groups") if packed is not None else module.groups
+                ), weight.dim()
             if key in ELEMENTWISE or key in KEEPING or key in ("quantize", "quantizepertensor"):
                 found = self._first_reader(user, depth + 1)
                 if found[0] is not None:
@@ -190,20 +213,37 @@ class _Translator(Products, Moves):
     def _forget(self, begin: int) -> None:
         """Forgets constants whose operators were removed."""
         made = {name for node in self.nodes for name in node.output}
-        self.constants = {key: name for key, name in self.constants.items() if name in made or name in self.initializers}
+        self.constants = {
+            key: name for key, name in self.constants.items() if name in made or name in self.initializers
+        }
         names = {node.name for node in self.nodes}
         self.done.places = [place for place in self.done.places if place.identity in names]
 
     def _unknown(self, node: Any, source: str) -> Any:
-        inputs = [value.name if isinstance(value, Value) else self.name_of(value)
-                  for value in self._tensors([node.args, node.kwargs]) if self._is_plain(value)]
-        name = type(self.owner).__name__ if self.owner is not None else key_of(getattr(node.target, "__name__", str(node.target)))
+        inputs = [
+            value.name if isinstance(value, Value) else self.name_of(value)
+            for value in self._tensors([node.args, node.kwargs])
+            if self._is_plain(value)
+        ]
+        name = (
+            type(self.owner).__name__
+            if self.owner is not None
+            else key_of(getattr(node.target, "__name__", str(node.target)))
+        )
         weights = [self.values.get(one) for one in node.all_input_nodes]
-        is_product = any(word in self.key for word in PRODUCTS) and source.startswith(PACKED) or self.key in LINEAR | CONV
-        is_product |= any(isinstance(value, Packed) or (isinstance(value, Constant) and value.scale is not None)
-                          for value in weights)
+        is_product = (
+            any(word in self.key for word in PRODUCTS)
+            and source.startswith(PACKED)
+            or self.key in LINEAR | CONV
+        )
+        is_product |= any(
+            isinstance(value, Packed) or (isinstance(value, Constant) and value.scale is not None)
+            for value in weights
+        )
         # The audit counts operators of other domains as not audited.
-        return Value(self.emit(name if is_product else f"torch.{name}", inputs, domain="torch" if is_product else ""))
+        return Value(
+            self.emit(name if is_product else f"torch.{name}", inputs, domain="torch" if is_product else "")
+        )
 
     def _translated(self, node: Any, source: str, key: str) -> Any:
         x = self.value(node.args[0]) if node.args else None
@@ -277,7 +317,8 @@ def translate(module: Any, example_inputs: tuple | None = None) -> Translation:
 
 
 def constants_of(translation: Translation, proto: Any) -> list[np.ndarray]:
-    """The constants of all places of a translation, as the operators read them in the translation or in a repaired copy."""
+    """The constants of all places of a translation, as the operators read them in the translation or in a
+    repaired copy."""
     from onnx import numpy_helper
 
     initializers = {tensor.name: tensor for tensor in proto.graph.initializer}
@@ -294,7 +335,9 @@ def constants_of(translation: Translation, proto: Any) -> list[np.ndarray]:
             name = nodes[reader].input[i] if reader in nodes else ""
             name = makers[name].input[0] if name in makers else name
             if name not in initializers:
-                raise Error("INTERNAL", f"{excerpt(reader)}: its constant {excerpt(place.identity)!r} is lost")
+                raise Error(
+                    "INTERNAL", f"{excerpt(reader)}: its constant {excerpt(place.identity)!r} is lost"
+                )
             arrays.append(numpy_helper.to_array(initializers[name]))
         arrays = arrays or [numpy_helper.to_array(initializers[makers[f"{place.identity}.out"].input[0]])]
         if any(array.shape != arrays[0].shape or array.tobytes() != arrays[0].tobytes() for array in arrays):
@@ -305,7 +348,9 @@ def constants_of(translation: Translation, proto: Any) -> list[np.ndarray]:
 
 def write_back(translation: Translation, repaired: Any) -> None:
     """Writes the constants of the repaired translation into the module that was translated."""
-    if [node.op_type for node in translation.proto.graph.node] != [node.op_type for node in repaired.graph.node]:
+    if [node.op_type for node in translation.proto.graph.node] != [
+        node.op_type for node in repaired.graph.node
+    ]:
         raise Error("INTERNAL", "the repaired model has other operators, which a module cannot get")
     stored = constants_of(translation, translation.proto)
     packed: dict[tuple, dict[str, np.ndarray]] = {}
@@ -327,9 +372,12 @@ def write_back(translation: Translation, repaired: Any) -> None:
         values = torch.tensor(parts["weight"])
         if parts["scale"].ndim:
             weight = torch._make_per_channel_quantized_tensor(
-                values, torch.tensor(parts["scale"]), torch.tensor(parts["zero_point"]).to(torch.int64), 0)
+                values, torch.tensor(parts["scale"]), torch.tensor(parts["zero_point"]).to(torch.int64), 0
+            )
         else:
-            weight = torch._make_per_tensor_quantized_tensor(values, float(parts["scale"]), int(parts["zero_point"]))
+            weight = torch._make_per_tensor_quantized_tensor(
+                values, float(parts["scale"]), int(parts["zero_point"])
+            )
         groups = 1 if owner.is_linear else owner.option("groups")
         if groups > 1 and values.shape[1] == 1 and owner.weight_bias()[0].shape[0] == groups:
             groups = len(values)  # depthwise, with copied channels

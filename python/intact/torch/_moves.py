@@ -29,8 +29,11 @@ class Moves(Emitter):
         if isinstance(self.node.args[1], fx.Node) and operands[1] is None:
             raise Unknown  # a size that a run decides
         made = self.emit(BINARY[key], [self.name_of(value) for value in operands])
-        ranks = [value.tensor.dim() if isinstance(value, Constant) else value.rank
-                 for value in operands if isinstance(value, (Value, Constant))]
+        ranks = [
+            value.tensor.dim() if isinstance(value, Constant) else value.rank
+            for value in operands
+            if isinstance(value, (Value, Constant))
+        ]
         first = next(value for value in operands if isinstance(value, Value))
         return self.like(first, made, None if None in ranks else max(ranks))
 
@@ -43,7 +46,9 @@ class Moves(Emitter):
             low, high = None, self.option(1, "max")
         else:
             low, high = self.option(1, "min"), self.option(2, "max")
-        if (isinstance(x, Value) and x.is_quantized) or not all(isinstance(n, (int, float, type(None))) for n in (low, high)):
+        if (isinstance(x, Value) and x.is_quantized) or not all(
+            isinstance(n, (int, float, type(None))) for n in (low, high)
+        ):
             return self.like(x, self.emit("Elu", [self.name_of(x)]))  # elementwise, without a range
         bounds = ["" if value is None else self.scalar(float(value)) for value in (low, high)]
         return self.like(x, self.emit("Clip", [self.name_of(x), *bounds]))
@@ -87,7 +92,9 @@ class Moves(Emitter):
     def _on_layernorm(self, x: Any) -> Value:
         shape = self.option(1, "normalized_shape")
         constants = self._norm_constants([(2, "weight"), (3, "bias")])
-        return self.like(x, self.emit("LayerNormalization", [self.name_of(x), *constants], axis=-len(list(shape))))
+        return self.like(
+            x, self.emit("LayerNormalization", [self.name_of(x), *constants], axis=-len(list(shape)))
+        )
 
     def _batch_norm(self, x: Any) -> Value:
         if self.owner is not None and (self.owner.training or self.owner.running_mean is None):
@@ -95,14 +102,23 @@ class Moves(Emitter):
         if self.owner is None and (self.source == "quantized." or self.option(5, "training", False)):
             raise Unknown
         first = 1 if self.source == "aten." else 3  # torch.nn.functional has running means first
-        order = [(first, "weight"), (first + 1, "bias"), (4 - first, "running_mean"), (5 - first, "running_var")]
+        order = [
+            (first, "weight"),
+            (first + 1, "bias"),
+            (4 - first, "running_mean"),
+            (5 - first, "running_var"),
+        ]
         self.known(x)
         return self.like(x, self.emit("BatchNormalization", [self.name_of(x), *self._norm_constants(order)]))
 
-    _on_batchnorm = _on_batchnorm1d = _on_batchnorm2d = _on_batchnorm3d = _on_bnrelu2d = _on_bnrelu3d = _batch_norm
+    _on_batchnorm = _on_batchnorm1d = _on_batchnorm2d = _on_batchnorm3d = _on_bnrelu2d = _on_bnrelu3d = (
+        _batch_norm
+    )
 
     def _on_embedding(self, x: Any) -> Value:
-        table, ids = (Constant(self.owner.weight), x) if self.owner is not None else (x, self.option(1, "input"))
+        table, ids = (
+            (Constant(self.owner.weight), x) if self.owner is not None else (x, self.option(1, "input"))
+        )
         if isinstance(table, Value):
             table, ids = ids, table
         if not isinstance(table, Constant) or not isinstance(ids, Value):
@@ -118,18 +134,27 @@ class Moves(Emitter):
             raise Unknown
         self.known(x), self.known(other)
         # In float: because of the Cast, the audit does not take it for a product of integers.
-        return Value(self.emit("MatMul", [self.emit("Cast", [value.name], to=self.types.FLOAT) for value in (x, other)]),
-                      max(self.known(x), self.known(other)))
+        return Value(
+            self.emit(
+                "MatMul", [self.emit("Cast", [value.name], to=self.types.FLOAT) for value in (x, other)]
+            ),
+            max(self.known(x), self.known(other)),
+        )
 
     _on_bmm = _on_mm = _on_matmul
 
     def _on_scaleddotproductattention(self, x: Any) -> Value:
         q, k, v = (self.option(i, name) for i, name in enumerate(("query", "key", "value")))
-        if not all(isinstance(value, Value) and value.rank == q.rank for value in (q, k, v)) or self.known(q) < 2:
+        if (
+            not all(isinstance(value, Value) and value.rank == q.rank for value in (q, k, v))
+            or self.known(q) < 2
+        ):
             raise Unknown
         permutation = [*range(q.rank - 2), q.rank - 1, q.rank - 2]
         q, k, v = (self.emit("Cast", [value.name], to=self.types.FLOAT) for value in (q, k, v))
-        weights = self.emit("Softmax", [self.emit("MatMul", [q, self.emit("Transpose", [k], perm=permutation)])], axis=-1)
+        weights = self.emit(
+            "Softmax", [self.emit("MatMul", [q, self.emit("Transpose", [k], perm=permutation)])], axis=-1
+        )
         return Value(self.emit("MatMul", [weights, v]), x.rank)
 
     def _on_flatten(self, x: Any) -> Value:
@@ -172,8 +197,13 @@ class Moves(Emitter):
             return False
         if first.op == "call_method" and first.target == "size":
             return first.args == (source, 0)
-        return (first.target is operator.getitem and first.args[1] == 0 and isinstance(first.args[0], fx.Node)
-                and first.args[0].args[:1] == (source,) and self._name(first.args[0])[1] in ("size", "getattr"))
+        return (
+            first.target is operator.getitem
+            and first.args[1] == 0
+            and isinstance(first.args[0], fx.Node)
+            and first.args[0].args[:1] == (source,)
+            and self._name(first.args[0])[1] in ("size", "getattr")
+        )
 
     def _on_permute(self, x: Any) -> Value:
         dims = self.node.args[1:]
@@ -244,7 +274,9 @@ class Moves(Emitter):
         """x[:, a:b]"""
         index = self.node.args[1]
         index = list(index) if isinstance(index, tuple) else [index]
-        if not all(isinstance(one, slice) and one.step in (None, 1) for one in index) or not self.known(x) >= len(index):
+        if not all(isinstance(one, slice) and one.step in (None, 1) for one in index) or not self.known(
+            x
+        ) >= len(index):
             raise Unknown
         cuts = [(i, one.start or 0, one.stop) for i, one in enumerate(index) if one != slice(None)]
         return self._slice(x, [(i, start, 2**31 if stop is None else stop) for i, start, stop in cuts])
@@ -253,7 +285,9 @@ class Moves(Emitter):
         if self.option(4, "step", 1) != 1:
             raise Unknown
         start, stop = self.option(2, "start"), self.option(3, "end")
-        return self._slice(x, [(self.dim(x, self.option(1, "dim", 0)), start or 0, 2**31 if stop is None else stop)])
+        return self._slice(
+            x, [(self.dim(x, self.option(1, "dim", 0)), start or 0, 2**31 if stop is None else stop)]
+        )
 
     def _slice(self, x: Any, cuts: list) -> Value:
         self.known(x)
@@ -262,7 +296,10 @@ class Moves(Emitter):
         axes, starts, ends = (list(column) for column in zip(*cuts)) if cuts else ([], [], [])
         if not axes:
             return self.like(x, self.emit("Identity", [self.name_of(x)]))
-        return self.like(x, self.emit("Slice", [self.name_of(x), self.vector(starts), self.vector(ends), self.vector(axes)]))
+        return self.like(
+            x,
+            self.emit("Slice", [self.name_of(x), self.vector(starts), self.vector(ends), self.vector(axes)]),
+        )
 
     def _on_pad(self, x: Any) -> Value:
         pads = self.option(1, "pad")

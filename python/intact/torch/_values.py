@@ -10,29 +10,113 @@ import torch
 try:
     from torch.export import ExportedProgram
 except ImportError:  # before PyTorch 2.1
+
     class ExportedProgram: ...  # type: ignore[no-redef]
 
+
 # Elementwise operators. PyTorch's names are in lower case, without underscores.
-ELEMENTWISE = {"relu": "Relu", "leakyrelu": "LeakyRelu", "elu": "Elu", "selu": "Selu", "celu": "Celu", "sigmoid": "Sigmoid",
-                "hardsigmoid": "HardSigmoid", "hardswish": "HardSwish", "tanh": "Tanh", "erf": "Erf", "exp": "Exp", "log": "Log",
-                "sqrt": "Sqrt", "rsqrt": "Reciprocal", "reciprocal": "Reciprocal", "neg": "Neg", "abs": "Abs", "silu": "Swish",
-                "gelu": "Gelu", "mish": "Mish", "softplus": "Softplus", "softsign": "Softsign"}
-KEEPING = {"identity", "dropout", "dropout1d", "dropout2d", "featuredropout", "alphadropout", "clone", "contiguous", "detach",
-            "alias", "float", "to", "typeas", "tocopy", "liftfreshcopy", "stochasticdepth"}
+ELEMENTWISE = {
+    "relu": "Relu",
+    "leakyrelu": "LeakyRelu",
+    "elu": "Elu",
+    "selu": "Selu",
+    "celu": "Celu",
+    "sigmoid": "Sigmoid",
+    "hardsigmoid": "HardSigmoid",
+    "hardswish": "HardSwish",
+    "tanh": "Tanh",
+    "erf": "Erf",
+    "exp": "Exp",
+    "log": "Log",
+    "sqrt": "Sqrt",
+    "rsqrt": "Reciprocal",
+    "reciprocal": "Reciprocal",
+    "neg": "Neg",
+    "abs": "Abs",
+    "silu": "Swish",
+    "gelu": "Gelu",
+    "mish": "Mish",
+    "softplus": "Softplus",
+    "softsign": "Softsign",
+}
+KEEPING = {
+    "identity",
+    "dropout",
+    "dropout1d",
+    "dropout2d",
+    "featuredropout",
+    "alphadropout",
+    "clone",
+    "contiguous",
+    "detach",
+    "alias",
+    "float",
+    "to",
+    "typeas",
+    "tocopy",
+    "liftfreshcopy",
+    "stochasticdepth",
+}
 BOUNDED = {"relu6", "hardtanh", "clamp", "clip", "clampmin", "clampmax"}
-BINARY = {"add": "Add", "iadd": "Add", "sub": "Sub", "isub": "Sub", "mul": "Mul", "imul": "Mul", "div": "Div", "truediv": "Div",
-           "truedivide": "Div", "itruediv": "Div", "pow": "Pow", "ipow": "Pow", "maximum": "Max", "minimum": "Min",
-           "addrelu": "Add", "mulrelu": "Mul", "addscalar": "Add", "mulscalar": "Mul"}
-POOLS = {f"{kind}{dims}d": op for dims in (1, 2, 3) for kind, op in (
-    ("maxpool", "MaxPool"), ("avgpool", "AveragePool"), ("adaptiveavgpool", "AveragePool"), ("adaptivemaxpool", "MaxPool"))}
+BINARY = {
+    "add": "Add",
+    "iadd": "Add",
+    "sub": "Sub",
+    "isub": "Sub",
+    "mul": "Mul",
+    "imul": "Mul",
+    "div": "Div",
+    "truediv": "Div",
+    "truedivide": "Div",
+    "itruediv": "Div",
+    "pow": "Pow",
+    "ipow": "Pow",
+    "maximum": "Max",
+    "minimum": "Min",
+    "addrelu": "Add",
+    "mulrelu": "Mul",
+    "addscalar": "Add",
+    "mulscalar": "Mul",
+}
+POOLS = {
+    f"{kind}{dims}d": op
+    for dims in (1, 2, 3)
+    for kind, op in (
+        ("maxpool", "MaxPool"),
+        ("avgpool", "AveragePool"),
+        ("adaptiveavgpool", "AveragePool"),
+        ("adaptivemaxpool", "MaxPool"),
+    )
+}
 REDUCTIONS = {"mean": "ReduceMean", "sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin"}
-KEEPS_SCALE = KEEPING | BOUNDED | set(POOLS) | {"relu", "mean", "view", "reshape", "flatten", "transpose", "permute",
-                                                    "squeeze", "unsqueeze", "getitem", "slice", "chunk", "split"}
+KEEPS_SCALE = (
+    KEEPING
+    | BOUNDED
+    | set(POOLS)
+    | {
+        "relu",
+        "mean",
+        "view",
+        "reshape",
+        "flatten",
+        "transpose",
+        "permute",
+        "squeeze",
+        "unsqueeze",
+        "getitem",
+        "slice",
+        "chunk",
+        "split",
+    }
+)
 # PyTorch's names of products of activations and constant weights.
 LINEAR = {"linear", "linearrelu", "linearleakyrelu", "lineartanh", "lineardynamic", "linearreludynamic"}
-CONV = {f"conv{dims}d{relu}" for dims in (1, 2, 3) for relu in ("", "relu")} | {f"convrelu{dims}d" for dims in (1, 2, 3)}
+CONV = {f"conv{dims}d{relu}" for dims in (1, 2, 3) for relu in ("", "relu")} | {
+    f"convrelu{dims}d" for dims in (1, 2, 3)
+}
 PRODUCTS = ("conv", "linear", "lstm", "gru", "rnn", "cell", "attention", "matmul")
-PACKED = ("quantized.", "torch.ao.nn.", "torch.nn.quantized", "torch.nn.intrinsic.quantized")  # namespaces of products
+# namespaces of products
+PACKED = ("quantized.", "torch.ao.nn.", "torch.nn.quantized", "torch.nn.intrinsic.quantized")
 
 
 class Unknown(Exception):
@@ -41,8 +125,8 @@ class Unknown(Exception):
 
 @dataclass
 class Place:
-    """The source of a constant of the translated model: `tensor`, or the part `part` of packed weights. `owner`: the module that
-    has the packed weights, itself or in its attribute `attribute`."""
+    """The source of a constant of the translated model: `tensor`, or the part `part` of packed weights.
+    `owner`: the module that has the packed weights, itself or in its attribute `attribute`."""
 
     identity: str  # the operator that reads the initializer
     tensor: Any = None
@@ -53,7 +137,8 @@ class Place:
 
 @dataclass
 class Translation:
-    """`proto`: the module as an ONNX model. `operators`: PyTorch's names of products, by the names in the ONNX model."""
+    """`proto`: the module as an ONNX model. `operators`: PyTorch's names of products, by the names in the
+    ONNX model."""
 
     proto: Any
     places: list[Place] = field(default_factory=list)
@@ -121,7 +206,9 @@ class Packed:
             packed = torch.ops.quantized.linear_prepack(weight, bias)
         else:
             prepack = getattr(torch.ops.quantized, f"conv{weight.dim() - 2}d_prepack")
-            packed = prepack(weight, bias, self.option("stride"), self.option("padding"), self.option("dilation"), groups)
+            packed = prepack(
+                weight, bias, self.option("stride"), self.option("padding"), self.option("dilation"), groups
+            )
         setattr(self.owner, self.attribute, packed)
 
     def _sizes(self, weight: Any, groups: int) -> dict[str, int]:
