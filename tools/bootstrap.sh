@@ -430,6 +430,8 @@ lint_python() {
   mapfile -t sources < <(git ls-files '*.py')
   say "ruff over ${#sources[@]} files of Python"
   "$environment/bin/ruff" check --quiet --no-cache "${sources[@]}"
+  "$environment/bin/ruff" format --check --quiet --no-cache --output-format concise "${sources[@]}" ||
+    fail "the files above are not formatted; run: $environment/bin/ruff format FILE..."
 }
 
 # lint [--python | ARGUMENT...]
