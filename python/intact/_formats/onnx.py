@@ -261,7 +261,7 @@ class _Reader:
             raise invalid(
                 f"{node.op_type} {excerpt(node.name)!r}: group is {groups}, with {weights.shape[0]} output channels"
             )
-        self._add(scope, node, None, weights, _channels_last, steps, a, groups=groups, qdq=qdq)
+        self._add(scope, node, None, weights, _channels_last, steps, a, qdq=qdq)
 
     def _product(self, scope, node, a, b, steps, transposed=False, a_type=None, qdq=False):
         weights = b if isinstance(b, np.ndarray) else scope.constant(b)
@@ -312,9 +312,7 @@ class _Reader:
             )
         )
 
-    def _add(
-        self, scope, node, a_type, stored, arrange, steps, a, groups=1, qdq=False, hidden=False, part=None
-    ):
+    def _add(self, scope, node, a_type, stored, arrange, steps, a, qdq=False, hidden=False, part=None):
         """Adds a layer. `stored`: its weights as the file stores them; `arrange`: makes them the layer's.
         `steps`: see ratio(). `a`: the activations. `hidden`: no run can output them. `part`: of an operator
         with two weights, the suffix of the layer's name, and the inputs that are the weights and their zero
@@ -371,7 +369,7 @@ class _Reader:
                 (low, high),
                 why,
                 steps,
-                groups,
+                int(attributes(node).get("group", 1)) if is_convolution(node) else 1,
                 note,
                 activation="" if hidden else a,
                 graph_node=node if scope.parent is None else None,
