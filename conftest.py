@@ -13,11 +13,25 @@ import pytest
 
 # What a run can require, and the reasons of skips for lack of it.
 REQUIREMENTS = {
-    "avx512": r"AVX-?512(?!-VNNI)", "cpuid": "CPUID faulting|cannot be held", "vnni": "VNNI|would clamp here|stock engine is exact",
-    "gguf": "'gguf'", "lemon": "LEMON|channel_order", "ml_dtypes": "'ml_dtypes'", "networkx": "'networkx'", "onnx": r"could not import 'onnx['.]|needs onnx$",
-    "onnxruntime": r"could not import 'onnxruntime['.]|needs onnxruntime", "openvino": "openvino", "program": "no program",
-    "provider": "INTACT_BUILD_ONNXRUNTIME", "pytorch": "INTACT_BUILD_PYTORCH", "qemu": "qemu", "safetensors": "'safetensors",
-    "torch": "could not import 'torch'|needs torch", "torchao": "torchao", "wheel": "no wheel"}
+    "avx512": r"AVX-?512(?!-VNNI)",
+    "cpuid": "CPUID faulting|cannot be held",
+    "vnni": "VNNI|would clamp here|stock engine is exact",
+    "gguf": "'gguf'",
+    "lemon": "LEMON|channel_order",
+    "ml_dtypes": "'ml_dtypes'",
+    "networkx": "'networkx'",
+    "onnx": r"could not import 'onnx['.]|needs onnx$",
+    "onnxruntime": r"could not import 'onnxruntime['.]|needs onnxruntime",
+    "openvino": "openvino",
+    "program": "no program",
+    "provider": "INTACT_BUILD_ONNXRUNTIME",
+    "pytorch": "INTACT_BUILD_PYTORCH",
+    "qemu": "qemu",
+    "safetensors": "'safetensors",
+    "torch": "could not import 'torch'|needs torch",
+    "torchao": "torchao",
+    "wheel": "no wheel",
+}
 
 _skips: "collections.Counter[str]" = collections.Counter()
 
@@ -27,7 +41,9 @@ def required() -> list[str]:
     words = [word.strip() for word in os.environ.get("INTACT_REQUIRE", "").split(",") if word.strip()]
     for word in words:
         if word not in REQUIREMENTS:
-            raise pytest.UsageError(f"INTACT_REQUIRE: '{word}' is not known; expected some of {', '.join(REQUIREMENTS)}")
+            raise pytest.UsageError(
+                f"INTACT_REQUIRE: '{word}' is not known; expected some of {', '.join(REQUIREMENTS)}"
+            )
     return words
 
 
@@ -42,7 +58,10 @@ def _judged(report: "pytest.TestReport | pytest.CollectReport") -> None:
     reason = report.longrepr[2].removeprefix("Skipped: ")
     word = next((word for word in required() if re.search(REQUIREMENTS[word], reason)), "")
     if word:
-        report.outcome, report.longrepr = "failed", f"{report.longrepr[0]}:{report.longrepr[1]}: {reason}: {word} is required by INTACT_REQUIRE"
+        report.outcome, report.longrepr = (
+            "failed",
+            f"{report.longrepr[0]}:{report.longrepr[1]}: {reason}: {word} is required by INTACT_REQUIRE",
+        )
     else:
         _skips[reason] += 1
 

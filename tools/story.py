@@ -47,8 +47,10 @@ class Titler:
         options.intra_op_num_threads, options.log_severity_level = 1, 4
         options.add_session_config_entry("session.x64quantprecision", str(int(is_precise)))
         providers = ["CPUExecutionProvider"]
-        self.parts = {part: onnxruntime.InferenceSession(str(folder / f"{part}.onnx"), options, providers=providers)
-                      for part in PARTS}
+        self.parts = {
+            part: onnxruntime.InferenceSession(str(folder / f"{part}.onnx"), options, providers=providers)
+            for part in PARTS
+        }
         self.tokenizer = tokenizers.Tokenizer.from_file(str(MODEL / "tokenizer.json"))
 
     def encoder_inputs(self, text: str) -> dict[str, np.ndarray]:
@@ -57,9 +59,12 @@ class Titler:
 
     def decoder_inputs(self, text: str, title: list[int]) -> dict[str, np.ndarray]:
         inputs = self.encoder_inputs(text)
-        state, = self.parts["encoder"].run(None, inputs)
-        return {"input_ids": np.array([title], np.int64), "encoder_hidden_states": state,
-                "encoder_attention_mask": inputs["attention_mask"]}
+        (state,) = self.parts["encoder"].run(None, inputs)
+        return {
+            "input_ids": np.array([title], np.int64),
+            "encoder_hidden_states": state,
+            "encoder_attention_mask": inputs["attention_mask"],
+        }
 
     def tokens(self, text: str) -> list[int]:
         """The most likely next token, until the end."""
@@ -67,7 +72,7 @@ class Titler:
         inputs = self.decoder_inputs(text, title)
         while title[-1] != END and len(title) < LONGEST:
             inputs["input_ids"] = np.array([title], np.int64)
-            logits, = self.parts["decoder"].run(None, inputs)
+            (logits,) = self.parts["decoder"].run(None, inputs)
             title.append(int(logits[0, -1].argmax()))
         return title
 
@@ -79,7 +84,9 @@ class Titler:
 
 
 def emulated_titles(folder: Path) -> list[str]:
-    process = subprocess.run([*HASWELL, sys.executable, __file__, "--titles", str(folder)], capture_output=True, text=True)
+    process = subprocess.run(
+        [*HASWELL, sys.executable, __file__, "--titles", str(folder)], capture_output=True, text=True
+    )
     if process.returncode:
         sys.exit(f"story: the emulated ONNX Runtime failed: {process.stderr[-300:]}")
     return json.loads(process.stdout)
@@ -91,8 +98,11 @@ def intact(*arguments: object) -> dict:
     shown = [Path(word).name if os.sep in word else word for word in words]
     print("$ intact", *shown, flush=True)
     file = Path(words[words.index("--json") + 1])
-    process = subprocess.run([sys.executable, "-c", "from intact._program import main; main()", *words], stdout=subprocess.PIPE,
-                             text=True)
+    process = subprocess.run(
+        [sys.executable, "-c", "from intact._program import main; main()", *words],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     if process.returncode not in (0, 1):
         sys.exit(f"story: intact {words[0]}: exit status {process.returncode}")
     print("  ...\n  " + process.stdout.splitlines()[-1], flush=True)
@@ -104,11 +114,15 @@ def times(titlers: dict[str, Titler]) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     reference = titlers["stored"]
     title = reference.tokens(TEXTS[0])
-    for part, inputs in (("encoder", reference.encoder_inputs(TEXTS[0])), ("decoder", reference.decoder_inputs(TEXTS[0], title))):
+    for part, inputs in (
+        ("encoder", reference.encoder_inputs(TEXTS[0])),
+        ("decoder", reference.decoder_inputs(TEXTS[0], title)),
+    ):
         taken: dict[str, list[float]] = {name: [] for name in titlers}
         order = np.random.default_rng(0)
         for i in range(ROUNDS + 2):
-            for name in order.permutation(list(titlers)):  # so that periodic load does not always hit the same one
+            # so that periodic load does not always hit the same one
+            for name in order.permutation(list(titlers)):
                 start = time.perf_counter()
                 titlers[name].parts[part].run(None, inputs)
                 if i >= 2:
@@ -123,8 +137,11 @@ def plot(path: Path, audits: dict[str, dict]) -> None:
     blocks, series, first = "", [], 0
     for part, color in columns.items():
         layers = audits[part]["layers"]
-        rows = [(first + i, 100 * found["changed"] / found["results"]) for i, layer in enumerate(layers)
-                if (found := layer["on_data"]) and found["changed"]]
+        rows = [
+            (first + i, 100 * found["changed"] / found["results"])
+            for i, layer in enumerate(layers)
+            if (found := layer["on_data"]) and found["changed"]
+        ]
         blocks += "".join(f"{i} {share:.6f}\n" for i, share in rows) + "e\n"
         series.append(f"'-' with impulses lw 3 lc '{color}' title '{part}, {len(layers)} layers'")
         first += len(layers)
@@ -160,7 +177,12 @@ def save(folder: Path, runs: list[dict[str, np.ndarray]]) -> Path:
 
 
 def table(head: list[str], rows: "list[list[object]]") -> list[str]:
-    return ["", f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(map(str, row))} |" for row in rows)]
+    return [
+        "",
+        f"| {' | '.join(head)} |",
+        "|---" * len(head) + "|",
+        *(f"| {' | '.join(map(str, row))} |" for row in rows),
+    ]
 
 
 def repairs_table(repairs: dict[str, dict]) -> list[str]:
@@ -168,20 +190,43 @@ def repairs_table(repairs: dict[str, dict]) -> list[str]:
     for part, done in repairs.items():
         layers, output = done["layers"], done["check"]["outputs"][0]
         by = [sum(layer["made_safe_by"] == how for layer in layers) for how in ("folded order", "u8 weights")]
-        rows.append([part, f"{sum(layer['unsafe_pairs'] > 0 for layer in layers)} of {len(layers)}", *by,
-                     *(decibels(output[name]) for name in ("stored", "repaired", "control"))])
-    return table(["", "unsafe layers", "safe by order", "by u8 weights", "stored, without VNNI", "repaired", "control"], rows)
+        rows.append(
+            [
+                part,
+                f"{sum(layer['unsafe_pairs'] > 0 for layer in layers)} of {len(layers)}",
+                *by,
+                *(decibels(output[name]) for name in ("stored", "repaired", "control")),
+            ]
+        )
+    return table(
+        [
+            "",
+            "unsafe layers",
+            "safe by order",
+            "by u8 weights",
+            "stored, without VNNI",
+            "repaired",
+            "control",
+        ],
+        rows,
+    )
 
 
 def titles_table(exact: list[str], written: dict[str, list[list[str]]]) -> list[str]:
     def right(titles: list[str]) -> str:
         return f"{sum(one == other for one, other in zip(titles, exact))} of {len(exact)}"
 
-    return table(["exact titles", "this CPU", "without VNNI"], [[name, *map(right, sides)] for name, sides in written.items()])
+    return table(
+        ["exact titles", "this CPU", "without VNNI"],
+        [[name, *map(right, sides)] for name, sides in written.items()],
+    )
 
 
 def times_table(milliseconds: dict[str, dict[str, float]]) -> list[str]:
-    rows = [[part, *(f"{ms / taken['stored']:.2f}" for ms in taken.values())] for part, taken in milliseconds.items()]
+    rows = [
+        [part, *(f"{ms / taken['stored']:.2f}" for ms in taken.values())]
+        for part, taken in milliseconds.items()
+    ]
     return table(["time over stored", *next(iter(milliseconds.values()))], rows)
 
 
@@ -191,14 +236,29 @@ def story(out: Path) -> int:
     precise = titlers[PRECISE]
     titles = [precise.tokens(text) for text in TEXTS]
     runs = [precise.decoder_inputs(text, title[:-1]) for text, title in zip(TEXTS, titles)]
-    data = {"encoder": save(WORK / "encoder_data", [precise.encoder_inputs(text) for text in TEXTS]),
-            "decoder": save(WORK / "decoder_data", runs)}
+    data = {
+        "encoder": save(WORK / "encoder_data", [precise.encoder_inputs(text) for text in TEXTS]),
+        "decoder": save(WORK / "decoder_data", runs),
+    }
     audits, repairs = {}, {}
     for part in PARTS:
         model = MODEL / f"{part}.onnx"
-        audits[part] = intact("audit", model, "--data", data[part], "--emulate", "--json", WORK / f"{part}_audit.json")
-        repairs[part] = intact("repair", model, "-o", WORK / model.name, "--reorder-sums", "--check", "--data", data[part],
-                               "--emulate", "--json", WORK / f"{part}_repair.json")
+        audits[part] = intact(
+            "audit", model, "--data", data[part], "--emulate", "--json", WORK / f"{part}_audit.json"
+        )
+        repairs[part] = intact(
+            "repair",
+            model,
+            "-o",
+            WORK / model.name,
+            "--reorder-sums",
+            "--check",
+            "--data",
+            data[part],
+            "--emulate",
+            "--json",
+            WORK / f"{part}_repair.json",
+        )
     plot(out / "story.svg", audits)
 
     titlers["repaired"] = Titler(WORK)
@@ -207,10 +267,16 @@ def story(out: Path) -> int:
     for name, folder in (("stored", MODEL), ("repaired", WORK)):
         print(f"titles of the {name} model, on this CPU and emulated", flush=True)
         written[name] = [titlers[name].titles(), emulated_titles(folder)]
-    lines = [f"ONNX Runtime {onnxruntime.__version__}, {cpu()}", *repairs_table(repairs),
-             *titles_table(exact, written), *times_table(times(titlers)),
-             *table(["text", "exact title", "stored, without VNNI", "repaired, without VNNI"],
-                    [list(row) for row in zip(TEXTS, exact, written["stored"][1], written["repaired"][1])])]
+    lines = [
+        f"ONNX Runtime {onnxruntime.__version__}, {cpu()}",
+        *repairs_table(repairs),
+        *titles_table(exact, written),
+        *times_table(times(titlers)),
+        *table(
+            ["text", "exact title", "stored, without VNNI", "repaired, without VNNI"],
+            [list(row) for row in zip(TEXTS, exact, written["stored"][1], written["repaired"][1])],
+        ),
+    ]
     (out / "story.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))
     print(f"wrote {out}/story.md and {out}/story.svg in {time.monotonic() - start:.0f} s")
@@ -219,7 +285,9 @@ def story(out: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("report/story"), help="folder to write to (report/story)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("report/story"), help="folder to write to (report/story)"
+    )
     parser.add_argument("--titles", type=Path, metavar="FOLDER", help=argparse.SUPPRESS)  # in the emulator
     options = parser.parse_args()
     if options.titles:

@@ -10,6 +10,7 @@ With REASONS, prints tests over 10 s in a table. A test without a reason in REAS
 "Long" (tests/CMakeLists.txt).
 Ends with "PRESET: N passed, N failed, N skipped", and the skips within tests that run pytest (conftest.py). Exit status: 0 if no test failed, 1 otherwise, 2 for bad input.
 """
+
 import collections
 import pathlib
 import re
@@ -28,7 +29,9 @@ def read_reasons(path):
             continue
         pattern, separator, reason = line.partition(": ")
         if not separator:
-            raise ValueError(f"{path}:{number}: '{line}' has no ': ' between a regular expression and a reason")
+            raise ValueError(
+                f"{path}:{number}: '{line}' has no ': ' between a regular expression and a reason"
+            )
         reasons.append((re.compile(pattern), reason.strip()))
     return reasons
 
@@ -53,7 +56,7 @@ def skips_of_pytest(output):
 
 
 def shortened(text):
-    return text if len(text) <= WIDTH else text[:WIDTH - 1] + "…"
+    return text if len(text) <= WIDTH else text[: WIDTH - 1] + "…"
 
 
 def main(arguments):
@@ -66,12 +69,18 @@ def main(arguments):
     except (OSError, ValueError, ElementTree.ParseError) as error:
         print(f"test_summary: {error}", file=sys.stderr)
         return 2
-    tests = [(case.get("name"), float(case.get("time", 0)), case.get("status"), case.findtext("system-out") or "")
-             for case in suite.iter("testcase")]
+    tests = [
+        (case.get("name"), float(case.get("time", 0)), case.get("status"), case.findtext("system-out") or "")
+        for case in suite.iter("testcase")
+    ]
     by_status = collections.Counter(status for _, _, status, _ in tests)
     failed = [name for name, _, status, _ in tests if status == "fail"]
     skips = collections.Counter(why_skipped(output) for _, _, status, output in tests if status == "notrun")
-    in_pytest = {name: found for name, _, status, output in tests if status != "notrun" and (found := skips_of_pytest(output))}
+    in_pytest = {
+        name: found
+        for name, _, status, output in tests
+        if status != "notrun" and (found := skips_of_pytest(output))
+    }
     tests.sort(key=lambda test: -test[1])
 
     print(f"\nslowest tests ({sum(time for _, time, _, _ in tests):.0f} s in all)")
@@ -81,7 +90,9 @@ def main(arguments):
         slow = [(name, time) for name, time, _, _ in tests if time > SLOW_SECONDS]
         print(f"\ntests over {SLOW_SECONDS} s: {len(slow)}")
         for name, time in slow:
-            reason = next((reason for pattern, reason in reasons if pattern.search(name)), "NO REASON: name it Long…")
+            reason = next(
+                (reason for pattern, reason in reasons if pattern.search(name)), "NO REASON: name it Long…"
+            )
             print(f"  {time:7.1f} s  {shortened(name)}\n             {reason}")
     print(f"\nskipped tests: {sum(skips.values())}")
     for reason, count in skips.most_common():
@@ -96,8 +107,10 @@ def main(arguments):
             print(f"  {name}")
     label = pathlib.Path(arguments[0]).resolve().parent.name
     within = sum(sum(found.values()) for found in in_pytest.values())
-    print(f"\n{label}: {by_status['run']} passed, {len(failed)} failed, {sum(skips.values())} skipped"
-          + (f", {within} skipped within tests of Python" if within else ""))
+    print(
+        f"\n{label}: {by_status['run']} passed, {len(failed)} failed, {sum(skips.values())} skipped"
+        + (f", {within} skipped within tests of Python" if within else "")
+    )
     return 1 if failed else 0
 
 

@@ -19,7 +19,6 @@ import time
 import types
 import warnings
 
-
 HUGE_PAGE = 1 << 21
 
 
@@ -35,7 +34,7 @@ class Memory:
             pass  # a hint
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self.data))
         begin = -self.address % HUGE_PAGE
-        self.data[begin:begin + self.size] = file[:]
+        self.data[begin : begin + self.size] = file[:]
         self.offsets = {name: begin + offset for name, offset in self.file_offsets.items()}
 
     def at(self, name):
@@ -60,8 +59,15 @@ class OneDnn:
 
     TYPES = {"f32": 3, "s32": 4, "s8": 5, "u8": 6}
     SRC, WEIGHTS, DST, SCALES = 1, 33, 17, 4096
-    ISAS = {"portable": "SSE41", "avx2": "AVX2", "avx_vnni": "AVX2_VNNI", "avx_vnni_int8": "AVX2_VNNI_2", "avx512": "AVX512_CORE",
-            "avx512_vnni": "AVX512_CORE_VNNI", "amx_int8": "AVX512_CORE_AMX"}
+    ISAS = {
+        "portable": "SSE41",
+        "avx2": "AVX2",
+        "avx_vnni": "AVX2_VNNI",
+        "avx_vnni_int8": "AVX2_VNNI_2",
+        "avx512": "AVX512_CORE",
+        "avx512_vnni": "AVX512_CORE_VNNI",
+        "amx_int8": "AVX512_CORE_AMX",
+    }
 
     def __init__(self, path):
         os.environ["ONEDNN_MAX_CPU_ISA"] = self.ISAS.get(os.environ.get("HELD_TO"), "DEFAULT")
@@ -125,6 +131,7 @@ class OneDnn:
         def run():  # on a CPU the primitive is done when this returns
             if execute(primitive, stream, count, arguments) != 0:
                 raise RuntimeError("dnnl_primitive_execute fails")
+
         return run
 
     def make(self, case, memory):
@@ -153,7 +160,12 @@ class OneDnn:
         plain = self.tensor("s8", b, b_order)
         attributes, memories = self.new("primitive_attr_create"), {}
         if c_type != "s32":
-            self.call("primitive_attr_set_scales_mask", attributes, self.WEIGHTS, columns if case["scales"] > 1 else 0)
+            self.call(
+                "primitive_attr_set_scales_mask",
+                attributes,
+                self.WEIGHTS,
+                columns if case["scales"] > 1 else 0,
+            )
             scales = self.tensor("f32", [case["scales"]], [0])
             memories[self.SCALES | self.WEIGHTS] = self.memory(scales, memory.at("scales"))
         if c_type == "u8":
@@ -162,7 +174,9 @@ class OneDnn:
             self.call("primitive_attr_set_post_ops", attributes, relu)
         wanted = plain if case["is_batch"] else self.tensor("s8", b, None)
         description = self.new(name, self.engine, *operation, a, wanted, None, c, *geometry, attributes)
-        chosen = ctypes.c_void_p(self.function("primitive_desc_query_md", ctypes.c_void_p)(description, 131, 0))
+        chosen = ctypes.c_void_p(
+            self.function("primitive_desc_query_md", ctypes.c_void_p)(description, 131, 0)
+        )
         name = ctypes.c_char_p()
         self.call("primitive_desc_query", description, 8, 0, ctypes.byref(name))
         implementation = name.value.decode()
@@ -174,7 +188,11 @@ class OneDnn:
             reorder = self.new("reorder_primitive_desc_create", plain, self.engine, chosen, self.engine, None)
             self.runner(reorder, {self.SRC: weights, self.DST: packed})()
             weights = packed
-        memories |= {self.SRC: self.memory(a, memory.at("a")), self.WEIGHTS: weights, self.DST: self.memory(c, memory.at("c"))}
+        memories |= {
+            self.SRC: self.memory(a, memory.at("a")),
+            self.WEIGHTS: weights,
+            self.DST: self.memory(c, memory.at("c")),
+        }
         run = self.runner(description, memories)
         return lambda: run, implementation
 
@@ -186,6 +204,7 @@ class OnnxRuntime:
         import numpy
         import onnx
         import onnxruntime
+
         self.numpy, self.onnx, self.onnxruntime = numpy, onnx, onnxruntime
         self.version = onnxruntime.__version__
 
@@ -195,7 +214,9 @@ class OnnxRuntime:
         options.log_severity_level = 4
         imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
         model = helper.make_model(graph, opset_imports=imports, ir_version=8)
-        return self.onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        return self.onnxruntime.InferenceSession(
+            model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
 
     def make(self, case, memory):
         numpy, helper = self.numpy, self.onnx.helper
@@ -204,16 +225,28 @@ class OnnxRuntime:
         b = numpy.frombuffer(memory.data, numpy.int8, k * n, memory.offsets["b"]).reshape(k, n)
         scales = numpy.frombuffer(memory.data, numpy.float32, case["scales"], memory.offsets["scales"])
         one, zero, points = numpy.float32(1), numpy.uint8(0), numpy.zeros(scales.shape, numpy.int8)
-        operator, constants = {"s32": ("MatMulInteger", [b]),
-                               "u8": ("QLinearMatMul", [one, zero, b, scales, points, one, zero]),
-                               "f32": ("MatMulIntegerToFloat", [b, one, scales])}[case["c_type"]]
+        operator, constants = {
+            "s32": ("MatMulInteger", [b]),
+            "u8": ("QLinearMatMul", [one, zero, b, scales, points, one, zero]),
+            "f32": ("MatMulIntegerToFloat", [b, one, scales]),
+        }[case["c_type"]]
         names = [f"constant{i}" for i in range(len(constants))]
-        tensors = [self.onnx.numpy_helper.from_array(numpy.array(value), name) for value, name in zip(constants, names)]
+        tensors = [
+            self.onnx.numpy_helper.from_array(numpy.array(value), name)
+            for value, name in zip(constants, names)
+        ]
         value = helper.make_tensor_value_info
-        graph = helper.make_graph([helper.make_node(operator, ["a", *names], ["c"],
-                                                    domain="com.microsoft" if case["c_type"] == "f32" else "")], "product",
-                                  [value("a", self.onnx.TensorProto.UINT8, [m, k])],
-                                  [value("c", helper.np_dtype_to_tensor_dtype(c_type), [m, n])], tensors)
+        graph = helper.make_graph(
+            [
+                helper.make_node(
+                    operator, ["a", *names], ["c"], domain="com.microsoft" if case["c_type"] == "f32" else ""
+                )
+            ],
+            "product",
+            [value("a", self.onnx.TensorProto.UINT8, [m, k])],
+            [value("c", helper.np_dtype_to_tensor_dtype(c_type), [m, n])],
+            tensors,
+        )
         session = self.session(graph)
         binding = session.io_binding()
         binding.bind_input("a", "cpu", 0, numpy.uint8, [m, k], memory.at("a"))
@@ -226,14 +259,29 @@ class OnnxRuntime:
         numpy, helper = self.numpy, self.onnx.helper
         n, k, bits, group = (case[key] for key in ("n", "k", "bits", "group"))
         groups = k // group
-        b = numpy.frombuffer(memory.data, numpy.uint8, n * k * bits // 8, memory.offsets["b"]).reshape(n, groups, -1)
+        b = numpy.frombuffer(memory.data, numpy.uint8, n * k * bits // 8, memory.offsets["b"]).reshape(
+            n, groups, -1
+        )
         scales = numpy.frombuffer(memory.data, numpy.float16, n * groups, memory.offsets["scales"])
         constants = {"b": b if bits == 4 else b ^ 128, "s": scales.astype(numpy.float32)}
-        node = helper.make_node("MatMulNBits", ["a", *constants], ["c"], domain="com.microsoft", K=k, N=n, bits=bits,
-                                block_size=group, accuracy_level=4)
+        node = helper.make_node(
+            "MatMulNBits",
+            ["a", *constants],
+            ["c"],
+            domain="com.microsoft",
+            K=k,
+            N=n,
+            bits=bits,
+            block_size=group,
+            accuracy_level=4,
+        )
         value, f32 = helper.make_tensor_value_info, self.onnx.TensorProto.FLOAT
-        tensors = [self.onnx.numpy_helper.from_array(numpy.array(array), name) for name, array in constants.items()]
-        graph = helper.make_graph([node], "product", [value("a", f32, ["m", k])], [value("c", f32, ["m", n])], tensors)
+        tensors = [
+            self.onnx.numpy_helper.from_array(numpy.array(array), name) for name, array in constants.items()
+        ]
+        graph = helper.make_graph(
+            [node], "product", [value("a", f32, ["m", k])], [value("c", f32, ["m", n])], tensors
+        )
         session = self.session(graph)
 
         def prepare(m):
@@ -241,6 +289,7 @@ class OnnxRuntime:
             binding.bind_input("a", "cpu", 0, numpy.float32, [m, k], memory.at("a"))
             binding.bind_output("c", "cpu", 0, numpy.float32, [m, n], memory.at("c"))
             return lambda: session.run_with_iobinding(binding)
+
         return prepare, "MatMulNBits"
 
 
@@ -249,6 +298,7 @@ class Fbgemm:
 
     def __init__(self, _):
         import torch
+
         self.torch = torch
         torch.backends.quantized.engine = "fbgemm"
         torch.set_num_threads(1)
@@ -257,11 +307,18 @@ class Fbgemm:
     def make(self, case, memory):
         torch = self.torch
         m, n, k = case["m"], case["n"], case["k"]
-        b = torch.frombuffer(memory.data, dtype=torch.int8, count=k * n, offset=memory.offsets["b"]).reshape(k, n)
-        scales = torch.frombuffer(memory.data, dtype=torch.float32, count=case["scales"], offset=memory.offsets["scales"])
-        a = torch.frombuffer(memory.data, dtype=torch.uint8, count=m * k, offset=memory.offsets["a"]).reshape(m, k)
-        weights = torch._make_per_channel_quantized_tensor(b.T.contiguous(), scales.double().expand(n),
-                                                           torch.zeros(n, dtype=torch.int64), 0)
+        b = torch.frombuffer(memory.data, dtype=torch.int8, count=k * n, offset=memory.offsets["b"]).reshape(
+            k, n
+        )
+        scales = torch.frombuffer(
+            memory.data, dtype=torch.float32, count=case["scales"], offset=memory.offsets["scales"]
+        )
+        a = torch.frombuffer(memory.data, dtype=torch.uint8, count=m * k, offset=memory.offsets["a"]).reshape(
+            m, k
+        )
+        weights = torch._make_per_channel_quantized_tensor(
+            b.T.contiguous(), scales.double().expand(n), torch.zeros(n, dtype=torch.int64), 0
+        )
         packed = torch.ops.quantized.linear_prepack(weights, None)
         operator = torch.ops.quantized.linear_relu.default
 
@@ -270,18 +327,29 @@ class Fbgemm:
 
             def run():
                 return operator(x, packed, 1.0, 0)
+
             return run
+
         return prepare, "quantized.linear_relu"
 
 
 class Ggml:
     """Grouped weights: ggml's matrix product, with the library that `folder` has for the CPU of an ISA."""
 
-    CPUS = {"portable": "x64", "avx2": "haswell", "avx_vnni": "alderlake", "avx_vnni_int8": "alderlake", "avx512": "skylakex",
-            "avx512_vnni": "icelake", "avx10_2": "sapphirerapids", "amx_int8": "sapphirerapids"}
+    CPUS = {
+        "portable": "x64",
+        "avx2": "haswell",
+        "avx_vnni": "alderlake",
+        "avx_vnni_int8": "alderlake",
+        "avx512": "skylakex",
+        "avx512_vnni": "icelake",
+        "avx10_2": "sapphirerapids",
+        "amx_int8": "sapphirerapids",
+    }
 
     def __init__(self, folder):
         import numpy
+
         self.numpy, self.target = numpy, types.ModuleType("ggml_target")
         exec(sys.argv[3], self.target.__dict__)
         self.cpu = self.CPUS[os.environ.get("HELD_TO", "avx2")]
@@ -292,7 +360,9 @@ class Ggml:
         numpy, target = self.numpy, self.target
         n, k, bits = (case[key] for key in ("n", "k", "bits"))
         b = numpy.frombuffer(memory.data, numpy.uint8, n * k * bits // 8, memory.offsets["b"])
-        scales = numpy.frombuffer(memory.data, numpy.float16, n * k // 32, memory.offsets["scales"]).reshape(n, -1)
+        scales = numpy.frombuffer(memory.data, numpy.float16, n * k // 32, memory.offsets["scales"]).reshape(
+            n, -1
+        )
         ggml = target.Q8(case["kernels"])
         matrix = target.Matrix(ggml, *target.weight_blocks("u4" if bits == 4 else "s8", b, scales))
 
@@ -305,7 +375,9 @@ class Ggml:
             def run():
                 matrix.compute(m)
                 return fetch
+
             return run
+
         return prepare, f"{self.cpu}, {case['kernels']}"
 
 
@@ -337,8 +409,17 @@ def measure(contender, memory, times, new_a=False, with_c=False, m=None):
 
 def call_microseconds(peer):
     offsets = {"b": 0, "scales": 512, "a": 1024, "c": 2048}
-    case = {"m": 1, "n": 1, "k": 1, "is_batch": False, "b_by_columns": False, "conv": None, "c_type": "u8", "scales": 1,
-            "offsets": offsets}
+    case = {
+        "m": 1,
+        "n": 1,
+        "k": 1,
+        "is_batch": False,
+        "b_by_columns": False,
+        "conv": None,
+        "c_type": "u8",
+        "scales": 1,
+        "offsets": offsets,
+    }
     is_grouped = not hasattr(peer, "make")
     if is_grouped:
         case |= {"k": 32, "bits": 8, "group": 32, "kernels": "CPU"}
@@ -370,8 +451,10 @@ def main():
         if kind in ("onnxruntime", "fbgemm") and "HELD_TO" in os.environ:
             with open("/proc/self/maps") as maps:
                 if not any(line.rstrip().endswith("/held_to.so") for line in maps):
-                    raise RuntimeError(f"uses all of this CPU's instructions; expected a Python held to {os.environ['HELD_TO']} "
-                                       "by held_to.so")
+                    raise RuntimeError(
+                        f"uses all of this CPU's instructions; expected a Python held to {os.environ['HELD_TO']} "
+                        "by held_to.so"
+                    )
         return {"version": peer.version, "call_microseconds": call_microseconds(peer)}
 
     def make(request):

@@ -22,22 +22,37 @@ from typing import Any
 
 import numpy as np
 from ai_edge_litert import interpreter as litert
-
-from intact._library import Error, excerpt, invalid
 from intact._formats.tflite import _File, _Graph, _Table, _Tensor, read_tflite
+from intact._library import Error, excerpt, invalid
 
 SET_UPS = 9
 # The operators that the engine knows, and the numbers of inputs that each may have.
-INPUTS = {"FULLY_CONNECTED": (2, 3), "CONV_2D": (2, 3), "DEPTHWISE_CONV_2D": (2, 3), "ADD": (2,), "AVERAGE_POOL_2D": (1,),
-          "RESHAPE": (1, 2), "SOFTMAX": (1,)}
+INPUTS = {
+    "FULLY_CONNECTED": (2, 3),
+    "CONV_2D": (2, 3),
+    "DEPTHWISE_CONV_2D": (2, 3),
+    "ADD": (2,),
+    "AVERAGE_POOL_2D": (1,),
+    "RESHAPE": (1, 2),
+    "SOFTMAX": (1,),
+}
 
 INT8 = ctypes.POINTER(ctypes.c_int8)
 
 
 class Linear(ctypes.Structure):
-    _fields_ = [("input", INT8), ("output", INT8), ("weights", INT8), ("bias", ctypes.POINTER(ctypes.c_int32)),
-                ("scales", ctypes.POINTER(ctypes.c_float)), ("scale_count", ctypes.c_int64), ("input_zero", ctypes.c_int32),
-                ("output_zero", ctypes.c_int32), ("low", ctypes.c_int32), ("high", ctypes.c_int32)]
+    _fields_ = [
+        ("input", INT8),
+        ("output", INT8),
+        ("weights", INT8),
+        ("bias", ctypes.POINTER(ctypes.c_int32)),
+        ("scales", ctypes.POINTER(ctypes.c_float)),
+        ("scale_count", ctypes.c_int64),
+        ("input_zero", ctypes.c_int32),
+        ("output_zero", ctypes.c_int32),
+        ("low", ctypes.c_int32),
+        ("high", ctypes.c_int32),
+    ]
 
 
 class Addend(ctypes.Structure):
@@ -45,8 +60,11 @@ class Addend(ctypes.Structure):
 
 
 def pointer(array: np.ndarray) -> Any:
-    return array.ctypes.data_as(ctypes.POINTER({"int8": ctypes.c_int8, "int32": ctypes.c_int32,
-                                                "float32": ctypes.c_float}[array.dtype.name]))
+    return array.ctypes.data_as(
+        ctypes.POINTER(
+            {"int8": ctypes.c_int8, "int32": ctypes.c_int32, "float32": ctypes.c_float}[array.dtype.name]
+        )
+    )
 
 
 def pair(values: tuple[int, int]) -> Any:
@@ -66,7 +84,9 @@ class Model:
         graph = self.graph = _Graph(file, root)
         ends = [[int(i) for i in root.array(field, np.int32)] for field in (1, 2)]
         if [len(numbers) for numbers in ends] != [1, 1]:
-            raise invalid(f"{path}: has {len(ends[0])} inputs and {len(ends[1])} outputs; expected one of each")
+            raise invalid(
+                f"{path}: has {len(ends[0])} inputs and {len(ends[1])} outputs; expected one of each"
+            )
         (self.input,), (self.output,) = ends
         self.engine = ctypes.c_void_p(library.TfliteCreate())
         self.tensors: dict[int, np.ndarray] = {}
@@ -94,8 +114,14 @@ class Model:
             if tensor.dtype is not np.int8:
                 raise invalid(f"tensor {excerpt(tensor.name)!r} is {self._type(tensor)}; expected int8")
             if any(n < 1 for n in tensor.shape):
-                raise invalid(f"tensor {excerpt(tensor.name)!r} has the shape {tensor.shape}; expected positive extents")
-            self.tensors[i] = np.zeros(tensor.shape, np.int8) if tensor.values is None else np.ascontiguousarray(tensor.values)
+                raise invalid(
+                    f"tensor {excerpt(tensor.name)!r} has the shape {tensor.shape}; expected positive extents"
+                )
+            self.tensors[i] = (
+                np.zeros(tensor.shape, np.int8)
+                if tensor.values is None
+                else np.ascontiguousarray(tensor.values)
+            )
         return self.tensors[i]
 
     def tensor(self, i: int) -> _Tensor:
@@ -113,7 +139,9 @@ class Model:
         tensor = self.tensor(i)
         self.array(i)
         if tensor.scale <= 0:
-            raise invalid(f"tensor {excerpt(tensor.name)!r} has {tensor.scales.size} scales; expected one positive scale")
+            raise invalid(
+                f"tensor {excerpt(tensor.name)!r} has {tensor.scales.size} scales; expected one positive scale"
+            )
         return tensor
 
     def _add_operator(self, name: str, operator: _Table) -> None:
@@ -123,7 +151,9 @@ class Model:
             raise invalid(f"is not known; expected one of {', '.join(INPUTS)}")
         if len(inputs) not in INPUTS[name] or len(outputs) != 1:
             expected = " or ".join(map(str, INPUTS[name]))
-            raise invalid(f"has {len(inputs)} inputs and {len(outputs)} outputs; expected {expected} inputs and 1 output")
+            raise invalid(
+                f"has {len(inputs)} inputs and {len(outputs)} outputs; expected {expected} inputs and 1 output"
+            )
         options = operator.table(4)
         if options is None and name not in ("ADD", "FULLY_CONNECTED", "RESHAPE"):
             raise invalid("has no options; expected the options of its kind")
@@ -140,10 +170,17 @@ class Model:
 
     def _weights(self, i: int, rank: int) -> np.ndarray:
         tensor = self.tensor(i)
-        if tensor.values is None or tensor.dtype is not np.int8 or len(tensor.shape) != rank or np.any(tensor.points):
+        if (
+            tensor.values is None
+            or tensor.dtype is not np.int8
+            or len(tensor.shape) != rank
+            or np.any(tensor.points)
+        ):
             kind = "computed" if tensor.values is None else "constant"
-            raise invalid(f"the weights {excerpt(tensor.name)!r} are {kind} {self._type(tensor)} of the shape {tensor.shape}; "
-                          f"expected constant int8 in {rank} dimensions, with the zero point 0")
+            raise invalid(
+                f"the weights {excerpt(tensor.name)!r} are {kind} {self._type(tensor)} of the shape {tensor.shape}; "
+                f"expected constant int8 in {rank} dimensions, with the zero point 0"
+            )
         return tensor.values
 
     def _linear(self, inputs: list[int], output: int, weights: np.ndarray, low: int) -> Any:
@@ -154,27 +191,53 @@ class Model:
         if len(inputs) > 2 and inputs[2] >= 0:
             given = self.tensor(inputs[2])
             if given.values is None or given.dtype is not np.int32 or given.values.size != len(weights):
-                raise invalid(f"the bias has the shape {given.shape}; expected {len(weights)} constant int32 values")
+                raise invalid(
+                    f"the bias has the shape {given.shape}; expected {len(weights)} constant int32 values"
+                )
             bias = np.ascontiguousarray(given.values)
         self.kept += [scales, weights, bias]
-        return ctypes.byref(Linear(pointer(self.array(inputs[0])), pointer(self.array(output)), pointer(weights),
-                                   None if bias is None else pointer(bias), pointer(scales), scales.size, a.point, c.point, low,
-                                   127))
+        return ctypes.byref(
+            Linear(
+                pointer(self.array(inputs[0])),
+                pointer(self.array(output)),
+                pointer(weights),
+                None if bias is None else pointer(bias),
+                pointer(scales),
+                scales.size,
+                a.point,
+                c.point,
+                low,
+                127,
+            )
+        )
 
     def _fully_connected(self, options: _Table | None, inputs: list[int], output: int) -> bool:
         weights = self._weights(inputs[1], 2)
         n, k = weights.shape
         m, rest = divmod(self.array(inputs[0]).size, k)
         if rest != 0 or self.array(output).size != m * n:
-            raise invalid(f"maps {self.array(inputs[0]).shape} to {self.array(output).shape} by weights of {n}×{k}; expected "
-                          f"rows of {k} elements, and {n} outputs for each")
+            raise invalid(
+                f"maps {self.array(inputs[0]).shape} to {self.array(output).shape} by weights of {n}×{k}; expected "
+                f"rows of {k} elements, and {n} outputs for each"
+            )
         linear = self._linear(inputs, output, weights, self._low(options, 0, self.tensor(output)))
         return self.library.TfliteAddProduct(self.engine, linear, m, n, k)
 
-    def _conv(self, inputs: list[int], output: int, weights: np.ndarray, low: int, options: _Table,
-              dilation: tuple[int, int]) -> bool:
+    def _conv(
+        self,
+        inputs: list[int],
+        output: int,
+        weights: np.ndarray,
+        low: int,
+        options: _Table,
+        dilation: tuple[int, int],
+    ) -> bool:
         shape, made = self.array(inputs[0]).shape, self.array(output).shape
-        if (len(shape), len(made)) != (4, 4) or (shape[0], len(weights)) != made[::3] or shape[3] % weights.shape[3] != 0:
+        if (
+            (len(shape), len(made)) != (4, 4)
+            or (shape[0], len(weights)) != made[::3]
+            or shape[3] % weights.shape[3] != 0
+        ):
             raise invalid(f"maps {shape} to {made} by weights of {weights.shape}; expected NHWC and OHWI")
         stride = (options.number(2, "i"), options.number(1, "i"))
         kernel = weights.shape[1:3]
@@ -186,55 +249,109 @@ class Model:
             end.append(pad - pad // 2)
         linear = self._linear(inputs, output, weights, low)
         return self.library.TfliteAddConvolution(
-            self.engine, linear, shape[0], shape[3], len(weights), shape[3] // weights.shape[3], pair(shape[1:3]), pair(kernel),
-            pair(stride), pair(dilation), pair(begin), pair(end))
+            self.engine,
+            linear,
+            shape[0],
+            shape[3],
+            len(weights),
+            shape[3] // weights.shape[3],
+            pair(shape[1:3]),
+            pair(kernel),
+            pair(stride),
+            pair(dilation),
+            pair(begin),
+            pair(end),
+        )
 
     def _conv_2d(self, options: _Table, inputs: list[int], output: int) -> bool:
         weights = self._weights(inputs[1], 4)
-        return self._conv(inputs, output, weights, self._low(options, 3, self.tensor(output)), options,
-                          (options.number(5, "i", 1), options.number(4, "i", 1)))
+        return self._conv(
+            inputs,
+            output,
+            weights,
+            self._low(options, 3, self.tensor(output)),
+            options,
+            (options.number(5, "i", 1), options.number(4, "i", 1)),
+        )
 
     def _depthwise_conv_2d(self, options: _Table, inputs: list[int], output: int) -> bool:
         weights = np.moveaxis(self._weights(inputs[1], 4), -1, 0).transpose(0, 2, 3, 1)
-        return self._conv(inputs, output, weights, self._low(options, 4, self.tensor(output)), options,
-                          (options.number(6, "i", 1), options.number(5, "i", 1)))
+        return self._conv(
+            inputs,
+            output,
+            weights,
+            self._low(options, 4, self.tensor(output)),
+            options,
+            (options.number(6, "i", 1), options.number(5, "i", 1)),
+        )
 
     def _add(self, options: _Table | None, inputs: list[int], output: int) -> None:
         """XNNPACK's arithmetic: multipliers of 21 bits, and sums rounded half up."""
         c = self.activations(output)
         for i in inputs:
             if self.array(i).shape != c.shape:
-                raise invalid(f"adds a tensor of {self.array(i).shape}; expected the output's shape {c.shape}")
+                raise invalid(
+                    f"adds a tensor of {self.array(i).shape}; expected the output's shape {c.shape}"
+                )
         scales = [np.float32(self.activations(i).scale) / np.float32(c.scale) for i in inputs]
         shift = 20 - (math.frexp(max(scales))[1] - 1)
         multipliers = [round(float(scale) * 2**shift) for scale in scales]
         bias = (1 << (shift - 1)) - sum(m * self.tensor(i).point for m, i in zip(multipliers, inputs))
         addends = [ctypes.byref(Addend(pointer(self.array(i)), m)) for i, m in zip(inputs, multipliers)]
-        self.library.TfliteAddAddition(self.engine, *addends, ctypes.c_int64(self.array(output).size), bias, shift, c.point,
-                                       self._low(options, 0, c), pointer(self.array(output)))
+        self.library.TfliteAddAddition(
+            self.engine,
+            *addends,
+            ctypes.c_int64(self.array(output).size),
+            bias,
+            shift,
+            c.point,
+            self._low(options, 0, c),
+            pointer(self.array(output)),
+        )
 
     def _average_pool_2d(self, options: _Table, inputs: list[int], output: int) -> None:
         shape = self.array(inputs[0]).shape
         window = (options.number(4, "i"), options.number(3, "i"))
-        if len(shape) != 4 or self.array(output).shape != (1, 1, 1, shape[3]) or window != shape[1:3] or options.number(5, "b"):
-            raise invalid(f"maps {shape} to {self.array(output).shape} by a window of {window}; expected batch 1, a window of "
-                          "all pixels and no activation")
-        self.library.TfliteAddAverage(self.engine, pointer(self.array(inputs[0])), shape[1] * shape[2], ctypes.c_int64(shape[3]),
-                                      pointer(self.array(output)))
+        if (
+            len(shape) != 4
+            or self.array(output).shape != (1, 1, 1, shape[3])
+            or window != shape[1:3]
+            or options.number(5, "b")
+        ):
+            raise invalid(
+                f"maps {shape} to {self.array(output).shape} by a window of {window}; expected batch 1, a window of "
+                "all pixels and no activation"
+            )
+        self.library.TfliteAddAverage(
+            self.engine,
+            pointer(self.array(inputs[0])),
+            shape[1] * shape[2],
+            ctypes.c_int64(shape[3]),
+            pointer(self.array(output)),
+        )
 
     def _reshape(self, options: _Table | None, inputs: list[int], output: int) -> None:
         made = self.array(output).shape
         if math.prod(made) != self.array(inputs[0]).size:
-            raise invalid(f"maps {self.array(inputs[0]).shape} to {made}; expected {math.prod(made)} elements")
+            raise invalid(
+                f"maps {self.array(inputs[0]).shape} to {made}; expected {math.prod(made)} elements"
+            )
         self.tensors[output] = self.array(inputs[0]).reshape(made)
 
     def _softmax(self, options: _Table, inputs: list[int], output: int) -> None:
         a, c = self.activations(inputs[0]), self.activations(output)
         if (c.scale, c.point) != (1 / 256, -128) or a.shape[:-1] != (1,) or c.shape != a.shape:
-            raise invalid(f"maps {a.shape} to {c.shape} with scale {c.scale} and zero point {c.point}; expected (1, n), 1/256 "
-                          "and -128")
-        self.library.TfliteAddSoftmax(self.engine, pointer(self.array(inputs[0])), ctypes.c_int64(a.shape[-1]),
-                                      ctypes.c_float(options.number(0, "f") * a.scale), pointer(self.array(output)))
+            raise invalid(
+                f"maps {a.shape} to {c.shape} with scale {c.scale} and zero point {c.point}; expected (1, n), 1/256 "
+                "and -128"
+            )
+        self.library.TfliteAddSoftmax(
+            self.engine,
+            pointer(self.array(inputs[0])),
+            ctypes.c_int64(a.shape[-1]),
+            ctypes.c_float(options.number(0, "f") * a.scale),
+            pointer(self.array(output)),
+        )
 
     def run(self, times: int = 1) -> float:
         """Microseconds of a run."""
@@ -256,12 +373,16 @@ class LiteRt:
     def __init__(self, path: str, keeps_all: bool = False):
         start = time.thread_time()
         try:
-            self.interpreter = litert.Interpreter(path, num_threads=1, experimental_preserve_all_tensors=keeps_all)
+            self.interpreter = litert.Interpreter(
+                path, num_threads=1, experimental_preserve_all_tensors=keeps_all
+            )
             self.interpreter.allocate_tensors()
         except (RuntimeError, ValueError) as error:
             raise invalid(f"{path}: refused by LiteRT: {excerpt(error, 400)}") from None
         self.create_microseconds = 1e6 * (time.thread_time() - start)
-        self.idle_microseconds = statistics.median(self._time(self.interpreter._interpreter.NumSubgraphs, 1000) for _ in range(9))
+        self.idle_microseconds = statistics.median(
+            self._time(self.interpreter._interpreter.NumSubgraphs, 1000) for _ in range(9)
+        )
 
     def run(self, times: int = 1) -> float:
         """Microseconds of a run."""
@@ -277,21 +398,36 @@ class LiteRt:
 
 def load_library(path: str) -> ctypes.CDLL:
     library = ctypes.CDLL(path)
-    results = {"Create": ctypes.c_void_p, "Destroy": None, "Error": ctypes.c_char_p, "CreateMicroseconds": ctypes.c_double,
-               "Load": ctypes.c_double, "AddProduct": ctypes.c_bool, "AddConvolution": ctypes.c_bool,
-               "Run": ctypes.c_double, "RunStep": ctypes.c_double}
+    results = {
+        "Create": ctypes.c_void_p,
+        "Destroy": None,
+        "Error": ctypes.c_char_p,
+        "CreateMicroseconds": ctypes.c_double,
+        "Load": ctypes.c_double,
+        "AddProduct": ctypes.c_bool,
+        "AddConvolution": ctypes.c_bool,
+        "Run": ctypes.c_double,
+        "RunStep": ctypes.c_double,
+    }
     for name, result in results.items():
         getattr(library, "Tflite" + name).restype = result
     integer = ctypes.c_int64
     library.TfliteAddProduct.argtypes = [ctypes.c_void_p, ctypes.c_void_p, integer, integer, integer]
-    library.TfliteAddConvolution.argtypes = [ctypes.c_void_p, ctypes.c_void_p, *[integer] * 4, *[ctypes.c_void_p] * 6]
+    library.TfliteAddConvolution.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        *[integer] * 4,
+        *[ctypes.c_void_p] * 6,
+    ]
     library.TfliteRun.argtypes = [ctypes.c_void_p, integer]
     library.TfliteRunStep.argtypes = [ctypes.c_void_p, integer, integer]
     return library
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="+", metavar="MODEL")
     parser.add_argument("--engine", default="build/release/bench/libintact_tflite_engine.so")
     parser.add_argument("--rounds", type=int, default=51)
@@ -303,7 +439,9 @@ def main() -> int:
         set_up = []
         for _ in range(SET_UPS):
             model, stock = Model(library, path), LiteRt(path)
-            set_up.append((library.TfliteCreateMicroseconds(model.engine), model.load(), stock.create_microseconds))
+            set_up.append(
+                (library.TfliteCreateMicroseconds(model.engine), model.load(), stock.create_microseconds)
+            )
             model.close()
         model = Model(library, path)
         create, load, stock_create = (statistics.median(column) for column in zip(*set_up))
@@ -330,8 +468,11 @@ def main() -> int:
         rounds = [(model.run(times), stock.run(times)) for _ in range(options.rounds)]
         ours, theirs = (statistics.median(column) for column in zip(*rounds))
         ratio = statistics.median(b / a for a, b in rounds)
-        print(f"{Path(path).stem:28} {compared} outputs, {wrong} differ; run: intact {ours:.2f} us, LiteRT {theirs:.2f} us, "
-              f"ratio {ratio:.2f}; set-up: create {create:.0f} us, load {load:.0f} us, LiteRT {stock_create:.0f} us", flush=True)
+        print(
+            f"{Path(path).stem:28} {compared} outputs, {wrong} differ; run: intact {ours:.2f} us, LiteRT {theirs:.2f} us, "
+            f"ratio {ratio:.2f}; set-up: create {create:.0f} us, load {load:.0f} us, LiteRT {stock_create:.0f} us",
+            flush=True,
+        )
         different += wrong
         if options.layers:
             for i, (name, output) in enumerate(model.steps):

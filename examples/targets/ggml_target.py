@@ -16,7 +16,8 @@ import numpy as np
 POINTER, SIZE = ctypes.c_void_p, ctypes.c_size_t
 F32, Q4_0, Q8_0 = 0, 2, 8
 BLOCK_BYTES = {Q4_0: 18, Q8_0: 34}
-GROUP = 31  # ggml scales groups of 32 by their largest activation, so 127 is added to each group; its weight is 0
+# ggml scales groups of 32 by their largest activation, so 127 is added to each group; its weight is 0
+GROUP = 31
 
 
 class Init(ctypes.Structure):
@@ -86,7 +87,9 @@ class Matrix:
             g.build_forward_expand(graph, c)
             if not g.backend_dev_supports_op(g.device, c):
                 raise NotImplementedError("these kernels do not take this size")
-            self._own(g.backend_alloc_ctx_tensors_from_buft, g.backend_buffer_free, run, g.backend_cpu_buffer_type())
+            self._own(
+                g.backend_alloc_ctx_tensors_from_buft, g.backend_buffer_free, run, g.backend_cpu_buffer_type()
+            )
             self.products[m] = a, c, graph
         return self.products[m]
 
@@ -122,21 +125,27 @@ class Q8:
         base = ctypes.CDLL(beside if os.path.exists(beside) else "libggml-base.so.0", ctypes.RTLD_GLOBAL)
         cpu = ctypes.CDLL(path)
         for library, name, result, *arguments in (
-                (base, "ggml_init", POINTER, Init), (base, "ggml_free", None, POINTER), (base, "ggml_version", ctypes.c_char_p),
-                (base, "ggml_new_tensor_2d", POINTER, POINTER, ctypes.c_int, ctypes.c_int64, ctypes.c_int64),
-                (base, "ggml_mul_mat", POINTER, POINTER, POINTER, POINTER), (base, "ggml_new_graph", POINTER, POINTER),
-                (base, "ggml_build_forward_expand", None, POINTER, POINTER),
-                (base, "ggml_backend_buft_name", ctypes.c_char_p, POINTER),
-                (base, "ggml_backend_alloc_ctx_tensors_from_buft", POINTER, POINTER, POINTER),
-                (base, "ggml_backend_buffer_free", None, POINTER), (base, "ggml_backend_cpu_buffer_type", POINTER),
-                (base, "ggml_backend_tensor_set", None, POINTER, POINTER, SIZE, SIZE),
-                (base, "ggml_backend_tensor_get", None, POINTER, POINTER, SIZE, SIZE),
-                (base, "ggml_backend_graph_compute", ctypes.c_int, POINTER, POINTER),
-                (base, "ggml_backend_reg_dev_get", POINTER, POINTER, SIZE),
-                (base, "ggml_backend_dev_supports_op", ctypes.c_bool, POINTER, POINTER),
-                (base, "ggml_backend_reg_get_proc_address", POINTER, POINTER, ctypes.c_char_p),
-                (cpu, "ggml_backend_cpu_init", POINTER), (cpu, "ggml_backend_cpu_reg", POINTER),
-                (cpu, "ggml_backend_cpu_set_n_threads", None, POINTER, ctypes.c_int)):
+            (base, "ggml_init", POINTER, Init),
+            (base, "ggml_free", None, POINTER),
+            (base, "ggml_version", ctypes.c_char_p),
+            (base, "ggml_new_tensor_2d", POINTER, POINTER, ctypes.c_int, ctypes.c_int64, ctypes.c_int64),
+            (base, "ggml_mul_mat", POINTER, POINTER, POINTER, POINTER),
+            (base, "ggml_new_graph", POINTER, POINTER),
+            (base, "ggml_build_forward_expand", None, POINTER, POINTER),
+            (base, "ggml_backend_buft_name", ctypes.c_char_p, POINTER),
+            (base, "ggml_backend_alloc_ctx_tensors_from_buft", POINTER, POINTER, POINTER),
+            (base, "ggml_backend_buffer_free", None, POINTER),
+            (base, "ggml_backend_cpu_buffer_type", POINTER),
+            (base, "ggml_backend_tensor_set", None, POINTER, POINTER, SIZE, SIZE),
+            (base, "ggml_backend_tensor_get", None, POINTER, POINTER, SIZE, SIZE),
+            (base, "ggml_backend_graph_compute", ctypes.c_int, POINTER, POINTER),
+            (base, "ggml_backend_reg_dev_get", POINTER, POINTER, SIZE),
+            (base, "ggml_backend_dev_supports_op", ctypes.c_bool, POINTER, POINTER),
+            (base, "ggml_backend_reg_get_proc_address", POINTER, POINTER, ctypes.c_char_p),
+            (cpu, "ggml_backend_cpu_init", POINTER),
+            (cpu, "ggml_backend_cpu_reg", POINTER),
+            (cpu, "ggml_backend_cpu_set_n_threads", None, POINTER, ctypes.c_int),
+        ):
             function = getattr(library, name)
             function.restype, function.argtypes = result, arguments
             if result is POINTER:
@@ -147,19 +156,24 @@ class Q8:
         self.device = self.backend_reg_dev_get(self.backend_cpu_reg(), 0)
         buffers = {"CPU": self.backend_cpu_buffer_type()}
         extra = ctypes.CFUNCTYPE(ctypes.POINTER(POINTER), POINTER)(
-            self.backend_reg_get_proc_address(self.backend_cpu_reg(), b"ggml_backend_dev_get_extra_bufts"))(self.device)
+            self.backend_reg_get_proc_address(self.backend_cpu_reg(), b"ggml_backend_dev_get_extra_bufts")
+        )(self.device)
         for one in itertools.takewhile(bool, map(extra.__getitem__, itertools.count())):
             buffers[self.backend_buft_name(one).decode()] = one
         if kind not in buffers:
             raise ValueError(f"GGML_BUFFER is {kind}; this library has {', '.join(buffers)}")
         self.buffer = buffers[kind]
-        self.name = f"ggml {self.version().decode()}, {os.path.basename(path)[8:-3]}, {kind}, {type(self).__name__}"
+        self.name = (
+            f"ggml {self.version().decode()}, {os.path.basename(path)[8:-3]}, {kind}, {type(self).__name__}"
+        )
 
     @staticmethod
     def blocks(b):
         """The bytes of N×K weights, in groups of 32 after a float16 scale. K is a multiple of 31."""
         groups = np.pad(b.reshape(len(b), -1, GROUP), ((0, 0), (0, 0), (0, 1)))
-        return np.concatenate([np.full((*groups.shape[:2], 1), 1, np.float16).view(np.uint8), groups.view(np.uint8)], 2)
+        return np.concatenate(
+            [np.full((*groups.shape[:2], 1), 1, np.float16).view(np.uint8), groups.view(np.uint8)], 2
+        )
 
     @staticmethod
     def activations(a):
@@ -168,7 +182,10 @@ class Q8:
     def gemm(self, p):
         a, b = p.a, p.b.T
         if -128 in a:  # ggml quantizes to -127…127
-            a, b = np.concatenate([np.maximum(a, -127), -(a == -128).astype(np.int8)], 1), np.concatenate([b, b], 1)
+            a, b = (
+                np.concatenate([np.maximum(a, -127), -(a == -128).astype(np.int8)], 1),
+                np.concatenate([b, b], 1),
+            )
         short = ((0, 0), (0, -a.shape[1] % GROUP))
         a = self.activations(np.pad(a, short)).reshape(len(a), -1).astype(np.float32)
         b = self.blocks(np.pad(b, short))
@@ -203,10 +220,12 @@ class Grouped(Q8):
 
     def grouped(self, p):
         w = p.weights
-        for refused, words in ((p.a.dtype != np.float32, "float32 activations only"),
-                               (p.granularity != "groups", "activations have a scale for each group"),
-                               (w.group != 32 or w.k % 32, "whole groups of 32 only"),
-                               (w.scales.dtype != np.float16, "float16 scales only")):
+        for refused, words in (
+            (p.a.dtype != np.float32, "float32 activations only"),
+            (p.granularity != "groups", "activations have a scale for each group"),
+            (w.group != 32 or w.k % 32, "whole groups of 32 only"),
+            (w.scales.dtype != np.float16, "float16 scales only"),
+        ):
             if refused:
                 raise NotImplementedError(words)
         with Matrix(self, *weight_blocks(w.b_type, w.b, w.scales)) as matrix:

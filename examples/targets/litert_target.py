@@ -7,16 +7,37 @@ import numpy as np
 from ai_edge_litert import interpreter as litert
 from ai_edge_litert import schema_py_generated as schema
 
-TYPES = {np.dtype(np.int8): schema.TensorType.INT8, np.dtype(np.uint8): schema.TensorType.UINT8,
-         np.dtype(np.int32): schema.TensorType.INT32}
+TYPES = {
+    np.dtype(np.int8): schema.TensorType.INT8,
+    np.dtype(np.uint8): schema.TensorType.UINT8,
+    np.dtype(np.int32): schema.TensorType.INT32,
+}
 BUILTINS = schema.BuiltinOperator
 
 
 class Xnnpack:
     kernels = litert.OpResolverType.AUTO
     name = "LiteRT, XNNPACK"
-    supports = ["gemm", "conv_2d", "a_u8", "a_s8", "b_u8", "b_s8", "c_u8", "c_s8", "a_zero_point", "b_zero_point", "c_zero_point",
-                "channel_scales", "bias_s32", "relu", "conv_stride", "conv_dilation", "conv_depthwise", "conv_transposed"]
+    supports = [
+        "gemm",
+        "conv_2d",
+        "a_u8",
+        "a_s8",
+        "b_u8",
+        "b_s8",
+        "c_u8",
+        "c_s8",
+        "a_zero_point",
+        "b_zero_point",
+        "c_zero_point",
+        "channel_scales",
+        "bias_s32",
+        "relu",
+        "conv_stride",
+        "conv_dilation",
+        "conv_depthwise",
+        "conv_transposed",
+    ]
     arithmetic = "any"
 
     def run(self, p, a, weights, output, code, kind, options, axis):
@@ -49,15 +70,28 @@ class Xnnpack:
         bias = np.zeros(channels, np.int32) if p.bias is None else p.bias
         operator = schema.OperatorT()
         scales = scales[:1] if p.a_type == "u8" else scales
-        inputs = [tensor(a.shape, a.dtype, [1], p.a_zero_point), tensor(weights.shape, a.dtype, scales, zero, weights, axis),
-                  tensor([channels], np.int32, scales, 0, bias)]
+        inputs = [
+            tensor(a.shape, a.dtype, [1], p.a_zero_point),
+            tensor(weights.shape, a.dtype, scales, zero, weights, axis),
+            tensor([channels], np.int32, scales, 0, bias),
+        ]
         operator.outputs = [tensor(output, a.dtype, [1], p.c_zero_point)]
         if code == BUILTINS.TRANSPOSE_CONV:
-            inputs = [tensor([4], np.int32, [], 0, np.array(output, np.int32)), inputs[1], inputs[0], inputs[2]]
+            inputs = [
+                tensor([4], np.int32, [], 0, np.array(output, np.int32)),
+                inputs[1],
+                inputs[0],
+                inputs[2],
+            ]
         operator.inputs = inputs
         operator.builtinOptionsType, operator.builtinOptions = kind, options
         graph = schema.SubGraphT()
-        graph.tensors, graph.operators, graph.inputs, graph.outputs = tensors, [operator], [0], operator.outputs
+        graph.tensors, graph.operators, graph.inputs, graph.outputs = (
+            tensors,
+            [operator],
+            [0],
+            operator.outputs,
+        )
         codes = schema.OperatorCodeT()
         codes.builtinCode = codes.deprecatedBuiltinCode = code
         codes.version = 3
@@ -65,8 +99,9 @@ class Xnnpack:
         model.version, model.operatorCodes, model.subgraphs, model.buffers = 3, [codes], [graph], buffers
         builder = flatbuffers.Builder(1024)
         builder.Finish(model.Pack(builder), b"TFL3")
-        interpreter = litert.Interpreter(model_content=bytes(builder.Output()), num_threads=1,
-                                         experimental_op_resolver_type=self.kernels)
+        interpreter = litert.Interpreter(
+            model_content=bytes(builder.Output()), num_threads=1, experimental_op_resolver_type=self.kernels
+        )
         interpreter.allocate_tensors()
         interpreter.set_tensor(0, a)
         interpreter.invoke()
@@ -74,8 +109,16 @@ class Xnnpack:
 
     def gemm(self, p):
         options = schema.FullyConnectedOptionsT()
-        return self.run(p, p.a, np.ascontiguousarray(p.b.T), (len(p.a), p.b.shape[1]), BUILTINS.FULLY_CONNECTED,
-                        schema.BuiltinOptions.FullyConnectedOptions, options, 0)
+        return self.run(
+            p,
+            p.a,
+            np.ascontiguousarray(p.b.T),
+            (len(p.a), p.b.shape[1]),
+            BUILTINS.FULLY_CONNECTED,
+            schema.BuiltinOptions.FullyConnectedOptions,
+            options,
+            0,
+        )
 
     def conv(self, p):
         if max(p.stride) >= 1 << 15:
@@ -83,20 +126,35 @@ class Xnnpack:
         is_depthwise = p.groups > 1
         options = schema.DepthwiseConv2DOptionsT() if is_depthwise else schema.Conv2DOptionsT()
         options.padding = schema.Padding.VALID
-        (options.strideH, options.strideW), (options.dilationHFactor, options.dilationWFactor) = p.stride, p.dilation
+        (options.strideH, options.strideW), (options.dilationHFactor, options.dilationWFactor) = (
+            p.stride,
+            p.dilation,
+        )
         output = (len(p.a), *p.output, len(p.weights))
         if p.transposed:
             if p.groups > 1 or max(p.dilation) > 1 or max(p.output_padding) > 0 or p.activation == "relu":
-                raise NotImplementedError("transposed convolutions have no groups, dilation, output padding or ReLU")
+                raise NotImplementedError(
+                    "transposed convolutions have no groups, dilation, output padding or ReLU"
+                )
             options = schema.TransposeConvOptionsT()
             options.padding, (options.strideH, options.strideW) = schema.Padding.VALID, p.stride
             kind = schema.BuiltinOptions.TransposeConvOptions
             return self.run(p, p.a, p.weights, output, BUILTINS.TRANSPOSE_CONV, kind, options, 0)
         if not is_depthwise:
-            return self.run(p, p.a, p.weights, output, BUILTINS.CONV_2D, schema.BuiltinOptions.Conv2DOptions, options, 0)
+            return self.run(
+                p, p.a, p.weights, output, BUILTINS.CONV_2D, schema.BuiltinOptions.Conv2DOptions, options, 0
+            )
         options.depthMultiplier = len(p.weights) // p.groups
-        return self.run(p, p.a, np.moveaxis(p.weights, 0, -1)[..., 0, :][None], output, BUILTINS.DEPTHWISE_CONV_2D,
-                        schema.BuiltinOptions.DepthwiseConv2DOptions, options, 3)
+        return self.run(
+            p,
+            p.a,
+            np.moveaxis(p.weights, 0, -1)[..., 0, :][None],
+            output,
+            BUILTINS.DEPTHWISE_CONV_2D,
+            schema.BuiltinOptions.DepthwiseConv2DOptions,
+            options,
+            3,
+        )
 
 
 class BuiltIn(Xnnpack):

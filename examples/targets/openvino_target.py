@@ -10,9 +10,30 @@ from openvino import opset13 as ops
 
 class OpenVino:
     name = f"OpenVINO {openvino.__version__.split('-')[0]}"
-    supports = ["gemm", "conv_1d", "conv_2d", "conv_3d", "a_u8", "a_s8", "b_s8", "c_u8", "c_s8", "c_f32", "a_zero_point",
-                "c_zero_point", "channel_scales", "bias_f32", "relu", "conv_padding", "conv_padding_ends", "conv_stride",
-                "conv_dilation", "conv_groups", "conv_depthwise", "conv_transposed"]
+    supports = [
+        "gemm",
+        "conv_1d",
+        "conv_2d",
+        "conv_3d",
+        "a_u8",
+        "a_s8",
+        "b_s8",
+        "c_u8",
+        "c_s8",
+        "c_f32",
+        "a_zero_point",
+        "c_zero_point",
+        "channel_scales",
+        "bias_f32",
+        "relu",
+        "conv_padding",
+        "conv_padding_ends",
+        "conv_stride",
+        "conv_dilation",
+        "conv_groups",
+        "conv_depthwise",
+        "conv_transposed",
+    ]
     arithmetic = "any"
 
     def __init__(self):
@@ -29,8 +50,19 @@ class OpenVino:
         """`scales` has the rank of `w`; an extent of 1 means one scale for all. Compiling takes most of the time, so the second
         run of a problem reuses the model of the first."""
         bias = None if p.bias is None else p.bias.reshape(1, -1, *[1] * (a.ndim - 2))
-        key = (a.shape, w.shape, w.tobytes(), scales.tobytes(), options, p.a_type, p.c_type, p.a_zero_point, p.c_zero_point,
-               p.activation, None if bias is None else bias.tobytes())
+        key = (
+            a.shape,
+            w.shape,
+            w.tobytes(),
+            scales.tobytes(),
+            options,
+            p.a_type,
+            p.c_type,
+            p.a_zero_point,
+            p.c_zero_point,
+            p.activation,
+            None if bias is None else bias.tobytes(),
+        )
         if key != self.key:
             x = ops.parameter(a.shape, np.float32)
             weights = ops.multiply(ops.convert(ops.constant(w), np.float32), ops.constant(scales))
@@ -38,7 +70,10 @@ class OpenVino:
             y = y if bias is None else ops.add(y, ops.constant(bias))
             y = ops.relu(y) if p.activation == "relu" else y
             y = y if p.c_type == "f32" else self.quantized(y, p.c_type, p.c_zero_point)
-            self.key, self.compiled = key, self.core.compile_model(openvino.Model([ops.result(y)], [x]), "CPU")
+            self.key, self.compiled = (
+                key,
+                self.core.compile_model(openvino.Model([ops.result(y)], [x]), "CPU"),
+            )
         y = self.compiled([a.astype(np.float32) - p.a_zero_point])[0]
         if p.c_type == "f32":
             return y

@@ -14,8 +14,25 @@ class Fbgemm:
 
     engine = "fbgemm"
     name = f"PyTorch {torch.__version__}, fbgemm"
-    supports = ["gemm", "conv_1d", "conv_2d", "conv_3d", "a_u8", "b_s8", "c_u8", "a_zero_point", "c_zero_point", "channel_scales",
-                "relu", "bias_f32", "conv_padding", "conv_stride", "conv_dilation", "conv_groups", "conv_depthwise"]
+    supports = [
+        "gemm",
+        "conv_1d",
+        "conv_2d",
+        "conv_3d",
+        "a_u8",
+        "b_s8",
+        "c_u8",
+        "a_zero_point",
+        "c_zero_point",
+        "channel_scales",
+        "relu",
+        "bias_f32",
+        "conv_padding",
+        "conv_stride",
+        "conv_dilation",
+        "conv_groups",
+        "conv_depthwise",
+    ]
     arithmetic = "any"
 
     def __init__(self):
@@ -48,8 +65,9 @@ class Fbgemm:
         w, a = (np.ascontiguousarray(np.moveaxis(x, -1, 1)) for x in (p.weights, p.a))
         name = f"conv{len(p.stride)}d"
         pads = [begin for begin, _ in p.padding]
-        packed = getattr(torch.ops.quantized, name + "_prepack")(self.weights(w, p), self.bias(p), list(p.stride), pads,
-                                                                 list(p.dilation), p.groups)
+        packed = getattr(torch.ops.quantized, name + "_prepack")(
+            self.weights(w, p), self.bias(p), list(p.stride), pads, list(p.dilation), p.groups
+        )
         run = getattr(torch.ops.quantized, name + ("_relu" if p.activation == "relu" else ""))
         return np.moveaxis(run(self.activations(a, p), packed, 1.0, p.c_zero_point).int_repr().numpy(), 1, -1)
 
@@ -73,7 +91,11 @@ class FbgemmDynamic(Fbgemm):
     def gemm(self, p):
         ends = np.broadcast_to(np.array([[0], [255]], np.uint8), (2, p.a.shape[1]))
         a = torch.tensor(np.concatenate([p.a, ends]).astype(np.float32) - p.a_zero_point)
-        run = torch.ops.quantized.linear_relu_dynamic if p.activation == "relu" else torch.ops.quantized.linear_dynamic
+        run = (
+            torch.ops.quantized.linear_relu_dynamic
+            if p.activation == "relu"
+            else torch.ops.quantized.linear_dynamic
+        )
         return run(a, self.packed(p))[:-2].numpy()
 
 
@@ -88,7 +110,9 @@ class Pointwise(Fbgemm):
     supports = [*Fbgemm.supports, "a_s8", "c_s8", "c_f32", "c_bf16"]
 
     def quantization(self, p, channels):
-        return torch.tensor(np.broadcast_to(p.scales, channels).astype(np.float32)), torch.zeros(channels, dtype=torch.int64)
+        return torch.tensor(np.broadcast_to(p.scales, channels).astype(np.float32)), torch.zeros(
+            channels, dtype=torch.int64
+        )
 
     def output(self, p):
         return [1.0, p.c_zero_point, DTYPES[p.c_type], "relu" if p.activation == "relu" else "none", [], ""]
@@ -100,8 +124,9 @@ class Pointwise(Fbgemm):
     def gemm(self, p):
         packed = torch.ops.onednn.qlinear_prepack(torch.tensor(np.ascontiguousarray(p.b.T)), list(p.a.shape))
         quantization = self.quantization(p, p.b.shape[1])
-        y = torch.ops.onednn.qlinear_pointwise(torch.tensor(p.a), 1.0, p.a_zero_point, packed, *quantization, self.bias(p),
-                                               *self.output(p))
+        y = torch.ops.onednn.qlinear_pointwise(
+            torch.tensor(p.a), 1.0, p.a_zero_point, packed, *quantization, self.bias(p), *self.output(p)
+        )
         return self.array(y, p)
 
     def conv(self, p):
@@ -112,9 +137,12 @@ class Pointwise(Fbgemm):
         w, a = (torch.tensor(np.ascontiguousarray(np.moveaxis(x, -1, 1))) for x in (p.weights, p.a))
         quantization = self.quantization(p, len(w))
         geometry = [list(p.stride), [begin for begin, _ in p.padding], list(p.dilation), p.groups]
-        packed = torch.ops.onednn.qconv_prepack(w, quantization[0], 1.0, p.a_zero_point, *geometry, list(a.shape))
-        y = torch.ops.onednn.qconv_pointwise(a, 1.0, p.a_zero_point, packed, *quantization, self.bias(p), *geometry,
-                                             *self.output(p))
+        packed = torch.ops.onednn.qconv_prepack(
+            w, quantization[0], 1.0, p.a_zero_point, *geometry, list(a.shape)
+        )
+        y = torch.ops.onednn.qconv_pointwise(
+            a, 1.0, p.a_zero_point, packed, *quantization, self.bias(p), *geometry, *self.output(p)
+        )
         return np.moveaxis(self.array(y, p), 1, -1)
 
 

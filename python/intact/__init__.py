@@ -6,10 +6,10 @@
     gemm = intact.Gemm(weights, scales=0.01, c_type="u8", c_zero_point=3)
     c = gemm.run(np.full((5, 64), 255, np.uint8))                           # (5, 16), uint8
 
-`Gemm`, `Conv` and `Grouped` are plans: they pack constant weights once and run many times. Arrays come from NumPy, or from any
-library that supports DLPack. A rejected call raises `Error`. `audit` lists the layers of a model that can compute wrong sums on CPUs without
-VNNI, `repair` makes them safe, `compare` compares a quantized model with its float model.
-"""
+`Gemm`, `Conv` and `Grouped` are plans: they pack constant weights once and run many times. Arrays come from
+NumPy, or from any library that supports DLPack. A rejected call raises `Error`. `audit` lists the layers of a
+model that can compute wrong sums on CPUs without VNNI, `repair` makes them safe, `compare` compares a
+quantized model with its float model."""
 
 from . import verify
 from ._audit.audit import Audit, audit
@@ -25,6 +25,27 @@ from ._plans.plan import Call, Certificate, Info, Tuned
 from ._repair.repair import repair
 
 __version__ = version()
-__all__ = ["Audit", "Call", "Certificate", "Comparison", "Conv", "ConvFailingPair", "Error", "FailingPair", "Gemm", "Grouped",
-           "GroupedInfo", "GroupedWeights", "Info", "PairsCertificate", "Tuned", "audit", "compare", "isas", "read_grouped_weights",
-           "repair", "verify", "version"]
+__all__ = [
+    "Audit",
+    "Call",
+    "Certificate",
+    "Comparison",
+    "Conv",
+    "ConvFailingPair",
+    "Error",
+    "FailingPair",
+    "Gemm",
+    "Grouped",
+    "GroupedInfo",
+    "GroupedWeights",
+    "Info",
+    "PairsCertificate",
+    "Tuned",
+    "audit",
+    "compare",
+    "isas",
+    "read_grouped_weights",
+    "repair",
+    "verify",
+    "version",
+]

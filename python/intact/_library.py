@@ -1,4 +1,5 @@
-"""Loads the shared library. Defines what all calls use: errors, types and the descriptor of the arithmetic."""
+"""Loads the shared library. Defines what all calls use: errors, types and the descriptor of the
+arithmetic."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ lib = ffi.dlopen(str(PACKAGE / "libintact.so"))
 
 class Error(Exception):
     """A refused call. `status`: the name of intact.h's status ("INVALID_ARGUMENT", "UNSUPPORTED", "OVERFLOW",
-    "CODEGEN_FAILED", "OUT_OF_MEMORY"). `message`: which argument was wrong, its value, and what was expected."""
+    "CODEGEN_FAILED", "OUT_OF_MEMORY"). `message`: which argument was wrong, its value, and what was
+    expected."""
 
     def __init__(self, status: str, message: str):
         super().__init__(message)
@@ -34,7 +36,8 @@ def invalid(message: str) -> Error:
 
 
 def excerpt(words: Any, most: int = 120) -> str:
-    """Text from a user's file, made fit for one line of a terminal: printable, and at most `most` characters."""
+    """Text from a user's file, made fit for one line of a terminal: printable, and at most `most`
+    characters."""
     shown = "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in str(words)[:most])
     return shown if len(str(words)) <= most else shown + "…"
 
@@ -47,23 +50,40 @@ def text(string: Any) -> str:
 def check(status: int) -> None:
     """Raises the error of the library's last call on this thread, unless `status` is OK."""
     if status:
-        raise Error(text(lib.intact_status_name(status)).upper().replace(" ", "_"), text(lib.intact_last_error()))
+        raise Error(
+            text(lib.intact_status_name(status)).upper().replace(" ", "_"), text(lib.intact_last_error())
+        )
 
 
-_DTYPES = {"u8": np.uint8, "s8": np.int8, "s32": np.int32, "f32": np.float32, "bf16": _bfloat16, "f16": np.float16}
+_DTYPES = {
+    "u8": np.uint8,
+    "s8": np.int8,
+    "s32": np.int32,
+    "f32": np.float32,
+    "bf16": _bfloat16,
+    "f16": np.float16,
+}
 DTYPES = {name: np.dtype(dtype) for name, dtype in _DTYPES.items()}
 _TYPES = {name: getattr(lib, f"INTACT_{name.upper()}") for name in DTYPES} | {None: lib.INTACT_TYPE_NONE}
 TYPE_NAMES = {value: name for name, value in _TYPES.items()}
-_ISAS = {text(lib.intact_isa_name(isa)): isa
-         for isa in itertools.takewhile(lib.intact_isa_name, itertools.count(lib.INTACT_ISA_ANY + 1))}
+_ISAS = {
+    text(lib.intact_isa_name(isa)): isa
+    for isa in itertools.takewhile(lib.intact_isa_name, itertools.count(lib.INTACT_ISA_ANY + 1))
+}
 _MODES = {"exact": lib.INTACT_EXACT, "saturating": lib.INTACT_SATURATING}
 _ACTIVATIONS = {None: lib.INTACT_ACTIVATION_NONE, "relu": lib.INTACT_ACTIVATION_RELU}
-_QUANTIZATIONS = {"static": lib.INTACT_QUANTIZATION_STATIC, "rows": lib.INTACT_QUANTIZATION_ROWS,
-                  "dynamic_rows": lib.INTACT_QUANTIZATION_DYNAMIC_ROWS,
-                  "dynamic_tensor": lib.INTACT_QUANTIZATION_DYNAMIC_TENSOR,
-                  "tensor": lib.INTACT_QUANTIZATION_TENSOR}
-_FIXED_POINTS = {None: lib.INTACT_FIXED_POINT_NONE, "half_away": lib.INTACT_FIXED_POINT_HALF_AWAY,
-                 "half_up": lib.INTACT_FIXED_POINT_HALF_UP}
+_QUANTIZATIONS = {
+    "static": lib.INTACT_QUANTIZATION_STATIC,
+    "rows": lib.INTACT_QUANTIZATION_ROWS,
+    "dynamic_rows": lib.INTACT_QUANTIZATION_DYNAMIC_ROWS,
+    "dynamic_tensor": lib.INTACT_QUANTIZATION_DYNAMIC_TENSOR,
+    "tensor": lib.INTACT_QUANTIZATION_TENSOR,
+}
+_FIXED_POINTS = {
+    None: lib.INTACT_FIXED_POINT_NONE,
+    "half_away": lib.INTACT_FIXED_POINT_HALF_AWAY,
+    "half_up": lib.INTACT_FIXED_POINT_HALF_UP,
+}
 _OVERFLOWS = {"refused": lib.INTACT_OVERFLOW_REFUSED, "wraps": lib.INTACT_OVERFLOW_WRAPS}
 _PAIRINGS = {"within_tap": lib.INTACT_PAIRING_WITHIN_TAP, "flattened": lib.INTACT_PAIRING_FLATTENED}
 
@@ -93,9 +113,13 @@ def numbers(argument: str, values: Any) -> np.ndarray:
     try:
         given = np.atleast_1d(np.asarray(values))
     except ValueError:
-        raise invalid(f"{argument}: is not an array of numbers; expected a number, or one row of numbers") from None
+        raise invalid(
+            f"{argument}: is not an array of numbers; expected a number, or one row of numbers"
+        ) from None
     if given.ndim != 1 or given.dtype.kind not in "iuf":
-        raise invalid(f"{argument}: has shape {given.shape} and dtype {given.dtype}; expected a number, or one row of numbers")
+        raise invalid(
+            f"{argument}: has shape {given.shape} and dtype {given.dtype}; expected a number, or one row of numbers"
+        )
     return given
 
 
@@ -120,7 +144,9 @@ def array_of(argument: str, value: Any) -> np.ndarray:
             return np.from_dlpack(value)
         except (BufferError, RuntimeError, TypeError) as error:
             raise invalid(f"{argument}: {excerpt(error)}") from None
-    raise invalid(f"{argument}: is a {type(value).__name__}; expected a NumPy array, or one with __dlpack__()")
+    raise invalid(
+        f"{argument}: is a {type(value).__name__}; expected a NumPy array, or one with __dlpack__()"
+    )
 
 
 def address(array: np.ndarray) -> int:
@@ -164,13 +190,35 @@ ARGUMENTS = """\
 class Linear:
     """The arithmetic of products and convolutions: intact_linear_desc, and the arrays that it points to."""
 
-    def __init__(self, *, a_type: str = "u8", b_type: str, c_type: str | None = None, scales: Any = None, bias: Any = None,
-                 a_zero_point: int = 0, b_zero_points: Any = None, c_zero_point: int = 0, activation: str | None = None,
-                 clamp: tuple[float, float] | None = None, a_range: tuple[int, int] | None = None,
-                 check_range: bool = True, residual_type: str | None = None, residual_scale: float | None = None,
-                 residual_zero_point: int = 0, quantization: str = "static", a_source_type: str | None = None,
-                 fixed_point: str | None = None, multipliers: Any = None, shifts: Any = None, lookup_table: Any = None, overflow: str = "refused",
-                 mode: str = "exact", pairing: str = "within_tap", max_isa: str | None = None):
+    def __init__(
+        self,
+        *,
+        a_type: str = "u8",
+        b_type: str,
+        c_type: str | None = None,
+        scales: Any = None,
+        bias: Any = None,
+        a_zero_point: int = 0,
+        b_zero_points: Any = None,
+        c_zero_point: int = 0,
+        activation: str | None = None,
+        clamp: tuple[float, float] | None = None,
+        a_range: tuple[int, int] | None = None,
+        check_range: bool = True,
+        residual_type: str | None = None,
+        residual_scale: float | None = None,
+        residual_zero_point: int = 0,
+        quantization: str = "static",
+        a_source_type: str | None = None,
+        fixed_point: str | None = None,
+        multipliers: Any = None,
+        shifts: Any = None,
+        lookup_table: Any = None,
+        overflow: str = "refused",
+        mode: str = "exact",
+        pairing: str = "within_tap",
+        max_isa: str | None = None,
+    ):
         if c_type is None:
             c_type = "s32" if scales is None else "f32"
         if str(quantization).startswith("dynamic") and a_source_type is None:
@@ -178,13 +226,22 @@ class Linear:
         self._kept: list = []
         d = self.desc = ffi.new("intact_linear_desc *")
         d.struct_size = ffi.sizeof(d[0])
-        d.a_type, d.b_type, d.c_type = type_of("a_type", a_type), type_of("b_type", b_type), type_of("c_type", c_type)
+        d.a_type, d.b_type, d.c_type = (
+            type_of("a_type", a_type),
+            type_of("b_type", b_type),
+            type_of("c_type", c_type),
+        )
         d.mode, d.pairing, d.max_isa = choice("mode", mode, _MODES), pairing_of(pairing), isa_of(max_isa)
-        d.a_zero_point, d.c_zero_point = integer("a_zero_point", a_zero_point), integer("c_zero_point", c_zero_point)
+        d.a_zero_point, d.c_zero_point = (
+            integer("a_zero_point", a_zero_point),
+            integer("c_zero_point", c_zero_point),
+        )
         d.activation = choice("activation", activation, _ACTIVATIONS)
         if clamp is not None:
             if activation is not None:
-                raise invalid(f"clamp: is given together with activation={activation!r}; expected only one of them")
+                raise invalid(
+                    f"clamp: is given together with activation={activation!r}; expected only one of them"
+                )
             d.activation = lib.INTACT_ACTIVATION_CLAMP
             d.clamp_min, d.clamp_max = self._two("clamp", clamp, float)
         if a_range is not None:
@@ -199,13 +256,17 @@ class Linear:
         d.shifts, shift_count = self._values("shifts", shifts, np.int32)
         if shift_count:
             if multiplier_count not in (0, shift_count):
-                raise invalid(f"multipliers: has {multiplier_count} values; expected {shift_count}, one for each shift")
+                raise invalid(
+                    f"multipliers: has {multiplier_count} values; expected {shift_count}, one for each shift"
+                )
             d.scale_count = shift_count
         if lookup_table is not None:
             table = np.ascontiguousarray(array_of("lookup_table", lookup_table))
             if c_type not in ("u8", "s8") or table.dtype != DTYPES[c_type] or table.shape != (256,):
-                raise invalid(f"lookup_table: has shape {table.shape} and dtype {table.dtype}; expected 256 elements of an "
-                              "8-bit c_type")
+                raise invalid(
+                    f"lookup_table: has shape {table.shape} and dtype {table.dtype}; expected 256 elements of an "
+                    "8-bit c_type"
+                )
             self._kept.append(table)
             d.lookup_table = ffi.cast("void *", address(table))
         self.bias_count = None
@@ -217,14 +278,16 @@ class Linear:
                 d.bias_s32, self.bias_count = self._values("bias", bias, np.int32)
         d.overflow = choice("overflow", overflow, _OVERFLOWS)
         d.residual_type = type_of("residual_type", residual_type)
-        d.residual_scale = (0.0 if residual_type is None else 1.0) if residual_scale is None else residual_scale
+        d.residual_scale = (
+            (0.0 if residual_type is None else 1.0) if residual_scale is None else residual_scale
+        )
         d.residual_zero_point = integer("residual_zero_point", residual_zero_point)
         d.a_quantization = choice("quantization", quantization, _QUANTIZATIONS)
         d.a_source_type = type_of("a_source_type", a_source_type)
 
     def check_columns(self, columns: int) -> None:
-        """Refuses a bias that does not have one value for each column. The C interface cannot check this: it is not given a
-        length."""
+        """Refuses a bias that does not have one value for each column. The C interface cannot check this: it
+        is not given a length."""
         if self.bias_count not in (None, columns):
             raise invalid(f"bias: has {self.bias_count} values; expected {columns}, one for each column")
 
@@ -237,7 +300,8 @@ class Linear:
             raise invalid(f"{argument}: is {values!r}; expected two numbers") from None
 
     def _values(self, argument: str, values: Any, dtype: type) -> tuple:
-        """A pointer to the values, converted to `dtype`, and their number. Refuses values that an integer `dtype` cannot hold."""
+        """A pointer to the values, converted to `dtype`, and their number. Refuses values that an integer
+        `dtype` cannot hold."""
         if values is None:
             return ffi.NULL, 0
         given = numbers(argument, values)

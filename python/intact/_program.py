@@ -44,18 +44,22 @@ def _failed(error: "Error | OSError") -> int:
 
 def _print(text: str) -> None:
     try:
-        sys.stdout.write(text.encode(sys.stdout.encoding or "utf-8", "replace").decode(sys.stdout.encoding or "utf-8"))
+        sys.stdout.write(
+            text.encode(sys.stdout.encoding or "utf-8", "replace").decode(sys.stdout.encoding or "utf-8")
+        )
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-_REWORDED = [(r"argument (.*): expected (one|at least one) argument", r"\1: has no value; expected \2"),
-             (r"argument (.*?): ignored explicit argument (.*)", r"\1: is \2; expected no value"),
-             (r"argument (.*)", r"\1"),
-             (r"the following arguments are required: (.*)", r"\1: missing; `{0} --help` says what is expected"),
-             (r"unrecognized arguments: (.*)", r"\1: no argument of {0}; expected one that `{0} --help` lists"),
-             (r"ambiguous option: (.*) could match (.*)", r"\1: is short for several; expected one of \2")]
+_REWORDED = [
+    (r"argument (.*): expected (one|at least one) argument", r"\1: has no value; expected \2"),
+    (r"argument (.*?): ignored explicit argument (.*)", r"\1: is \2; expected no value"),
+    (r"argument (.*)", r"\1"),
+    (r"the following arguments are required: (.*)", r"\1: missing; `{0} --help` says what is expected"),
+    (r"unrecognized arguments: (.*)", r"\1: no argument of {0}; expected one that `{0} --help` lists"),
+    (r"ambiguous option: (.*) could match (.*)", r"\1: is short for several; expected one of \2"),
+]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,25 +78,49 @@ def _say_memory(needed: int, what: str) -> None:
     """Says how many bytes of memory `what` needs, if it is much."""
     available = memory_available()
     if needed >= _MUCH or needed > available > 0:
-        print(f"intact: {what}: the weights need up to {needed / 1e9:.1f} GB of memory, activations come on top; "
-              f"{available / 1e9:.1f} GB are available{': this may not suffice' if needed > available else ''}", file=sys.stderr)
+        print(
+            f"intact: {what}: the weights need up to {needed / 1e9:.1f} GB of memory, activations come on top; "
+            f"{available / 1e9:.1f} GB are available{': this may not suffice' if needed > available else ''}",
+            file=sys.stderr,
+        )
 
 
 def _audit(arguments: list[str]) -> int:
-    parser = _Parser(prog="intact audit",
-                     description="Shows which layers of a quantized model can compute wrong sums on CPUs without VNNI.")
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file, a TFLite file, or the .xml of an OpenVINO IR")
-    parser.add_argument("--engine", action="append", metavar="NAME",
-                        help=f"an engine: {', '.join(engines())}, or all; may be given more than once "
-                             "(default: onnxruntime, litert or openvino, by the model's format)")
-    parser.add_argument("--data", metavar="PATH",
-                        help="inputs, a file .npz or a folder of them: shows how many sums, and which outputs, are wrong on them")
-    parser.add_argument("--float", metavar="MODEL", dest="float_model",
-                        help="with --data: the model before quantization; compares the outputs with its outputs")
-    parser.add_argument("--emulate", action="store_true",
-                        help="with --data: runs the stock model in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI")
-    parser.add_argument("--rules", action="store_true",
-                        help="does not load the model in ONNX Runtime to see which QDQ groups multiply integers; rules decide")
+    parser = _Parser(
+        prog="intact audit",
+        description="Shows which layers of a quantized model can compute wrong sums on CPUs without VNNI.",
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", help="an ONNX file, a TFLite file, or the .xml of an OpenVINO IR"
+    )
+    parser.add_argument(
+        "--engine",
+        action="append",
+        metavar="NAME",
+        help=f"an engine: {', '.join(engines())}, or all; may be given more than once "
+        "(default: onnxruntime, litert or openvino, by the model's format)",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        help="inputs, a file .npz or a folder of them: shows how many sums, and which outputs, are wrong on them",
+    )
+    parser.add_argument(
+        "--float",
+        metavar="MODEL",
+        dest="float_model",
+        help="with --data: the model before quantization; compares the outputs with its outputs",
+    )
+    parser.add_argument(
+        "--emulate",
+        action="store_true",
+        help="with --data: runs the stock model in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI",
+    )
+    parser.add_argument(
+        "--rules",
+        action="store_true",
+        help="does not load the model in ONNX Runtime to see which QDQ groups multiply integers; rules decide",
+    )
     parser.add_argument("--json", metavar="FILE", help="writes the audit as JSON")
     parser.add_argument("--html", metavar="FILE", help="writes one page with a bar for each layer")
     options = parser.parse_args(arguments)
@@ -101,14 +129,23 @@ def _audit(arguments: list[str]) -> int:
         return 2
 
     try:
-        result = audit(options.model, engines_asked=options.engine, progress=_progress("audit", "layers"),
-                       ask=not options.rules)
+        result = audit(
+            options.model,
+            engines_asked=options.engine,
+            progress=_progress("audit", "layers"),
+            ask=not options.rules,
+        )
         if options.data and result.model.proto is None:
             raise invalid(f"--data: needs an ONNX model; {excerpt(options.model)} is none")
         if options.data:
             _say_memory(memory_needed(result), "--data")
-            result.on_data = run_on_data(result, load_data(options.data), progress=_progress("audit", "runs"),
-                                         float_model=options.float_model, emulate=options.emulate)
+            result.on_data = run_on_data(
+                result,
+                load_data(options.data),
+                progress=_progress("audit", "runs"),
+                float_model=options.float_model,
+                emulate=options.emulate,
+            )
         if options.json:
             write(options.json, to_json(result))
             print(f"intact: wrote {options.json}", file=sys.stderr)
@@ -136,44 +173,86 @@ def _repair(arguments: list[str]) -> int:
     from ._repair.check import check, memory_of_check
     from ._repair.repair import Repair, repair_file
 
-    parser = _Parser(prog="intact repair",
-                     description="Reorders the channels of a quantized model, so that its sums are right on CPUs without VNNI.")
+    parser = _Parser(
+        prog="intact repair",
+        description="Reorders the channels of a quantized model, so that its sums are right on CPUs without VNNI.",
+    )
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
     parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the repaired model")
-    parser.add_argument("--for", action="append", metavar="ENGINE", dest="engines",
-                        help=f"engines: {', '.join(engines())}, or all, with commas between; may be given more than once "
-                             "(default: onnxruntime)")
-    parser.add_argument("--reorder-sums", action="store_true",
-                        help="also chooses orders in which floats are added in another order (by LayerNormalization, say): costs "
-                             "less time, moves outputs by rounding noise, and measures by how much")
+    parser.add_argument(
+        "--for",
+        action="append",
+        metavar="ENGINE",
+        dest="engines",
+        help=f"engines: {', '.join(engines())}, or all, with commas between; may be given more than once "
+        "(default: onnxruntime)",
+    )
+    parser.add_argument(
+        "--reorder-sums",
+        action="store_true",
+        help="also chooses orders in which floats are added in another order (by LayerNormalization, say): costs "
+        "less time, moves outputs by rounding noise, and measures by how much",
+    )
     parser.add_argument("--keep-channels", action="store_true", help="adds no copies of channels")
-    parser.add_argument("--max-depth", type=_amount, metavar="P",
-                        help="copied channels add at most P percent of the model's multiply-adds (default: 100)")
-    parser.add_argument("--max-noise", type=_amount, default=0.0, metavar="X",
-                        help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
-                             "steps of its weights; rounding to 8 bits changes them by 0.083 (default 0: lossless)")
-    parser.add_argument("--undo-reduce-range", metavar="FLOAT_MODEL", dest="float_model",
-                        help="first gives 7-bit weights the full range of 8 bits, rounded from the weights of this model, the "
-                             "one before quantization; with --data also 7-bit activations")
-    parser.add_argument("--allow-u8-weights", action="store_true",
-                        help="with --undo-reduce-range: 8 bits also if only copied channels or u8 weights make them safe, which "
-                             "costs time")
-    parser.add_argument("--check", action="store_true",
-                        help="runs the stored and the repaired model in ONNX Runtime and compares both with exact sums; if the "
-                             "repair is wrong, OUT is not written")
-    parser.add_argument("--data", metavar="PATH",
-                        help="with --check or --undo-reduce-range: inputs, a file .npz or a folder of them (--check's default: "
-                             "random inputs)")
-    parser.add_argument("--emulate", action="store_true",
-                        help="with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)")
-    parser.add_argument("--rules", action="store_true",
-                        help="does not load the model in ONNX Runtime to see which QDQ groups multiply integers; rules decide "
-                             "(--check, --reorder-sums, --max-noise and --data still run it)")
+    parser.add_argument(
+        "--max-depth",
+        type=_amount,
+        metavar="P",
+        help="copied channels add at most P percent of the model's multiply-adds (default: 100)",
+    )
+    parser.add_argument(
+        "--max-noise",
+        type=_amount,
+        default=0.0,
+        metavar="X",
+        help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
+        "steps of its weights; rounding to 8 bits changes them by 0.083 (default 0: lossless)",
+    )
+    parser.add_argument(
+        "--undo-reduce-range",
+        metavar="FLOAT_MODEL",
+        dest="float_model",
+        help="first gives 7-bit weights the full range of 8 bits, rounded from the weights of this model, the "
+        "one before quantization; with --data also 7-bit activations",
+    )
+    parser.add_argument(
+        "--allow-u8-weights",
+        action="store_true",
+        help="with --undo-reduce-range: 8 bits also if only copied channels or u8 weights make them safe, which "
+        "costs time",
+    )
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="runs the stored and the repaired model in ONNX Runtime and compares both with exact sums; if the "
+        "repair is wrong, OUT is not written",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        help="with --check or --undo-reduce-range: inputs, a file .npz or a folder of them (--check's default: "
+        "random inputs)",
+    )
+    parser.add_argument(
+        "--emulate",
+        action="store_true",
+        help="with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)",
+    )
+    parser.add_argument(
+        "--rules",
+        action="store_true",
+        help="does not load the model in ONNX Runtime to see which QDQ groups multiply integers; rules decide "
+        "(--check, --reorder-sums, --max-noise and --data still run it)",
+    )
     parser.add_argument("--json", metavar="FILE", help="writes a description of the repair as JSON")
     options = parser.parse_args(arguments)
-    if (options.emulate and not options.check) or (options.data and not (options.check or options.float_model)):
-        print(f"intact: {'--emulate: needs --check' if options.emulate else '--data: needs --check or --undo-reduce-range'}",
-              file=sys.stderr)
+    if (options.emulate and not options.check) or (
+        options.data and not (options.check or options.float_model)
+    ):
+        print(
+            f"intact: {'--emulate: needs --check' if options.emulate else '--data: needs --check or --undo-reduce-range'}",
+            file=sys.stderr,
+        )
         return 2
     if options.allow_u8_weights and not options.float_model:
         print("intact: --allow-u8-weights: needs --undo-reduce-range", file=sys.stderr)
@@ -183,11 +262,14 @@ def _repair(arguments: list[str]) -> int:
         asked = [name for names in options.engines or [] for name in names.split(",")]
 
         def checked_and_shown(done: Repair) -> bool:
-            """Checks a repair and prints its report, before the model is written. Returns whether the model may be written."""
+            """Checks a repair and prints its report, before the model is written. Returns whether the model
+            may be written."""
             if options.check or done.sums or any(layer.shortened for layer in done.layers):
                 try:
                     _say_memory(memory_of_check(done), "--check")
-                    done.check = check(done, runs, emulate=options.emulate, progress=_progress("check", "runs"))
+                    done.check = check(
+                        done, runs, emulate=options.emulate, progress=_progress("check", "runs")
+                    )
                 except Error as error:
                     if options.check:
                         raise
@@ -195,11 +277,21 @@ def _repair(arguments: list[str]) -> int:
             _print(_repair_report.to_text(done))
             return done.check is None or done.check.is_right
 
-        done = repair_file(options.model, options.output, engines_asked=asked, reorder_sums=options.reorder_sums,
-                           keep_channels=options.keep_channels, max_depth=options.max_depth, max_noise=options.max_noise,
-                           float_model=options.float_model, allow_u8_weights=options.allow_u8_weights, data=runs,
-                           progress=_progress("repair", "layers"), before_writing=checked_and_shown,
-                           ask=not options.rules)
+        done = repair_file(
+            options.model,
+            options.output,
+            engines_asked=asked,
+            reorder_sums=options.reorder_sums,
+            keep_channels=options.keep_channels,
+            max_depth=options.max_depth,
+            max_noise=options.max_noise,
+            float_model=options.float_model,
+            allow_u8_weights=options.allow_u8_weights,
+            data=runs,
+            progress=_progress("repair", "layers"),
+            before_writing=checked_and_shown,
+            ask=not options.rules,
+        )
         if options.json:
             write(options.json, _repair_report.to_json(done))
     except (Error, OSError) as error:
@@ -215,21 +307,38 @@ def _compare(arguments: list[str]) -> int:
     from ._compare import report as _compare_report
     from ._compare.compare import compare
 
-    parser = _Parser(prog="intact compare",
-                     description="Compares a quantized model with its float model, layer by layer.")
+    parser = _Parser(
+        prog="intact compare", description="Compares a quantized model with its float model, layer by layer."
+    )
     parser.add_argument("model", metavar="MODEL", help="the quantized ONNX model")
     parser.add_argument("float_model", metavar="FLOAT_MODEL", help="the ONNX model before quantization")
-    parser.add_argument("--data", metavar="PATH", required=True,
-                        help="inputs, a file .npz or a folder of them; each file is a sample")
-    parser.add_argument("--each", action="store_true", help="each item of the inputs' first dimension is a sample")
-    parser.add_argument("--emulate", action="store_true",
-                        help="runs the stock engine in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI")
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        required=True,
+        help="inputs, a file .npz or a folder of them; each file is a sample",
+    )
+    parser.add_argument(
+        "--each", action="store_true", help="each item of the inputs' first dimension is a sample"
+    )
+    parser.add_argument(
+        "--emulate",
+        action="store_true",
+        help="runs the stock engine in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI",
+    )
     parser.add_argument("--json", metavar="FILE", help="writes the comparison as JSON")
     parser.add_argument("--html", metavar="FILE", help="writes one page with all tables")
     options = parser.parse_args(arguments)
     try:
-        found = compare(options.model, options.float_model, options.data, each=options.each, emulate=options.emulate,
-                        progress=_progress("compare", "samples"), say_memory=lambda needed: _say_memory(needed, "compare"))
+        found = compare(
+            options.model,
+            options.float_model,
+            options.data,
+            each=options.each,
+            emulate=options.emulate,
+            progress=_progress("compare", "samples"),
+            say_memory=lambda needed: _say_memory(needed, "compare"),
+        )
         for path, make in ((options.json, _compare_report.to_json), (options.html, _compare_report.to_html)):
             if path:
                 write(path, make(found))
@@ -243,21 +352,41 @@ def _compare(arguments: list[str]) -> int:
 def _digest(arguments: list[str]) -> int:
     from ._operators.digest import difference, digest, read
 
-    parser = _Parser(prog="intact digest",
-                     description="Runs a model so that every byte is the same on every CPU, and prints the SHA-256 of its outputs.")
+    parser = _Parser(
+        prog="intact digest",
+        description="Runs a model so that every byte is the same on every CPU, and prints the SHA-256 of its outputs.",
+    )
     parser.add_argument("model", metavar="MODEL", help="an ONNX file")
-    parser.add_argument("--data", metavar="PATH", required=True, help="inputs, a file .npz or a folder of them")
-    parser.add_argument("--layers", action="store_true", help="also the outputs of each layer that intact computes")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of the session (default: ONNX Runtime's choice)")
-    parser.add_argument("--against", metavar="FILE",
-                        help="what the command printed on another machine: names the first tensor that differs")
+    parser.add_argument(
+        "--data", metavar="PATH", required=True, help="inputs, a file .npz or a folder of them"
+    )
+    parser.add_argument(
+        "--layers", action="store_true", help="also the outputs of each layer that intact computes"
+    )
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=0,
+        metavar="N",
+        help="threads of the session (default: ONNX Runtime's choice)",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="FILE",
+        help="what the command printed on another machine: names the first tensor that differs",
+    )
     options = parser.parse_args(arguments)
     try:
         if options.threads < 0:
             raise invalid(f"--threads: is {options.threads}; expected a positive number, or 0")
         there = read(options.against) if options.against else None
-        here = digest(options.model, options.data, layers=options.layers, threads=options.threads,
-                      progress=_progress("digest", "runs"))
+        here = digest(
+            options.model,
+            options.data,
+            layers=options.layers,
+            threads=options.threads,
+            progress=_progress("digest", "runs"),
+        )
     except (Error, OSError) as error:
         return _failed(error)
     if there is None:
@@ -271,22 +400,45 @@ def _digest(arguments: list[str]) -> int:
 def _operators(arguments: list[str]) -> int:
     from ._operators.measure import ENGINES, measure, to_json, to_text
 
-    parser = _Parser(prog="intact operators",
-                     description="Shows which operators of ONNX Runtime or PyTorch have the same bytes on every CPU, for every number "
-                                 "of threads, and for a row alone and in a batch.")
-    parser.add_argument("--engine", choices=list(ENGINES), default="onnxruntime", help="what is tried (default: onnxruntime)")
-    parser.add_argument("--python", metavar="PYTHON", default=sys.executable,
-                        help="the Python whose engine is tried; it needs numpy, and onnx for ONNX Runtime (default: this one)")
-    parser.add_argument("--op", action="append", metavar="NAME", help="one operator; may be given more than once (default: all)")
-    parser.add_argument("--count", type=int, default=24, metavar="N", help="random problems of each operator (default: 24)")
+    parser = _Parser(
+        prog="intact operators",
+        description="Shows which operators of ONNX Runtime or PyTorch have the same bytes on every CPU, for every number "
+        "of threads, and for a row alone and in a batch.",
+    )
+    parser.add_argument(
+        "--engine", choices=list(ENGINES), default="onnxruntime", help="what is tried (default: onnxruntime)"
+    )
+    parser.add_argument(
+        "--python",
+        metavar="PYTHON",
+        default=sys.executable,
+        help="the Python whose engine is tried; it needs numpy, and onnx for ONNX Runtime (default: this one)",
+    )
+    parser.add_argument(
+        "--op",
+        action="append",
+        metavar="NAME",
+        help="one operator; may be given more than once (default: all)",
+    )
+    parser.add_argument(
+        "--count", type=int, default=24, metavar="N", help="random problems of each operator (default: 24)"
+    )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="other random problems")
     parser.add_argument("--json", metavar="FILE", help="writes the counts as JSON")
     options = parser.parse_args(arguments)
     try:
         if options.count < 1 or options.seed < 0:
-            raise invalid(f"--count, --seed: are {options.count}, {options.seed}; expected a positive number, and 0 or more")
-        table = measure(options.python, options.op, options.count, options.seed, _progress("operators", "operators"),
-                        options.engine)
+            raise invalid(
+                f"--count, --seed: are {options.count}, {options.seed}; expected a positive number, and 0 or more"
+            )
+        table = measure(
+            options.python,
+            options.op,
+            options.count,
+            options.seed,
+            _progress("operators", "operators"),
+            options.engine,
+        )
         if options.json:
             write(options.json, to_json(table))
             print(f"intact: wrote {options.json}", file=sys.stderr)
@@ -297,20 +449,29 @@ def _operators(arguments: list[str]) -> int:
 
 
 def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
-    """The native program's command line and environment. `--target python:FILE:CLASS` becomes the plug-in that runs Python
-    classes."""
+    """The native program's command line and environment. `--target python:FILE:CLASS` becomes the plug-in
+    that runs Python classes."""
     package = Path(__file__).parent
     plugin = f"{package / 'python_target.so'}:"
-    arguments = [argument.replace("python:", plugin, 1) if argument.startswith(("python:", "--target=python:")) else argument
-                 for argument in arguments]
+    arguments = [
+        argument.replace("python:", plugin, 1)
+        if argument.startswith(("python:", "--target=python:"))
+        else argument
+        for argument in arguments
+    ]
     path = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     # The environment's INTACT_PYTHON wins: an interpreter in an emulator, say.
     environment = {"INTACT_PYTHON": sys.executable, **os.environ, "PYTHONPATH": os.pathsep.join(path)}
     return [str(package / "intact"), *arguments], environment
 
 
-_COMMANDS: dict[str, Callable[[list[str]], int]] = {"audit": _audit, "compare": _compare, "digest": _digest,
-                                                    "operators": _operators, "repair": _repair}
+_COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "audit": _audit,
+    "compare": _compare,
+    "digest": _digest,
+    "operators": _operators,
+    "repair": _repair,
+}
 
 
 def main() -> None:

@@ -16,11 +16,31 @@ from ._plans.grouped_weights import GroupedWeights
 
 _MESSAGE = 256  # INTACT_TARGET_MESSAGE_BYTES
 # Features that a Python class cannot support: it gets dense tensors of one item, one expert and one thread.
-_NOT_HERE = {"STRIDES", "B_LAYOUTS", "RUNTIME_B", "BATCH", "BATCH_POINTERS", "RESIDUAL_IN_PLACE", "THREADS", "DYNAMIC_TENSOR",
-             "TENSOR_QUANTIZATION", "FIXED_POINT", "LOOKUP_TABLE", "EMPTY", "A_TRANSPOSED", "ITEM_COLUMNS", "EXPERTS"}
-FEATURES = {name.removeprefix("INTACT_TARGET_").lower(): getattr(lib, name) for name in dir(lib)
-            if name.startswith("INTACT_TARGET_") and name.removeprefix("INTACT_TARGET_") not in _NOT_HERE | {"FEATURES"}}
-# Features of classes with grouped weights only: GEMMs and convolutions get 8-bit activations with one zero point.
+_NOT_HERE = {
+    "STRIDES",
+    "B_LAYOUTS",
+    "RUNTIME_B",
+    "BATCH",
+    "BATCH_POINTERS",
+    "RESIDUAL_IN_PLACE",
+    "THREADS",
+    "DYNAMIC_TENSOR",
+    "TENSOR_QUANTIZATION",
+    "FIXED_POINT",
+    "LOOKUP_TABLE",
+    "EMPTY",
+    "A_TRANSPOSED",
+    "ITEM_COLUMNS",
+    "EXPERTS",
+}
+FEATURES = {
+    name.removeprefix("INTACT_TARGET_").lower(): getattr(lib, name)
+    for name in dir(lib)
+    if name.startswith("INTACT_TARGET_")
+    and name.removeprefix("INTACT_TARGET_") not in _NOT_HERE | {"FEATURES"}
+}
+# Features of classes with grouped weights only: GEMMs and convolutions get 8-bit activations with one zero
+# point.
 _ONLY_GROUPED = {"row_quantization", "dynamic_rows", "dynamic_f16", "dynamic_nan"}
 
 
@@ -57,7 +77,8 @@ class GemmProblem(Arithmetic):
 
 @dataclass
 class ConvProblem(Arithmetic):
-    """`a` is (batch, *extents, I), `weights` (O, *kernel, I/groups); the answer (batch, *output, O) of `c_dtype`."""
+    """`a` is (batch, *extents, I), `weights` (O, *kernel, I/groups); the answer (batch, *output, O) of
+    `c_dtype`."""
 
     a: np.ndarray
     weights: np.ndarray
@@ -72,9 +93,10 @@ class ConvProblem(Arithmetic):
 
 @dataclass
 class GroupedProblem:
-    """A product with grouped weights (intact/grouped.h); the answer is (M, N) of `c_dtype`. `a` is (M, K): floats, which the
-    class quantizes to `a_type`; or 8-bit integers with `a_scales` and `a_zero_points`. `granularity`: "rows" or "groups", what has
-    a scale in A. `weights.b` has rows of K bytes, or ⌈K/2⌉ with 4 bits. `clamp` counts if `activation` is "clamp"."""
+    """A product with grouped weights (intact/grouped.h); the answer is (M, N) of `c_dtype`. `a` is (M, K):
+    floats, which the class quantizes to `a_type`; or 8-bit integers with `a_scales` and `a_zero_points`.
+    `granularity`: "rows" or "groups", what has a scale in A. `weights.b` has rows of K bytes, or ⌈K/2⌉ with 4
+    bits. `clamp` counts if `activation` is "clamp"."""
 
     a: np.ndarray
     a_type: str
@@ -113,18 +135,31 @@ class _Pipe:
         return np.frombuffer(self.bytes(size), dtype) if size else None
 
 
-_ACTIVATIONS = {lib.INTACT_ACTIVATION_NONE: None, lib.INTACT_ACTIVATION_RELU: "relu", lib.INTACT_ACTIVATION_CLAMP: "clamp"}
+_ACTIVATIONS = {
+    lib.INTACT_ACTIVATION_NONE: None,
+    lib.INTACT_ACTIVATION_RELU: "relu",
+    lib.INTACT_ACTIVATION_CLAMP: "clamp",
+}
 
 
 def _linear(pipe: _Pipe) -> tuple[Any, dict]:
     linear = pipe.struct("intact_linear_desc")
     names = [TYPE_NAMES[t] for t in (linear.a_type, linear.b_type, linear.c_type)]
-    b_zero_points, bias_s32, bias_f32, scales = (pipe.array(t) for t in (np.int32, np.int32, np.float32, np.float32))
+    b_zero_points, bias_s32, bias_f32, scales = (
+        pipe.array(t) for t in (np.int32, np.int32, np.float32, np.float32)
+    )
     return linear, {
-        "a_type": names[0], "b_type": names[1], "c_type": names[2], "a_zero_point": linear.a_zero_point,
-        "b_zero_points": b_zero_points, "c_zero_point": linear.c_zero_point,
-        "bias": bias_s32 if bias_s32 is not None else bias_f32, "scales": scales, "activation": _ACTIVATIONS[linear.activation],
-        "clamp": (linear.clamp_min, linear.clamp_max), "residual_scale": linear.residual_scale,
+        "a_type": names[0],
+        "b_type": names[1],
+        "c_type": names[2],
+        "a_zero_point": linear.a_zero_point,
+        "b_zero_points": b_zero_points,
+        "c_zero_point": linear.c_zero_point,
+        "bias": bias_s32 if bias_s32 is not None else bias_f32,
+        "scales": scales,
+        "activation": _ACTIVATIONS[linear.activation],
+        "clamp": (linear.clamp_min, linear.clamp_max),
+        "residual_scale": linear.residual_scale,
         "residual_zero_point": linear.residual_zero_point,
     }
 
@@ -142,7 +177,9 @@ def _gemm(pipe: _Pipe) -> tuple[GemmProblem, tuple]:
     shape = (args.m, desc.n)
     if residual is not None:
         residual = residual.reshape(shape)
-    return GemmProblem(**fields, residual=residual, a=a.reshape(args.m, desc.k), b=b.reshape(desc.k, desc.n)), shape
+    return GemmProblem(
+        **fields, residual=residual, a=a.reshape(args.m, desc.k), b=b.reshape(desc.k, desc.n)
+    ), shape
 
 
 def _conv(pipe: _Pipe) -> tuple[ConvProblem, tuple]:
@@ -154,15 +191,28 @@ def _conv(pipe: _Pipe) -> tuple[ConvProblem, tuple]:
     def each(field: Any, least: int) -> tuple:
         return tuple(max(field[i], least) for i in dims)
 
-    kernel, stride, dilation, groups = each(desc.kernel, 1), each(desc.stride, 1), each(desc.dilation, 1), max(desc.groups, 1)
+    kernel, stride, dilation, groups = (
+        each(desc.kernel, 1),
+        each(desc.stride, 1),
+        each(desc.dilation, 1),
+        max(desc.groups, 1),
+    )
     padding = tuple((desc.pad_begin[i], desc.pad_end[i]) for i in dims)
     output = tuple(args.output[i] for i in dims)
     shape = (args.batch, *output, desc.output_channels)
     return ConvProblem(
-        **fields, residual=None if residual is None else residual.reshape(shape),
+        **fields,
+        residual=None if residual is None else residual.reshape(shape),
         a=a.reshape(args.batch, *(desc.input[i] for i in dims), desc.input_channels),
-        weights=weights.reshape(desc.output_channels, *kernel, desc.input_channels // groups), output=output, stride=stride,
-        dilation=dilation, padding=padding, groups=groups, transposed=bool(desc.transposed), output_padding=each(desc.output_pad, 0)), shape
+        weights=weights.reshape(desc.output_channels, *kernel, desc.input_channels // groups),
+        output=output,
+        stride=stride,
+        dilation=dilation,
+        padding=padding,
+        groups=groups,
+        transposed=bool(desc.transposed),
+        output_padding=each(desc.output_pad, 0),
+    ), shape
 
 
 def _grouped(pipe: _Pipe) -> tuple[GroupedProblem, tuple]:
@@ -180,14 +230,26 @@ def _grouped(pipe: _Pipe) -> tuple[GroupedProblem, tuple]:
     rows = (m, groups) if by_groups else (m,)
     a_scales, a_zero_points = shaped(pipe.array(np.float32), rows), shaped(pipe.array(np.int32), rows)
     b = pipe.array(signed if b_type.endswith("8") else np.uint8).reshape(n, -1)
-    scales, points = pipe.array(DTYPES[TYPE_NAMES[desc.scale_type]]).reshape(n, groups), shaped(pipe.array(signed), (n, groups))
+    scales, points = (
+        pipe.array(DTYPES[TYPE_NAMES[desc.scale_type]]).reshape(n, groups),
+        shaped(pipe.array(signed), (n, groups)),
+    )
     weights = GroupedWeights(b, b_type, k, desc.group or k, scales, points, pipe.array(np.float32))
-    return GroupedProblem(a, TYPE_NAMES[desc.a_type], "groups" if by_groups else "rows", a_scales, a_zero_points, weights,
-                          _ACTIVATIONS[desc.activation], (desc.clamp_min, desc.clamp_max), TYPE_NAMES[desc.c_type]), (m, n)
+    return GroupedProblem(
+        a,
+        TYPE_NAMES[desc.a_type],
+        "groups" if by_groups else "rows",
+        a_scales,
+        a_zero_points,
+        weights,
+        _ACTIVATIONS[desc.activation],
+        (desc.clamp_min, desc.clamp_max),
+        TYPE_NAMES[desc.c_type],
+    ), (m, n)
 
 
 def _text(words: str) -> bytes:
-    return words.replace("\n", " ").encode()[:_MESSAGE - 1].ljust(_MESSAGE, b"\0")
+    return words.replace("\n", " ").encode()[: _MESSAGE - 1].ljust(_MESSAGE, b"\0")
 
 
 def _status(status: int, words: str = "") -> bytes:
@@ -219,8 +281,10 @@ def _mask(names: list[str]) -> bytes:
         mask |= 1 << FEATURES[name]
     others = [name for name in names if name in _ONLY_GROUPED]
     if others and any(name == "gemm" or name.startswith("conv_") for name in names):
-        raise ValueError(f"supports: {others[0]!r} is for grouped weights; expected it in grouped_supports, or a class without "
-                         "GEMMs and convolutions")
+        raise ValueError(
+            f"supports: {others[0]!r} is for grouped weights; expected it in grouped_supports, or a class without "
+            "GEMMs and convolutions"
+        )
     return mask.to_bytes(8, "little")
 
 
@@ -240,7 +304,10 @@ def answer(target: Any, pipe: _Pipe) -> bytes:
     except Exception as error:  # any other exception of the user's class is a finding
         return _status(lib.INTACT_CODEGEN_FAILED, f"{type(error).__name__}: {error}")
     if c.shape != shape or c.dtype != problem.c_dtype:
-        return _status(lib.INTACT_CODEGEN_FAILED, f"returned shape {c.shape} of {c.dtype}; expected {shape} of {problem.c_dtype}")
+        return _status(
+            lib.INTACT_CODEGEN_FAILED,
+            f"returned shape {c.shape} of {c.dtype}; expected {shape} of {problem.c_dtype}",
+        )
     return _status(lib.INTACT_OK) + np.ascontiguousarray(c).tobytes()
 
 

@@ -24,17 +24,22 @@ from pathlib import Path
 import numpy as np
 
 if "--worker" not in sys.argv:  # in the emulator there is neither
-    from onnx import helper, numpy_helper
-
     from intact._audit.audit import audit
+    from intact._audit.run import Sums, exact_variant, windows
+    from intact._engines.data import dynamically_quantized, load_data
+    from intact._engines.session import session_of
     from intact._engines.table import engines, pairs_of
     from intact._graph.nodes import attributes
     from intact._graph.scope import Scope
-    from intact._audit.run import exact_variant, Sums, windows
-    from intact._engines.data import dynamically_quantized, load_data
-    from intact._engines.session import session_of
+    from onnx import helper, numpy_helper
 
-TYPES = {np.dtype(np.uint8): 2, np.dtype(np.int8): 3, np.dtype(np.int32): 6, np.dtype(np.int64): 7, np.dtype(np.float32): 1}
+TYPES = {
+    np.dtype(np.uint8): 2,
+    np.dtype(np.int8): 3,
+    np.dtype(np.int32): 6,
+    np.dtype(np.int64): 7,
+    np.dtype(np.float32): 1,
+}
 ONE = np.float32(1)
 
 # ----- in the emulator: the engines, without intact ---------------------------------------------------------------------
@@ -45,7 +50,9 @@ def run_onnxruntime(path, case):
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
-    return onnxruntime.InferenceSession(f"{path}.onnx", options, providers=["CPUExecutionProvider"]).run(None, case)
+    return onnxruntime.InferenceSession(f"{path}.onnx", options, providers=["CPUExecutionProvider"]).run(
+        None, case
+    )
 
 
 def run_torch(engine, case):
@@ -55,11 +62,14 @@ def run_torch(engine, case):
     torch.set_num_threads(1)
     a = torch._make_per_tensor_quantized_tensor(torch.tensor(case["a"]), float(case["sx"]), int(case["zx"]))
     scales = torch.tensor(case["sw"].astype(np.float64))
-    w = torch._make_per_channel_quantized_tensor(torch.tensor(case["w"]), scales, torch.zeros(len(scales), dtype=torch.int64), 0)
+    w = torch._make_per_channel_quantized_tensor(
+        torch.tensor(case["w"]), scales, torch.zeros(len(scales), dtype=torch.int64), 0
+    )
     bias = torch.tensor(case["bias"])
     if "pads" in case:
-        packed = torch.ops.quantized.conv2d_prepack(w, bias, *(case[name].tolist() for name in ("strides", "pads", "dilations")),
-                                                    int(case["groups"]))
+        packed = torch.ops.quantized.conv2d_prepack(
+            w, bias, *(case[name].tolist() for name in ("strides", "pads", "dilations")), int(case["groups"])
+        )
         return [torch.ops.quantized.conv2d(a, packed, float(case["sy"]), int(case["zy"])).int_repr().numpy()]
     packed = torch.ops.quantized.linear_prepack(w, bias)
     return [torch.ops.quantized.linear(a, packed, float(case["sy"]), int(case["zy"])).int_repr().numpy()]
@@ -85,11 +95,15 @@ def run_openvino(case):
     source = quantized(x, np.float32(255))
     if "pads" in case:
         strides, pads, dilations = (case[name].tolist() for name in ("strides", "pads", "dilations"))
-        product = (ops.group_convolution if groups > 1 else ops.convolution)(source, weights, strides, pads, pads, dilations)
+        product = (ops.group_convolution if groups > 1 else ops.convolution)(
+            source, weights, strides, pads, pads, dilations
+        )
         column = [1] + column[:-1]
     else:
         product, column = ops.matmul(source, weights, False, True), [1, -1]
-    y = quantized(ops.relu(ops.add(product, ops.constant(case["bias"].reshape(column)))), np.float32(255) * case["sy"])
+    y = quantized(
+        ops.relu(ops.add(product, ops.constant(case["bias"].reshape(column)))), np.float32(255) * case["sy"]
+    )
     out = core.compile_model(openvino.Model([ops.result(y)], [x]), "CPU")([a.astype(np.float32)])[0]
     return [np.rint(out / case["sy"]).astype(np.uint8)]
 
@@ -100,8 +114,13 @@ def worker(engine: str, folder: str, count: int) -> None:
         with np.load(f"{path}.npz") as arrays:
             case = dict(arrays)
         try:
-            outputs = (run_onnxruntime(path, case) if engine == "onnxruntime" else
-                       run_openvino(case) if engine == "openvino" else run_torch(engine, case))
+            outputs = (
+                run_onnxruntime(path, case)
+                if engine == "onnxruntime"
+                else run_openvino(case)
+                if engine == "openvino"
+                else run_torch(engine, case)
+            )
         except RuntimeError as error:
             Path(f"{path}_refused").write_text(str(error))
         else:
@@ -146,8 +165,11 @@ def flat(value):
 def operands_of_operator(layer, value) -> Operands:
     """The operands of a quantized operator. `value` returns a tensor by its name."""
     node = layer.graph_node
-    found = {name: flat(value(node.input[place])) for name, place in PLACES[node.op_type].items()
-             if len(node.input) > place and node.input[place]}
+    found = {
+        name: flat(value(node.input[place]))
+        for name, place in PLACES[node.op_type].items()
+        if len(node.input) > place and node.input[place]
+    }
     a = value(node.input[0])
     if node.op_type == "DynamicQuantizeMatMul":
         a, found["a_scale"], found["az"] = dynamically_quantized(a)
@@ -160,12 +182,16 @@ def operands_of_qdq(layer, group, scope, value) -> Operands:
     made = {name for node in group for name in node.output}
     dequantizers = [scope.dequantizer(name) for name in layer.graph_node.input if name in made]
     a, b = dequantizers[:2]
-    az, bz, a_scale, b_scale = (flat(value(name)) for name in (a.input[2], b.input[2], a.input[1], b.input[1]))
+    az, bz, a_scale, b_scale = (
+        flat(value(name)) for name in (a.input[2], b.input[2], a.input[1], b.input[1])
+    )
     found = Operands(value(a.input[0]), int(az), bz, a_scale, b_scale)
     if len(dequantizers) > 2:
         found.bias = value(dequantizers[2].input[0])
     elif len(layer.graph_node.input) > 2:  # a float bias, which ONNX Runtime quantizes
-        found.bias = np.rint(value(layer.graph_node.input[2]) / (found.a_scale * found.b_scale)).astype(np.int32)
+        found.bias = np.rint(value(layer.graph_node.input[2]) / (found.a_scale * found.b_scale)).astype(
+            np.int32
+        )
     if group[-1].op_type == "QuantizeLinear":
         found.y_scale, found.yz = (flat(value(name)) for name in group[-1].input[1:3])
     if found.a.dtype == np.int8:
@@ -229,7 +255,9 @@ def output_of_engine(engine: str, case: dict, sums: np.ndarray) -> np.ndarray:
     acc, bias, scale = sums.astype(np.float32), case["bias"], case["sx"] * case["sw"]
     if engine == "fbgemm":
         y = np.rint((acc + bias / scale) * (scale / case["sy"])) + float(case["zy"])
-    elif engine == "onednn":  # these steps of a product fit the recorded ties: a scale that was twice inverted
+    elif (
+        engine == "onednn"
+    ):  # these steps of a product fit the recorded ties: a scale that was twice inverted
         scaled = acc * scale if "pads" in case else acc * (ONE / (ONE / case["sx"])) * case["sw"]
         y = np.rint((scaled + bias) * (ONE / case["sy"]) + np.float32(case["zy"]))
     else:  # a FakeQuantize of 0 to 255·sy
@@ -251,8 +279,13 @@ class Comparison:
         self.cases: list = []  # a line's beginning, expected outputs, exact outputs
         self.left: dict[str, int] = {}
         captured = exact_variant(self.audited)
-        names = {name for a in self.layers for node in group_of(a.layer, self.scope) for name in node.input
-                 if name and self.scope.constant(name) is None}
+        names = {
+            name
+            for a in self.layers
+            for node in group_of(a.layer, self.scope)
+            for name in node.input
+            if name and self.scope.constant(name) is None
+        }
         have = {value.name for value in captured.graph.output}
         data = load_data(data)[0]
         for name in sorted(names - have - set(data)):
@@ -287,7 +320,9 @@ class Comparison:
             # ONNX Runtime shifts s8 tensors between a QuantizeLinear and a DequantizeLinear to u8.
             q, scale, point = (self.value(name) for name in first.input)
             inputs["float"] = (q.astype(np.float32) - point) * scale
-            group = [helper.make_node("QuantizeLinear", ["float", *first.input[1:]], [first.input[0]])] + group
+            group = [
+                helper.make_node("QuantizeLinear", ["float", *first.input[1:]], [first.input[0]])
+            ] + group
         made = {name for node in group for name in node.output} | set(inputs)
         for name in dict.fromkeys(name for node in group for name in node.input if name and name not in made):
             constant = self.scope.constant(name)
@@ -296,11 +331,16 @@ class Comparison:
             else:
                 constants.append(numpy_helper.from_array(np.asarray(constant, order="C"), name))
         if group[-1].op_type == "QuantizeLinear":
-            group = group + [helper.make_node("DequantizeLinear", [group[-1].output[0], *group[-1].input[1:]], ["dequantized"])]
+            group = group + [
+                helper.make_node(
+                    "DequantizeLinear", [group[-1].output[0], *group[-1].input[1:]], ["dequantized"]
+                )
+            ]
         outputs = [name for name in group[-1].output if name]
         typed = [helper.make_tensor_value_info(name, TYPES[a.dtype], a.shape) for name, a in inputs.items()]
-        graph = helper.make_graph(group, "layer", typed,
-                                  [helper.make_empty_tensor_value_info(name) for name in outputs], constants)
+        graph = helper.make_graph(
+            group, "layer", typed, [helper.make_empty_tensor_value_info(name) for name in outputs], constants
+        )
         proto = self.audited.model.proto
         return helper.make_model(graph, opset_imports=proto.opset_import, ir_version=proto.ir_version), inputs
 
@@ -349,7 +389,9 @@ class Comparison:
                 return self.leave("padding or dimensions that this comparison does not run")
             case = {"a": o.a, "w": np.moveaxis(layer.weights, -1, 1), "groups": layer.groups}
             for name, default in (("strides", 1), ("pads", 0), ("dilations", 1)):
-                case[name] = np.array(([0] if name == "pads" else [1]) * (2 - dims) + numbers.get(name, [default] * dims)[:dims])
+                case[name] = np.array(
+                    ([0] if name == "pads" else [1]) * (2 - dims) + numbers.get(name, [default] * dims)[:dims]
+                )
             if dims == 1:
                 case["a"], case["w"] = case["a"][:, :, None], case["w"][:, :, None]
         else:
@@ -364,14 +406,23 @@ class Comparison:
         a_scale = ONE if self.engine == "openvino" or o.a_scale is None else np.float32(o.a_scale)
         has_bias = o.bias is not None and o.bias.dtype == np.int32
         bias = o.bias.astype(np.float32) * (a_scale * scale) if has_bias else np.zeros(columns, np.float32)
-        if self.engine == "openvino":  # its activations have the zero point 0: the median of each column is moved there
+        # its activations have the zero point 0: the median of each column is moved there
+        if self.engine == "openvino":
             bias = -np.median(right * scale, axis=0).astype(np.float32)
         real = right * (a_scale * scale) + bias
         spread = np.float32(max(np.abs(real).max(), 1e-6))
-        case.update(sx=a_scale, zx=np.int64(az), sw=scale, bias=bias, zy=np.int64(0 if self.engine == "openvino" else 128),
-                    sy=spread / np.float32(255 if self.engine == "openvino" else 127))
+        case.update(
+            sx=a_scale,
+            zx=np.int64(az),
+            sw=scale,
+            bias=bias,
+            zy=np.int64(0 if self.engine == "openvino" else 128),
+            sy=spread / np.float32(255 if self.engine == "openvino" else 127),
+        )
         exact, expected = (output_of_engine(self.engine, case, part) for part in (right, wrong))
-        self.add(layer.name, {name: np.asarray(a, order="C") for name, a in case.items()}, [expected], [exact])
+        self.add(
+            layer.name, {name: np.asarray(a, order="C") for name, a in case.items()}, [expected], [exact]
+        )
 
     def runs_in_float(self, layer) -> str:
         """The reason if ONNX Runtime computes a layer between DequantizeLinear and QuantizeLinear in float, else ""."""
@@ -386,7 +437,9 @@ class Comparison:
     def has_channel_scales(self, layer) -> bool:
         """Whether the activations or the outputs have a scale for each channel: ONNX Runtime computes in float."""
         last = group_of(layer, self.scope)[-1]
-        nodes = [self.scope.dequantizer(layer.graph_node.input[0])] + [last] * (last.op_type == "QuantizeLinear")
+        nodes = [self.scope.dequantizer(layer.graph_node.input[0])] + [last] * (
+            last.op_type == "QuantizeLinear"
+        )
         return any(self.value(node.input[1]).size > 1 for node in nodes)
 
     def gather(self, most: int | None) -> None:
@@ -412,7 +465,15 @@ class Comparison:
         if emulator and not emulator[0]:
             return "this CPU has VNNI; install qemu-user"
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        command = [*emulator, sys.executable, __file__, "--worker", self.engine, self.folder, str(len(self.cases))]
+        command = [
+            *emulator,
+            sys.executable,
+            __file__,
+            "--worker",
+            self.engine,
+            self.folder,
+            str(len(self.cases)),
+        ]
         process = subprocess.run(command, env=environment, capture_output=True, text=True)
         return process.stderr[-500:] if process.returncode else ""
 
@@ -440,9 +501,13 @@ class Comparison:
                 print(f"{name}: {from_exact} of {size} outputs differ from those of u8 weights")
                 continue
             wrong += different(expected) > 0
-            print(f"{name}: {different(expected)} of {size} outputs are not the predicted ones; {from_exact} are not exact")
+            print(
+                f"{name}: {different(expected)} of {size} outputs are not the predicted ones; {from_exact} are not exact"
+            )
         left = "".join(f"; {count} left out: {reason}" for reason, count in self.left.items())
-        print(f"{self.engine}: {compared} operators compared, {refused} refused, {outputs} outputs, {moved} not exact{left}")
+        print(
+            f"{self.engine}: {compared} operators compared, {refused} refused, {outputs} outputs, {moved} not exact{left}"
+        )
         print(f"{wrong} differ from the prediction")
         return not wrong and not refused
 
@@ -455,7 +520,9 @@ class Comparison:
         """An engine's output in the order of a prediction: the last dimension is the columns."""
         if y.shape == wanted.shape:
             return y
-        channels_last = np.moveaxis(y, 1, -1) if y.ndim > 2 and y.shape[1] == wanted.shape[-1] != y.shape[-1] else y
+        channels_last = (
+            np.moveaxis(y, 1, -1) if y.ndim > 2 and y.shape[1] == wanted.shape[-1] != y.shape[-1] else y
+        )
         if y.ndim > 2 and y.shape[1] == y.shape[-1] == wanted.shape[-1]:
             channels_last = np.moveaxis(y, 1, -1)
         return channels_last.reshape(wanted.shape)
@@ -468,7 +535,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model", metavar="MODEL")
     parser.add_argument("data", metavar="DATA.npz")
-    parser.add_argument("--engine", default="onnxruntime", choices=["onnxruntime", "fbgemm", "onednn", "openvino"])
+    parser.add_argument(
+        "--engine", default="onnxruntime", choices=["onnxruntime", "fbgemm", "onednn", "openvino"]
+    )
     parser.add_argument("--most", type=int, help="only the first so many layers")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

@@ -16,5 +16,7 @@ class GraphBuilder:
 
     def node(self, op, inputs, outputs=1, domain="", **attributes):
         names = [f"{op}{len(self.nodes)}_{k}" for k in range(outputs)]
-        self.nodes.append(helper.make_node(op, inputs, names, name=f"n{len(self.nodes)}", domain=domain, **attributes))
+        self.nodes.append(
+            helper.make_node(op, inputs, names, name=f"n{len(self.nodes)}", domain=domain, **attributes)
+        )
         return names[0] if outputs == 1 else names

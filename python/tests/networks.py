@@ -40,17 +40,36 @@ def mobile():
             super().__init__()
             inner = inputs * factor
             self.body = nn.Sequential(
-                nn.Conv2d(inputs, inner, 1, bias=False), nn.BatchNorm2d(inner), nn.ReLU6(),
-                nn.Conv2d(inner, inner, 3, stride, 1, groups=inner, bias=False), nn.BatchNorm2d(inner), nn.ReLU6(),
-                nn.Conv2d(inner, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+                nn.Conv2d(inputs, inner, 1, bias=False),
+                nn.BatchNorm2d(inner),
+                nn.ReLU6(),
+                nn.Conv2d(inner, inner, 3, stride, 1, groups=inner, bias=False),
+                nn.BatchNorm2d(inner),
+                nn.ReLU6(),
+                nn.Conv2d(inner, outputs, 1, bias=False),
+                nn.BatchNorm2d(outputs),
+            )
             self.is_residual = stride == 1 and inputs == outputs
 
         def forward(self, x):
             return x + self.body(x) if self.is_residual else self.body(x)
 
-    return nn.Sequential(nn.Conv2d(1, 12, 3, padding=1, bias=False), nn.BatchNorm2d(12), nn.ReLU6(),
-                         Inverted(12, 12), Inverted(12, 20, 2), Inverted(20, 20), Inverted(20, 20), Inverted(20, 33, 2),
-                         Inverted(33, 33), nn.Conv2d(33, 64, 1), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 12, 3, padding=1, bias=False),
+        nn.BatchNorm2d(12),
+        nn.ReLU6(),
+        Inverted(12, 12),
+        Inverted(12, 20, 2),
+        Inverted(20, 20),
+        Inverted(20, 20),
+        Inverted(20, 33, 2),
+        Inverted(33, 33),
+        nn.Conv2d(33, 64, 1),
+        nn.ReLU6(),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(64, 10),
+    )
 
 
 def residual():
@@ -62,17 +81,33 @@ def residual():
         def __init__(self, inputs, outputs, stride=1, groups=1):
             super().__init__()
             self.body = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 3, stride, 1, groups=groups, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(),
-                nn.Conv2d(outputs, outputs, 3, 1, 1, groups=groups, bias=False), nn.BatchNorm2d(outputs))
-            self.short = nn.Identity() if (inputs, stride) == (outputs, 1) else nn.Conv2d(inputs, outputs, 1, stride)
+                nn.Conv2d(inputs, outputs, 3, stride, 1, groups=groups, bias=False),
+                nn.BatchNorm2d(outputs),
+                nn.ReLU(),
+                nn.Conv2d(outputs, outputs, 3, 1, 1, groups=groups, bias=False),
+                nn.BatchNorm2d(outputs),
+            )
+            self.short = (
+                nn.Identity() if (inputs, stride) == (outputs, 1) else nn.Conv2d(inputs, outputs, 1, stride)
+            )
             self.last = nn.ReLU()
 
         def forward(self, x):
             return self.last(self.body(x) + self.short(x))
 
-    return nn.Sequential(nn.Conv2d(1, 15, 3, padding=1, bias=False), nn.BatchNorm2d(15), nn.ReLU(), Block(15, 15), Block(15, 20, 2),
-                         Block(20, 20, groups=4), Block(20, 36, 2), Block(36, 36, groups=6), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-                         nn.Linear(36, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 15, 3, padding=1, bias=False),
+        nn.BatchNorm2d(15),
+        nn.ReLU(),
+        Block(15, 15),
+        Block(15, 20, 2),
+        Block(20, 20, groups=4),
+        Block(20, 36, 2),
+        Block(36, 36, groups=6),
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(36, 10),
+    )
 
 
 def encoder():
@@ -155,8 +190,16 @@ def export(network, path: Path) -> None:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.onnx.export(network, (torch.zeros(2, 1, 8, 8),), str(path), input_names=["x"], output_names=["y"], opset_version=17,
-                          dynamic_axes={"x": {0: "n"}, "y": {0: "n"}}, dynamo=False)
+        torch.onnx.export(
+            network,
+            (torch.zeros(2, 1, 8, 8),),
+            str(path),
+            input_names=["x"],
+            output_names=["y"],
+            opset_version=17,
+            dynamic_axes={"x": {0: "n"}, "y": {0: "n"}},
+            dynamo=False,
+        )
 
 
 # ----- the engines' tools -------------------------------------------------------------------------------------------
@@ -172,8 +215,12 @@ def coarser(path: Path) -> dict:
     for node in graph.node:
         if node.op_type == "QuantizeLinear":
             scale, point = (constants[name] for name in node.input[1:])
-            found[node.input[0]] = [{"scale": np.array(scale * 255 / 127, np.float32),
-                                     "zero_point": np.array(np.rint(point * (127 / 255)), np.uint8)}]
+            found[node.input[0]] = [
+                {
+                    "scale": np.array(scale * 255 / 127, np.float32),
+                    "zero_point": np.array(np.rint(point * (127 / 255)), np.uint8),
+                }
+            ]
     return found
 
 
@@ -181,7 +228,13 @@ def quantize_onnxruntime(source: Path, out: Path, name: str, x: np.ndarray) -> N
     """Models of ONNX Runtime's tool: static and dynamic, as QDQ and as quantized operators, with 7 bits for the weights or the
     activations; and dynamic models after its optimizer."""
     import onnxruntime
-    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_dynamic, quantize_static
+    from onnxruntime.quantization import (
+        CalibrationDataReader,
+        QuantFormat,
+        QuantType,
+        quantize_dynamic,
+        quantize_static,
+    )
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     prepared = out / f"{name}_prepared.onnx"
@@ -196,20 +249,43 @@ def quantize_onnxruntime(source: Path, out: Path, name: str, x: np.ndarray) -> N
             return None if image is None else {"x": image[None]}
 
     unsigned, signed = QuantType.QUInt8, QuantType.QInt8
-    ways = {"qdq": (QuantFormat.QDQ, unsigned, signed), "qdq_s8s8": (QuantFormat.QDQ, signed, signed),
-            "qoperator": (QuantFormat.QOperator, unsigned, signed), "qoperator_s8s8": (QuantFormat.QOperator, signed, signed),
-            "qoperator_u8u8": (QuantFormat.QOperator, unsigned, unsigned), "qdq_weights7": (QuantFormat.QDQ, unsigned, signed),
-            "qdq_activations7": (QuantFormat.QDQ, unsigned, signed)}
+    ways = {
+        "qdq": (QuantFormat.QDQ, unsigned, signed),
+        "qdq_s8s8": (QuantFormat.QDQ, signed, signed),
+        "qoperator": (QuantFormat.QOperator, unsigned, signed),
+        "qoperator_s8s8": (QuantFormat.QOperator, signed, signed),
+        "qoperator_u8u8": (QuantFormat.QOperator, unsigned, unsigned),
+        "qdq_weights7": (QuantFormat.QDQ, unsigned, signed),
+        "qdq_activations7": (QuantFormat.QDQ, unsigned, signed),
+    }
     for way, (form, a_type, w_type) in ways.items():
-        coarse = {"TensorQuantOverrides": coarser(out / f"{name}_qdq.onnx")} if way == "qdq_activations7" else {}
-        quantize_static(str(prepared), str(out / f"{name}_{way}.onnx"), Reader(), quant_format=form, per_channel=True,
-                        activation_type=a_type, weight_type=w_type, reduce_range=way == "qdq_weights7", extra_options=coarse)
+        coarse = (
+            {"TensorQuantOverrides": coarser(out / f"{name}_qdq.onnx")} if way == "qdq_activations7" else {}
+        )
+        quantize_static(
+            str(prepared),
+            str(out / f"{name}_{way}.onnx"),
+            Reader(),
+            quant_format=form,
+            per_channel=True,
+            activation_type=a_type,
+            weight_type=w_type,
+            reduce_range=way == "qdq_weights7",
+            extra_options=coarse,
+        )
     dynamic = out / f"{name}_dynamic.onnx"
     quantize_dynamic(str(prepared), str(dynamic), per_channel=True, weight_type=signed)
-    quantize_dynamic(str(prepared), str(out / f"{name}_dynamic_weights7.onnx"), per_channel=True, weight_type=signed, reduce_range=True)
+    quantize_dynamic(
+        str(prepared),
+        str(out / f"{name}_dynamic_weights7.onnx"),
+        per_channel=True,
+        weight_type=signed,
+        reduce_range=True,
+    )
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
-    options.optimized_model_filepath = str(out / f"{name}_fused.onnx")  # DynamicQuantizeMatMul, MatMulIntegerToFloat
+    # DynamicQuantizeMatMul, MatMulIntegerToFloat
+    options.optimized_model_filepath = str(out / f"{name}_fused.onnx")
     onnxruntime.InferenceSession(str(dynamic), options, providers=["CPUExecutionProvider"])
     prepared.unlink()
 
@@ -220,9 +296,15 @@ def quantize_attention(source: Path, out: Path, name: str) -> None:
     from onnxruntime.transformers.optimizer import optimize_model
 
     fused = out / f"{name}_attention_float.onnx"
-    optimize_model(str(source), model_type="bert", num_heads=4, hidden_size=WIDTH).save_model_to_file(str(fused))
-    quantize_dynamic(str(fused), str(out / f"{name}_attention.onnx"), weight_type=QuantType.QInt8,
-                     extra_options={"DefaultTensorType": 1})  # float: shape inference does not know Attention
+    optimize_model(str(source), model_type="bert", num_heads=4, hidden_size=WIDTH).save_model_to_file(
+        str(fused)
+    )
+    quantize_dynamic(
+        str(fused),
+        str(out / f"{name}_attention.onnx"),
+        weight_type=QuantType.QInt8,
+        extra_options={"DefaultTensorType": 1},
+    )  # float: shape inference does not know Attention
 
 
 def quantize_nncf(source: Path, out: Path, name: str, x: np.ndarray) -> None:
@@ -236,7 +318,9 @@ def quantize_nncf(source: Path, out: Path, name: str, x: np.ndarray) -> None:
     data = nncf.Dataset([{"x": image[None]} for image in x[:CALIBRATION]])
     model = nncf.quantize(onnx.load(str(source)), data, model_type=kind, subset_size=CALIBRATION)
     onnx.save(model, str(out / f"{name}_nncf.onnx"))
-    model = nncf.quantize(openvino.Core().read_model(str(source)), data, model_type=kind, subset_size=CALIBRATION)
+    model = nncf.quantize(
+        openvino.Core().read_model(str(source)), data, model_type=kind, subset_size=CALIBRATION
+    )
     openvino.save_model(model, str(out / f"{name}_nncf.xml"), compress_to_fp16=False)
 
 

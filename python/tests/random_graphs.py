@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-
 from onnx import TensorProto, helper, numpy_helper
-
 
 HEAVY = 1 / 3  # of the channels: two heavy ones saturate together
 
@@ -37,7 +35,9 @@ class Graph:
 
     def node(self, op, inputs, outputs=1, domain="", **attributes):
         names = [self.name() for _ in range(outputs)]
-        self.nodes.append(helper.make_node(op, inputs, names, name=f"n{self.count}", domain=domain, **attributes))
+        self.nodes.append(
+            helper.make_node(op, inputs, names, name=f"n{self.count}", domain=domain, **attributes)
+        )
         return names[0] if outputs == 1 else names
 
     def pick(self, *choices):
@@ -51,11 +51,18 @@ class Graph:
         shape = (lambda s: [n if k != 1 else "s" for k, n in enumerate(s)]) if dynamic else list
         kinds = {"x": TensorProto.FLOAT, "u": TensorProto.UINT8, "i": TensorProto.INT64}
         graph = helper.make_graph(
-            self.nodes, "random",
-            [helper.make_tensor_value_info(name, kinds[name[0]], shape(s)) for name, s in self.inputs.items()],
+            self.nodes,
+            "random",
+            [
+                helper.make_tensor_value_info(name, kinds[name[0]], shape(s))
+                for name, s in self.inputs.items()
+            ],
             [helper.make_empty_tensor_value_info(name) for name in self.outputs],
-            [numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
-             for name, value in self.constants.items()])
+            [
+                numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+                for name, value in self.constants.items()
+            ],
+        )
         for value in graph.output:
             value.type.tensor_type.elem_type = self.type_of(value.name)
         opsets = [helper.make_opsetid("", self.opset), helper.make_opsetid("com.microsoft", 1)]
@@ -84,15 +91,21 @@ class Dynamic(Graph):
         rng = self.rng
         w = shared or self.constant(weights_of(rng, c, n), "w")
         way = self.pick("integer", "integer", "to_float", "quantize")
-        scale = self.constant(self.power() if rng.random() < 0.5 else np.float32(2.0 ** rng.integers(-4, 0, n)))
+        scale = self.constant(
+            self.power() if rng.random() < 0.5 else np.float32(2.0 ** rng.integers(-4, 0, n))
+        )
         bias = self.constant(rng.integers(-8, 8, n).astype(np.float32))
         if way == "quantize":
             return self.node("DynamicQuantizeMatMul", [x, w, scale, "", bias], domain="com.microsoft")
         q, step, point = self.quantize(x)
         if way == "to_float":
-            return self.node("MatMulIntegerToFloat", [q, w, step, scale, point, "", bias], domain="com.microsoft")
+            return self.node(
+                "MatMulIntegerToFloat", [q, w, step, scale, point, "", bias], domain="com.microsoft"
+            )
         zero = self.constant(np.int8(0) if rng.random() < 0.7 else np.zeros(n, np.int8))
-        y = self.node("Cast", [self.node("MatMulInteger", [q, w, point] + [zero] * (rng.random() < 0.5))], to=1)
+        y = self.node(
+            "Cast", [self.node("MatMulInteger", [q, w, point] + [zero] * (rng.random() < 0.5))], to=1
+        )
         y = self.node("Mul", [y, self.node("Mul", [step, scale])])
         return self.node("Add", [y, bias] if rng.random() < 0.5 else [bias, y]) if rng.random() < 0.7 else y
 
@@ -106,7 +119,9 @@ class Dynamic(Graph):
             if rng.random() < 0.5:
                 stored = self.constant(rng.integers(0, 256, (11, c)).astype(np.uint8), "table")
                 step, zero = self.constant(np.float32(0.125)), self.constant(np.uint8(128))
-                tensors.append((self.node("DequantizeLinear", [self.node("Gather", [stored, "ids"]), step, zero]), c))
+                tensors.append(
+                    (self.node("DequantizeLinear", [self.node("Gather", [stored, "ids"]), step, zero]), c)
+                )
             else:
                 tensors.append((self.node("Gather", [table, "ids"]), c))
         if not tensors or rng.random() < 0.5:
@@ -126,9 +141,31 @@ class Dynamic(Graph):
 
     def step(self, x, c, tensors):
         rng = self.rng
-        op = self.pick("linear", "linear", "linear", "linear", "residual", "residual", "shared", "relu", "gate", "affine",
-                       "concat", "split", "heads", "attention", "norm", "rms", "mean", "strange", "slice", "square",
-                       "softmax", "pad", "batch")
+        op = self.pick(
+            "linear",
+            "linear",
+            "linear",
+            "linear",
+            "residual",
+            "residual",
+            "shared",
+            "relu",
+            "gate",
+            "affine",
+            "concat",
+            "split",
+            "heads",
+            "attention",
+            "norm",
+            "rms",
+            "mean",
+            "strange",
+            "slice",
+            "square",
+            "softmax",
+            "pad",
+            "batch",
+        )
         if op == "linear":
             n = int(rng.integers(1, 10)) * self.pick(1, 2, 4)
             return [(self.linear(x, c, n), n)]
@@ -143,7 +180,14 @@ class Dynamic(Graph):
         if op == "relu":
             return [(self.node(self.pick("Relu", "Abs", "Neg", "Identity"), [x]), c)]
         if op == "gate":
-            return [(self.node("Mul", [self.linear(x, c, c), self.node("HardSigmoid", [self.linear(x, c, c)])]), c)]
+            return [
+                (
+                    self.node(
+                        "Mul", [self.linear(x, c, c), self.node("HardSigmoid", [self.linear(x, c, c)])]
+                    ),
+                    c,
+                )
+            ]
         if op == "affine":
             shape = self.pick((c,), (1, 1, c), (1,), (1, c))
             y = self.node("Mul", [x, self.constant((2.0 ** rng.integers(-1, 2, shape)).astype(np.float32))])
@@ -157,11 +201,16 @@ class Dynamic(Graph):
             return [(first, a), (second, c - a)]
         if op == "heads" and c % 4 == 0:
             h = self.pick(2, 4)
-            y = self.node("Reshape", [x, self.constant(np.array([self.pick(0, 1), self.pick(self.S, 0, -1), h, c // h]))])
+            y = self.node(
+                "Reshape",
+                [x, self.constant(np.array([self.pick(0, 1), self.pick(self.S, 0, -1), h, c // h]))],
+            )
             y = self.node("Transpose", [y], perm=[0, 2, 1, 3])
             if rng.random() < 0.5:
                 shape = self.pick((h, 1, 1), (c // h,), (1, h, 1, c // h))
-                y = self.node("Mul", [y, self.constant((2.0 ** rng.integers(-1, 2, shape)).astype(np.float32))])
+                y = self.node(
+                    "Mul", [y, self.constant((2.0 ** rng.integers(-1, 2, shape)).astype(np.float32))]
+                )
             y = self.node("Transpose", [y], perm=self.pick([0, 2, 1, 3], [0, 2, 1, 3], [0, 2, 3, 1]))
             return [(self.node("Reshape", [y, self.constant(np.array([1, self.S, self.pick(-1, c)]))]), c)]
         if op == "attention" and c % 4 == 0:
@@ -175,11 +224,22 @@ class Dynamic(Graph):
             y = self.node("Reshape", [y, self.constant(np.array([0, -1, c]))])
             return [(self.node("Add", [x, self.linear(y, c, c)]), c)]
         if op == "norm":
-            gain, bias = self.constant(np.ones(c, np.float32) * 2), self.constant(rng.integers(-4, 4, c).astype(np.float32))
+            gain, bias = (
+                self.constant(np.ones(c, np.float32) * 2),
+                self.constant(rng.integers(-4, 4, c).astype(np.float32)),
+            )
             return [(self.node("LayerNormalization", [x, gain, bias]), c)]
         if op == "rms":
             mean = self.node("ReduceMean", [self.node("Mul", [x, x])], axes=[-1], keepdims=1)
-            return [(self.node("Div", [x, self.node("Sqrt", [self.node("Add", [mean, self.constant(np.float32(1))])])]), c)]
+            return [
+                (
+                    self.node(
+                        "Div",
+                        [x, self.node("Sqrt", [self.node("Add", [mean, self.constant(np.float32(1))])])],
+                    ),
+                    c,
+                )
+            ]
         if op == "mean":
             return [(self.node("Add", [x, self.node("ReduceMax", [x], axes=[1], keepdims=1)]), c)]
         if op == "strange":  # an unknown operator
@@ -217,7 +277,10 @@ class Static(Graph):
         self.is_qdq = rng.random() < 0.5
         c = self.pick(3, 4, 8)
         self.inputs["u"] = (1, c, 6, 6)
-        self.scale, self.point = self.constant(np.float32(2.0 ** -4)), self.constant(np.uint8(rng.integers(0, 140)))
+        self.scale, self.point = (
+            self.constant(np.float32(2.0**-4)),
+            self.constant(np.uint8(rng.integers(0, 140))),
+        )
         self.s8_zero = self.constant(np.int8(0))
         tensors = [("u", c, 6)]
         tensors.append((self.convolution("u", c, 12, 3), 12, 6))
@@ -245,21 +308,28 @@ class Static(Graph):
         rng = self.rng
         w = weights_of(rng, c // groups, o, kernel, kernel).swapaxes(0, 1)
         if groups > 1:
-            w = np.concatenate([weights_of(rng, c // groups, o // groups, kernel, kernel).swapaxes(0, 1) for _ in range(groups)])
+            w = np.concatenate(
+                [
+                    weights_of(rng, c // groups, o // groups, kernel, kernel).swapaxes(0, 1)
+                    for _ in range(groups)
+                ]
+            )
         w = self.constant(w, "w")
         each = (2.0 ** rng.integers(-8, -5, o)).astype(np.float32)
-        scale = self.constant(each if rng.random() < 0.6 else np.float32(2.0 ** -7))
+        scale = self.constant(each if rng.random() < 0.6 else np.float32(2.0**-7))
         wide = self.constants[scale].ndim
         zero = self.constant(np.zeros(o, np.int8)) if wide else self.s8_zero
         bias = self.constant(rng.integers(-500, 500, o).astype(np.int32))
         options = {"kernel_shape": [kernel, kernel], "pads": [kernel // 2] * 4, "group": groups}
         if not self.is_qdq:
-            inputs = [x, self.scale, self.point, w, scale, zero, self.scale, self.point] + [bias] * (rng.random() < 0.8)
+            inputs = [x, self.scale, self.point, w, scale, zero, self.scale, self.point] + [bias] * (
+                rng.random() < 0.8
+            )
             y = self.node("QLinearConv", inputs, **options)
             self.u8.add(y)
             return y
         real = self.node("DequantizeLinear", [w, scale, zero], axis=0)
-        product = self.constant((np.float32(2.0 ** -4) * self.constants[scale]).astype(np.float32))
+        product = self.constant((np.float32(2.0**-4) * self.constants[scale]).astype(np.float32))
         b = self.node("DequantizeLinear", [bias, product], axis=0)
         y = self.node("Conv", [self.dequantized(x), real, b], **options)
         if rng.random() < 0.5:
@@ -268,8 +338,25 @@ class Static(Graph):
 
     def step(self, x, c, size, tensors):
         rng = self.rng
-        op = self.pick("conv", "conv", "conv", "conv", "pointwise", "pointwise", "depthwise", "grouped", "multiplier", "residual",
-                       "residual", "add", "pool", "concat", "squeeze", "shuffle", "tail")
+        op = self.pick(
+            "conv",
+            "conv",
+            "conv",
+            "conv",
+            "pointwise",
+            "pointwise",
+            "depthwise",
+            "grouped",
+            "multiplier",
+            "residual",
+            "residual",
+            "add",
+            "pool",
+            "concat",
+            "squeeze",
+            "shuffle",
+            "tail",
+        )
         if op == "conv":
             o = int(rng.integers(2, 9)) * self.pick(1, 2, 2)
             return self.convolution(x, c, o, self.pick(1, 3)), o, size
@@ -298,7 +385,9 @@ class Static(Graph):
                 return None
             other = others[rng.integers(len(others))]
             if self.is_qdq:
-                y = self.requantized(self.node("Concat", [self.dequantized(x), self.dequantized(other[0])], axis=1))
+                y = self.requantized(
+                    self.node("Concat", [self.dequantized(x), self.dequantized(other[0])], axis=1)
+                )
             else:
                 inputs = [self.scale, self.point, x, self.scale, self.point, other[0], self.scale, self.point]
                 y = self.node("QLinearConcat", inputs, domain="com.microsoft", axis=1)
@@ -317,7 +406,10 @@ class Static(Graph):
             self.u8.add(y)
             return y, c, size
         if op == "tail" and c >= 8:
-            y = self.node("Slice", [x, self.constant(np.array([4])), self.constant(np.array([c])), self.constant(np.array([1]))])
+            y = self.node(
+                "Slice",
+                [x, self.constant(np.array([4])), self.constant(np.array([c])), self.constant(np.array([1]))],
+            )
             self.u8.add(y)
             return y, c - 4, size
         return None
@@ -337,11 +429,15 @@ class Static(Graph):
             depth = c * size * size
         else:
             x = self.node("MaxPool", [x], kernel_shape=[size, size])
-        x = self.node("Flatten", [x]) if rng.random() < 0.5 else self.node("Reshape", [x, self.constant(np.array([1, depth]))])
+        x = (
+            self.node("Flatten", [x])
+            if rng.random() < 0.5
+            else self.node("Reshape", [x, self.constant(np.array([1, depth]))])
+        )
         w = weights_of(rng, depth, 10)
         transposed = rng.random() < 0.5
         w = self.constant(w.T if transposed else w, "w")
-        scale = self.constant(np.float32(2.0 ** -8))
+        scale = self.constant(np.float32(2.0**-8))
         if self.is_qdq:
             real = self.node("DequantizeLinear", [w, scale, self.s8_zero])
             if transposed and rng.random() < 0.5:
@@ -363,8 +459,11 @@ def random_graph(seed):
     graph.grow(int(rng.integers(2, 12)))
     data = {}
     for name, shape in graph.inputs.items():
-        data[name] = {"x": lambda: rng.standard_normal(shape).astype(np.float32), "i": lambda: rng.integers(0, 11, shape),
-                      "u": lambda: rng.integers(0, 256, shape).astype(np.uint8)}[name[0]]()
+        data[name] = {
+            "x": lambda: rng.standard_normal(shape).astype(np.float32),
+            "i": lambda: rng.integers(0, 11, shape),
+            "u": lambda: rng.integers(0, 256, shape).astype(np.uint8),
+        }[name[0]]()
     return graph.model(dynamic=bool(seed % 2) and rng.random() < 0.5), data
 
 
@@ -373,8 +472,8 @@ def random_graph(seed):
 
 def evaluate(model, data):
     """A model's outputs, computed by NumPy. Sums of floats do not depend on the places of their columns."""
-    from intact._graph.nodes import attributes
     from intact._engines.data import dynamically_quantized
+    from intact._graph.nodes import attributes
 
     values = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     values.update(data)
@@ -384,7 +483,9 @@ def evaluate(model, data):
         return (a[..., :, :, None].astype(kind) * b[..., None, :, :].astype(kind)).sum(-2)
 
     def along(value, rank, axis):
-        return value.reshape([-1 if k == axis % rank else 1 for k in range(rank)]) if value.ndim == 1 else value
+        return (
+            value.reshape([-1 if k == axis % rank else 1 for k in range(rank)]) if value.ndim == 1 else value
+        )
 
     def dequantized(x, scale, point=0, axis=1):
         steps = x.astype(np.int64) - along(np.asarray(point, np.int64), x.ndim, axis)
@@ -402,7 +503,8 @@ def evaluate(model, data):
         view = np.lib.stride_tricks.sliding_window_view(x, (k, k), axis=(2, 3))
         parts = []
         for part, rows in zip(np.split(view, groups, axis=1), np.split(w.astype(np.float64), groups)):
-            parts.append(np.einsum("nchwij,ocij->nohw", part, rows))  # integers or multiples of a power of two: exact
+            # integers or multiples of a power of two: exact
+            parts.append(np.einsum("nchwij,ocij->nohw", part, rows))
         return np.concatenate(parts, axis=1)
 
     def node_of(node):
@@ -414,7 +516,9 @@ def evaluate(model, data):
         if op == "MatMulInteger":
             return product(integers(x[0], x[2]), integers(x[1], x[3] if len(x) > 3 else None))
         if op in ("MatMulIntegerToFloat", "DynamicQuantizeMatMul"):
-            a, w, step, scale, point, zero, bias = x if op[0] == "M" else [None, x[1], None, x[2], None, x[3], x[4]]
+            a, w, step, scale, point, zero, bias = (
+                x if op[0] == "M" else [None, x[1], None, x[2], None, x[3], x[4]]
+            )
             if op[0] == "D":
                 a, step, point = dynamically_quantized(x[0])
             sums = product(integers(a, point), integers(w, zero))
@@ -427,7 +531,9 @@ def evaluate(model, data):
             return (convolution(x[0], x[1], o) + along(x[2], 4, 1)).astype(np.float32)
         if op == "QGemm":
             w = x[3].T if o.get("transB") else x[3]
-            return quantized((product(integers(x[0], x[2]), integers(w, x[5])) + x[6]) * (x[1] * x[4]), x[7], x[8])
+            return quantized(
+                (product(integers(x[0], x[2]), integers(w, x[5])) + x[6]) * (x[1] * x[4]), x[7], x[8]
+            )
         if op in ("MatMul", "Gemm"):
             return product(x[0], x[1].T if o.get("transB") else x[1]).astype(np.float32)
         if op == "QLinearAdd":
@@ -436,7 +542,9 @@ def evaluate(model, data):
             return np.concatenate([x[2], x[5]], axis=o["axis"])  # of one scale
         if op == "LayerNormalization":
             a = x[0].astype(np.float64)
-            return ((a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5) * x[1] + x[2]).astype(np.float32)
+            return (
+                (a - a.mean(-1, keepdims=True)) / np.sqrt(a.var(-1, keepdims=True) + 1e-5) * x[1] + x[2]
+            ).astype(np.float32)
         if op == "BatchNormalization":
             gain, bias, mean, variance = (along(value, x[0].ndim, 1) for value in x[1:])
             return ((x[0] - mean) / np.sqrt(variance) * gain + bias).astype(np.float32)
@@ -446,7 +554,7 @@ def evaluate(model, data):
         if op == "MaxPool":
             k = o["kernel_shape"]
             view = np.lib.stride_tricks.sliding_window_view(x[0], tuple(k), axis=(2, 3)).max((-1, -2))
-            return view[:, :, ::o.get("strides", [1, 1])[0], ::o.get("strides", [1, 1])[1]]
+            return view[:, :, :: o.get("strides", [1, 1])[0], :: o.get("strides", [1, 1])[1]]
         if op == "Split":
             assert x[1].sum() == x[0].shape[o["axis"]]
             return np.split(x[0], np.cumsum(x[1])[:-1], axis=o["axis"])
@@ -458,19 +566,29 @@ def evaluate(model, data):
         if op == "Gather":
             return x[0].take(x[1], axis=o.get("axis", 0))
         if op == "Pad":
-            return np.pad(x[0], list(zip(x[1][:x[0].ndim], x[1][x[0].ndim:])))
+            return np.pad(x[0], list(zip(x[1][: x[0].ndim], x[1][x[0].ndim :])))
         if op in ("ReduceMean", "ReduceMax"):
             reduce = np.mean if op == "ReduceMean" else np.max
             return reduce(x[0], axis=tuple(o["axes"]), keepdims=bool(o["keepdims"]))
         simple = {
             "Cast": lambda: x[0].astype(np.float32),
-            "Mul": lambda: x[0] * x[1], "Add": lambda: x[0] + x[1], "Div": lambda: x[0] / x[1],
-            "Sqrt": lambda: np.sqrt(x[0]), "Relu": lambda: np.maximum(x[0], 0), "Abs": lambda: np.abs(x[0]), "Neg": lambda: -x[0],
+            "Mul": lambda: x[0] * x[1],
+            "Add": lambda: x[0] + x[1],
+            "Div": lambda: x[0] / x[1],
+            "Sqrt": lambda: np.sqrt(x[0]),
+            "Relu": lambda: np.maximum(x[0], 0),
+            "Abs": lambda: np.abs(x[0]),
+            "Neg": lambda: -x[0],
             "ConstantOfShape": lambda: np.zeros(x[0], np.float32),
-            "Identity": lambda: x[0], "HardSigmoid": lambda: np.clip(np.float32(0.2) * x[0] + np.float32(0.5), 0, 1),
-            "Concat": lambda: np.concatenate(x, axis=o["axis"]), "Transpose": lambda: x[0].transpose(o["perm"]),
-            "CumSum": lambda: np.cumsum(x[0], axis=int(x[1])), "Flatten": lambda: x[0].reshape(len(x[0]), -1),
-            "DequantizeLinear": lambda: dequantized(*x, axis=o.get("axis", 1)), "QuantizeLinear": lambda: quantized(*x)}
+            "Identity": lambda: x[0],
+            "HardSigmoid": lambda: np.clip(np.float32(0.2) * x[0] + np.float32(0.5), 0, 1),
+            "Concat": lambda: np.concatenate(x, axis=o["axis"]),
+            "Transpose": lambda: x[0].transpose(o["perm"]),
+            "CumSum": lambda: np.cumsum(x[0], axis=int(x[1])),
+            "Flatten": lambda: x[0].reshape(len(x[0]), -1),
+            "DequantizeLinear": lambda: dequantized(*x, axis=o.get("axis", 1)),
+            "QuantizeLinear": lambda: quantized(*x),
+        }
         return simple[op]()
 
     for node in model.graph.node:

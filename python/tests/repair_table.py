@@ -75,10 +75,12 @@ def emulated(engine: str, data: Path, paths: list[str], folder: str) -> dict[str
 def first_layer_halved(stored: Path, halved: Path):
     """The stored model with the first layer's weights, scales and bias of the model with 7-bit weights."""
     import onnx
-
     from intact._audit.audit import audit
 
-    model, other = onnx.load(str(stored)), {tensor.name: tensor for tensor in onnx.load(str(halved)).graph.initializer}
+    model, other = (
+        onnx.load(str(stored)),
+        {tensor.name: tensor for tensor in onnx.load(str(halved)).graph.initializer},
+    )
     layer = audit(stored).layers[0].layer
     weights = layer.weights_node.input[layer.weights_input]
     names = {weights, weights.replace("_quantized", "_scale")}
@@ -94,13 +96,15 @@ def first_layer_halved(stored: Path, halved: Path):
 def variants(nets: Path, name: str, way: str, engine: str, folder: str) -> dict[str, str]:
     """Paths of the models, by what was done."""
     import onnx
-
     from intact._audit.audit import audit
-    from intact._repair.repair import repair
     from intact._audit.run import exact_variant
+    from intact._repair.repair import repair
 
     stored = nets / f"{name}_{way}.onnx"
-    made = {"stored": onnx.load(str(stored)), "repaired": repair(str(stored), engines=[engine], reorder_sums=True)[0]}
+    made = {
+        "stored": onnx.load(str(stored)),
+        "repaired": repair(str(stored), engines=[engine], reorder_sums=True)[0],
+    }
     made["noise 0.05"] = repair(str(stored), engines=[engine], reorder_sums=True, max_noise=0.05)[0]
     halved = nets / f"{name}_{way}_weights7.onnx"
     made["7-bit weights"] = onnx.load(str(halved))
@@ -121,7 +125,8 @@ def ratios(engine: str, paths: dict[str, str], x: np.ndarray) -> dict[str, float
     taken: dict[str, list[float]] = {what: [] for what in runs}
     order = np.random.default_rng(0)
     for i in range(ROUNDS + 2):
-        for what in order.permutation(list(runs)):  # another load of the machine must not hit one of them every time
+        # another load of the machine must not hit one of them every time
+        for what in order.permutation(list(runs)):
             start = time.process_time()
             runs[what](x[:BATCH])
             if i >= 2:
@@ -157,13 +162,22 @@ def table(nets: Path, name: str, way: str, engine: str) -> None:
         largest = np.abs(here["stored"]).max()
         return np.count_nonzero(np.abs(y - here["stored"]).max(-1) > 1e-4 * largest)
 
-    print(f"\n{name}, {'static' if way == 'qdq' else 'dynamic'}, {engine}; float: {right(wanted)} of {len(labels)}\n")
+    print(
+        f"\n{name}, {'static' if way == 'qdq' else 'dynamic'}, {engine}; float: {right(wanted)} of {len(labels)}\n"
+    )
     head = ["", "unsafe", "right here", "without VNNI", "dB here", "without VNNI", "time"]
     head += ["changed here", "without VNNI"] if engine == "openvino" else []
     print(f"| {' | '.join(head)} |\n|{'---|' * len(head)}")
     for what in paths:
-        cells = [what, f"{audits[what].failing(engine)} of {len(audits[what].layers)}", right(here[what]), right(there[what]),
-                 f"{decibels(here[what], wanted):.1f}", f"{decibels(there[what], wanted):.1f}", f"{times[what]:.2f}"]
+        cells = [
+            what,
+            f"{audits[what].failing(engine)} of {len(audits[what].layers)}",
+            right(here[what]),
+            right(there[what]),
+            f"{decibels(here[what], wanted):.1f}",
+            f"{decibels(there[what], wanted):.1f}",
+            f"{times[what]:.2f}",
+        ]
         cells += [changed(here[what]), changed(there[what])] if engine == "openvino" else []
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
 

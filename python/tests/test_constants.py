@@ -6,18 +6,22 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
+from intact._compare.constants import FloatConstants, agreement  # noqa: E402
 from intact._library import Error  # noqa: E402
-from intact._compare.constants import agreement, FloatConstants  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 
 def float_model(path, constants, nodes=()):
     graph = helper.make_graph(
-        [*nodes, helper.make_node("Identity", ["x"], ["y"])], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1,))],
+        [*nodes, helper.make_node("Identity", ["x"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1,))],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, (1,))],
-        [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in constants.items()])
-    path.write_bytes(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString())
+        [numpy_helper.from_array(np.ascontiguousarray(value), name) for name, value in constants.items()],
+    )
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+    )
     return FloatConstants(path)
 
 
@@ -60,7 +64,10 @@ def test_a_name_decides_between_equal_values(tmp_path, weights):
 def test_a_name_with_other_values_is_passed_over(tmp_path, weights):
     constants = float_model(tmp_path / "f.onnx", weights)
     assert constants.find("w2_quantized", rounded(weights["w5"])).name == "w5"
-    assert constants.find("w2_quantized", np.random.default_rng(9).laplace(size=(12, 12)).astype(np.float32)) is None
+    assert (
+        constants.find("w2_quantized", np.random.default_rng(9).laplace(size=(12, 12)).astype(np.float32))
+        is None
+    )
     assert constants.find("w2_quantized", rounded(weights["w2"])[:11]) is None
 
 
@@ -68,7 +75,11 @@ def test_constant_operators_and_float16(tmp_path, weights):
     half = weights["w0"].astype(np.float16)
     node = helper.make_node("Constant", [], ["made"], value=numpy_helper.from_array(half))
     found = float_model(tmp_path / "f.onnx", {"w1": weights["w1"]}, [node]).find("", rounded(weights["w0"]))
-    assert found.name == "made" and found.values.dtype == np.float32 and np.array_equal(found.values, half.astype(np.float32))
+    assert (
+        found.name == "made"
+        and found.values.dtype == np.float32
+        and np.array_equal(found.values, half.astype(np.float32))
+    )
 
 
 def test_large_weights_are_compared_by_a_sample(tmp_path):
@@ -98,8 +109,12 @@ def test_a_file_cannot_name_an_array_of_a_variant():
     (entry,) = tensor.external_data
     assert re.fullmatch(r"intact:[0-9a-f]{32}:[0-9]+", entry.value)
     for change in ({"data_type": TensorProto.FLOAT}, {"dims": array.T.shape}):
-        other = TensorProto(name="v", data_location=tensor.data_location, external_data=tensor.external_data,
-                            **{"data_type": tensor.data_type, "dims": tensor.dims, **change})
+        other = TensorProto(
+            name="v",
+            data_location=tensor.data_location,
+            external_data=tensor.external_data,
+            **{"data_type": tensor.data_type, "dims": tensor.dims, **change},
+        )
         assert _weights.shared(other) is None
     del owner
     assert _weights.shared(tensor) is None

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
 from intact._audit.audit import certify, pairings
 from intact._engines.table import engines, pairs_of
-from intact._library import ffi, lib
 from intact._formats.model import QuantizedLayer
+from intact._library import ffi, lib
 from intact._program import native
 
 ROOT = Path(__file__).parents[2]
@@ -21,14 +20,19 @@ TABLE = json.loads((ROOT / "core" / "engines.json").read_text())["engines"]
 CONVOLUTIONS = ("Conv", "QLinearConv", "ConvInteger")
 WITHOUT_VNNI, WITH_VNNI = ("avx2", "avx512"), ("avx_vnni", "avx512_vnni", "amx_int8")
 TYPES = ("u8s8", "s8s8", "u8u8", "s8u8")
-DEPTHS = (1, 2, 3, 253, 255, 256, 257, 258, 259, 301, 509, 510, 511, 512, 513)  # on both sides of each range of `halves`
+# on both sides of each range of `halves`
+DEPTHS = (1, 2, 3, 253, 255, 256, 257, 258, 259, 301, 509, 510, 511, 512, 513)
 
 
 def second_reading(engine, op, types, depth, groups, inputs, outputs, isa):
     """What the first row that fits says, written again from "about"."""
     for row in engine["rows"]:
         depthwise = op in CONVOLUTIONS and inputs == outputs == 1
-        if not ("*" in row["operators"] or op in row["operators"] or (depthwise and "DepthwiseConv" in row["operators"])):
+        if not (
+            "*" in row["operators"]
+            or op in row["operators"]
+            or (depthwise and "DepthwiseConv" in row["operators"])
+        ):
             continue
         if types not in row.get("types", [types]) or (row.get("grouped") and groups == 1):
             continue
@@ -50,21 +54,38 @@ def cases():
     named = {op for engine in TABLE for row in engine["rows"] for op in row["operators"]}
     for op in sorted((named - {"*", "DepthwiseConv"}) | {"Unheard"}):
         if op in CONVOLUTIONS:
-            for groups, inputs, outputs, taps in itertools.product((1, 2), (1, 2, 3, 4, 6, 8), (1, 2, 4, 6, 8), (1, 6)):
+            for groups, inputs, outputs, taps in itertools.product(
+                (1, 2), (1, 2, 3, 4, 6, 8), (1, 2, 4, 6, 8), (1, 6)
+            ):
                 yield op, taps * inputs, groups, inputs, outputs
         else:
             yield from ((op, depth, 1, 1, 1) for depth in DEPTHS)
 
 
-NAMES = {getattr(lib, f"INTACT_ENGINE_PAIRS_{name.upper()}"): name for name in ("none", "depths", "halves", "within_tap", "flattened")}
+NAMES = {
+    getattr(lib, f"INTACT_ENGINE_PAIRS_{name.upper()}"): name
+    for name in ("none", "depths", "halves", "within_tap", "flattened")
+}
 TYPE = {"u8": lib.INTACT_U8, "s8": lib.INTACT_S8}
 
 
 def ask(name, op, types, depth, groups, inputs, outputs, isa, version=None):
     """The library's answer."""
     strings = [ffi.new("char[]", text.encode()) if text else ffi.NULL for text in (name, version, op)]
-    layer = ffi.new("intact_engine_layer *", (ffi.sizeof("intact_engine_layer"), *strings, TYPE[types[:2]], TYPE[types[2:]],
-                                              depth, groups, inputs, outputs, getattr(lib, f"INTACT_ISA_{isa.upper()}")))
+    layer = ffi.new(
+        "intact_engine_layer *",
+        (
+            ffi.sizeof("intact_engine_layer"),
+            *strings,
+            TYPE[types[:2]],
+            TYPE[types[2:]],
+            depth,
+            groups,
+            inputs,
+            outputs,
+            getattr(lib, f"INTACT_ISA_{isa.upper()}"),
+        ),
+    )
     answer = ffi.new("intact_engine_answer *", {"struct_size": ffi.sizeof("intact_engine_answer")})
     status = lib.intact_engine_ask(layer, answer)
     assert status in (lib.INTACT_OK, lib.INTACT_UNSUPPORTED), ffi.string(lib.intact_last_error())
@@ -74,7 +95,9 @@ def ask(name, op, types, depth, groups, inputs, outputs, isa, version=None):
 def disagreements(table):
     """The cases in which the library's answer is not the second reading of `table`, and how many cases there are."""
     found, count = [], 0
-    for engine, (op, *shape), types, isa in itertools.product(table, list(cases()), TYPES, WITHOUT_VNNI + WITH_VNNI[1:2]):
+    for engine, (op, *shape), types, isa in itertools.product(
+        table, list(cases()), TYPES, WITHOUT_VNNI + WITH_VNNI[1:2]
+    ):
         count += 1
         if ask(engine["name"], op, types, *shape, isa)[0] != second_reading(engine, op, types, *shape, isa):
             found.append((engine["name"], op, types, *shape, isa))
@@ -85,7 +108,8 @@ def test_the_library_reads_the_table():
     found, count = disagreements(TABLE)
     assert not found and count > 25000
     assert [(e.name, e.words, e.versions, e.skips_padding) for e in engines().values()] == [
-        (e["name"], e["words"], ", ".join(e["versions"]), e.get("skips_padding", False)) for e in TABLE]
+        (e["name"], e["words"], ", ".join(e["versions"]), e.get("skips_padding", False)) for e in TABLE
+    ]
 
 
 def planted():
@@ -96,13 +120,18 @@ def planted():
             changes += [{"pairing": "none" if row["pairing"] != "none" else "depths"}]
             if "halves" in row:
                 low, high = row["halves"]
-                changes += [{"halves": [low + 1, high]}, {"halves": [low, high - 2]}, {"halves": [low - 4, high]},
-                            {"halves": [low, high + 2]}]
+                changes += [
+                    {"halves": [low + 1, high]},
+                    {"halves": [low, high - 2]},
+                    {"halves": [low - 4, high]},
+                    {"halves": [low, high + 2]},
+                ]
             if "channels_multiple_of" in row:
                 changes += [{"channels_multiple_of": 2}, {"channels_multiple_of": 8}]
             if (engine["name"], r) == ("onednn", 0):
                 changes.remove(None)  # without this row, the one for other groups says the same
-            if "grouped" in row and (engine["name"], r) != ("onednn", 1):  # without groups, row 3 says the same
+            # without groups, row 3 says the same
+            if "grouped" in row and (engine["name"], r) != ("onednn", 1):
                 changes += [{"grouped": False}]
             if "with_vnni" in row or row["pairing"] not in ("none", "unknown"):
                 changes += [{"with_vnni": not row.get("with_vnni", False)}]
@@ -142,21 +171,27 @@ def failing(weights, groups, pairs):
     """How many pairs of weights can leave int16, counted one by one."""
     columns = weights.reshape(len(weights), -1).astype(np.int64)  # O × depths
     depth, inputs = columns.shape[1], weights.shape[-1]
-    starts = {"none": [], "depths": [(0, depth)], "flattened": [(0, depth)],
-              "halves": [(0, -(-depth // 2)), (-(-depth // 2), depth)],
-              "within_tap": [(tap, tap + inputs) for tap in range(0, depth, inputs)]}[pairs]
+    starts = {
+        "none": [],
+        "depths": [(0, depth)],
+        "flattened": [(0, depth)],
+        "halves": [(0, -(-depth // 2)), (-(-depth // 2), depth)],
+        "within_tap": [(tap, tap + inputs) for tap in range(0, depth, inputs)],
+    }[pairs]
     count = 0
     for begin, end in starts:
         for k in range(begin, end - 1, 2):
-            pair = columns[:, k:k + 2]
+            pair = columns[:, k : k + 2]
             high, low = 255 * np.maximum(pair, 0).sum(1), 255 * np.minimum(pair, 0).sum(1)
             count += int(((high > 32767) | (low < -32768)).sum())
     return count
 
 
 MATRICES = [hot_weights(5, depth, seed=depth) for depth in DEPTHS]
-KERNELS = [(hot_weights(groups * outputs, 2, 3, inputs, seed=inputs), groups)
-           for groups, inputs, outputs in itertools.product((1, 2), (1, 2, 3, 4, 6, 8), (1, 4, 6))]
+KERNELS = [
+    (hot_weights(groups * outputs, 2, 3, inputs, seed=inputs), groups)
+    for groups, inputs, outputs in itertools.product((1, 2), (1, 2, 3, 4, 6, 8), (1, 4, 6))
+]
 
 
 def layer_of(weights, groups, op):
@@ -170,7 +205,12 @@ def test_certificates_count_these_pairs(engine, tmp_path):
     files, expected = {1: [], 2: []}, {1: [], 2: []}
     for i, (weights, groups) in enumerate([(matrix, 1) for matrix in MATRICES] + KERNELS):
         op = "Conv" if weights.ndim > 2 else "MatMul"
-        shape = (weights[0].size, groups, weights.shape[-1] if op == "Conv" else 1, len(weights) // groups if op == "Conv" else 1)
+        shape = (
+            weights[0].size,
+            groups,
+            weights.shape[-1] if op == "Conv" else 1,
+            len(weights) // groups if op == "Conv" else 1,
+        )
         asked = {isa: second_reading(engine, op, "u8s8", *shape, isa) for isa in WITHOUT_VNNI}
         layer = layer_of(weights, groups, op)
         assert pairings(engines()[engine["name"]], layer) == list(dict.fromkeys(asked.values()))
@@ -183,14 +223,31 @@ def test_certificates_count_these_pairs(engine, tmp_path):
         expected[groups].append(counts)
     for groups in files:
         out = tmp_path / "certificates.json"
-        command, environment = native(["verify", "certify", *files[groups], "--engine", engine["name"], "--groups", str(groups),
-                                       "--operator", "conv", "--json", str(out)] if groups > 1 else
-                                      ["verify", "certify", *files[groups], "--engine", engine["name"], "--json", str(out)])
+        command, environment = native(
+            [
+                "verify",
+                "certify",
+                *files[groups],
+                "--engine",
+                engine["name"],
+                "--groups",
+                str(groups),
+                "--operator",
+                "conv",
+                "--json",
+                str(out),
+            ]
+            if groups > 1
+            else ["verify", "certify", *files[groups], "--engine", engine["name"], "--json", str(out)]
+        )
         subprocess.run(command, env=environment, capture_output=True, check=True)
         found = json.loads(out.read_text())["files"]
         assert len(found) == len(files[groups])
         for certificate, counts in zip(found, expected[groups]):
-            by_isa = {isa: sum(p["failing_pairs"] for p in certificate["pairings"] if p.get("isa", isa) == isa) for isa in WITHOUT_VNNI}
+            by_isa = {
+                isa: sum(p["failing_pairs"] for p in certificate["pairings"] if p.get("isa", isa) == isa)
+                for isa in WITHOUT_VNNI
+            }
             assert by_isa == counts, certificate["shape"]
             assert certificate["proven"] == (not any(counts.values()))
 
@@ -223,9 +280,11 @@ def test_openvino_clamps_the_pairs_of_the_table():
     assert set(recorded["cpus"]) == {"avx2", "avx512", "avx512_vnni"}
     for isa, depths in recorded["cpus"].items():
         for depth, found in depths.items():
-            pairs, is_measured = ask(recorded["engine"], "MatMul", "u8s8", int(depth), 1, 1, 1, isa, recorded["version"])
+            pairs, is_measured = ask(
+                recorded["engine"], "MatMul", "u8s8", int(depth), 1, 1, 1, isa, recorded["version"]
+            )
             assert is_measured
             for k in found["clamped"] + found["exact"]:
                 weights = np.zeros((1, int(depth)), np.int8)
-                weights[0, k:k + 2] = 127
+                weights[0, k : k + 2] = 127
                 assert bool(failing(weights, 1, pairs)) == (k in found["clamped"]), (isa, depth, k)

@@ -4,13 +4,14 @@ import os
 import sys
 from pathlib import Path
 
+import intact
 import numpy as np
 import pytest
 
-import intact
-
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "targets"))
-pytestmark = pytest.mark.skipif("GGML_CPU" not in os.environ, reason="needs GGML_CPU, the path of a libggml-cpu-….so: docs/peers.md")
+pytestmark = pytest.mark.skipif(
+    "GGML_CPU" not in os.environ, reason="needs GGML_CPU, the path of a libggml-cpu-….so: docs/peers.md"
+)
 
 EXPECTED = ("CPU", 4), ("CPU", 8), ("CPU_REPACK", 4)  # kernels that every library has
 
@@ -19,7 +20,10 @@ def engine(kind, bits, k, n):
     import ggml_target
 
     rng = np.random.default_rng(k)
-    b, scales = rng.integers(0, 256, (n, k * bits // 8), dtype=np.uint8), rng.uniform(0.001, 1, (n, k // 32)).astype(np.float16)
+    b, scales = (
+        rng.integers(0, 256, (n, k * bits // 8), dtype=np.uint8),
+        rng.uniform(0.001, 1, (n, k // 32)).astype(np.float16),
+    )
     weights = intact.GroupedWeights(b, f"u{bits}", k, 32, scales)
     try:
         matrix = ggml_target.Matrix(ggml_target.Q8(kind), *ggml_target.weight_blocks(f"u{bits}", b, scales))

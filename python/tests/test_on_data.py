@@ -10,16 +10,15 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
 from intact import _program  # noqa: E402
 from intact._audit import run as _run  # noqa: E402
-from intact._graph import weights as _weights  # noqa: E402
 from intact._audit.audit import audit  # noqa: E402
-from intact._formats.model import QuantizedLayer  # noqa: E402
 from intact._audit.report import to_html, to_text, verdict  # noqa: E402
-from intact._audit.run import exact_variant, LayerOnData, OnData, OutputOnData, run_on_data, Sums  # noqa: E402
+from intact._audit.run import LayerOnData, OnData, OutputOnData, Sums, exact_variant, run_on_data  # noqa: E402
 from intact._engines.data import dynamically_quantized, load_data  # noqa: E402
+from intact._formats.model import QuantizedLayer  # noqa: E402
+from intact._graph import weights as _weights  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from test_audit import HOT, program, save  # noqa: E402
 from test_kinds import resize  # noqa: E402
 
@@ -38,7 +37,9 @@ def test_pairs_within_a_tap(channels, groups, skips):
     weights = rng.integers(100, 128, (2 * groups, 3, 3, channels)).astype(np.int8)
     a = rng.integers(200, 256, (2, channels * groups, 4, 5)).astype(np.uint8)
     node = helper.make_node("Conv", ["a", "w"], ["y"], pads=[1] * 4, group=groups)
-    layer = QuantizedLayer("n", "Conv", "Conv", True, "u8", "s8", weights, (0, 255), "", groups=groups, graph_node=node)
+    layer = QuantizedLayer(
+        "n", "Conv", "Conv", True, "u8", "s8", weights, (0, 255), "", groups=groups, graph_node=node
+    )
     right, wrong = Sums(layer, "within_tap", skips)(a, 180)
     even = channels + channels % 2
     w = np.pad(weights, [(0, 0)] * 3 + [(0, even - channels)])
@@ -50,26 +51,41 @@ def test_pairs_within_a_tap(channels, groups, skips):
             for x in range(5):
                 for o in range(2 * groups):
                     of_group = slice(o // 2 * channels, (o // 2 + 1) * channels)
-                    window = np.moveaxis(padded[image, of_group, y:y + 3, x:x + 3], 0, -1)
-                    is_padding = np.moveaxis(outside[image, of_group, y:y + 3, x:x + 3], 0, -1)
+                    window = np.moveaxis(padded[image, of_group, y : y + 3, x : x + 3], 0, -1)
+                    is_padding = np.moveaxis(outside[image, of_group, y : y + 3, x : x + 3], 0, -1)
                     exact = int((window.astype(np.int64) * weights[o]).sum())
                     inside = np.where(is_padding & skips, 0, window)
                     pairs = np.pad(inside, [(0, 0)] * 2 + [(0, even - channels)]).reshape(-1)
                     added = int((np.where(is_padding & skips, window, 0).astype(np.int64) * weights[o]).sum())
-                    assert (right[row, o], wrong[row, o]) == (exact, clamped(pairs, w[o].reshape(-1, 1))[0] + added)
+                    assert (right[row, o], wrong[row, o]) == (
+                        exact,
+                        clamped(pairs, w[o].reshape(-1, 1))[0] + added,
+                    )
                 row += 1
     assert (right != wrong).any() == (channels > 1)
 
 
 def test_dynamic_quantization_is_the_operators(tmp_path):
     onnxruntime = pytest.importorskip("onnxruntime")
-    path = save(tmp_path, [helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])], {}, [("x", TensorProto.FLOAT)], ["s"])
+    path = save(
+        tmp_path,
+        [helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])],
+        {},
+        [("x", TensorProto.FLOAT)],
+        ["s"],
+    )
     model = onnx.load(str(path))
     del model.graph.output[:]
     model.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in ("y", "s", "z"))
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     rng = np.random.default_rng(0)
-    for x in [rng.normal(size=(5, 40)), rng.random((3, 7)), -rng.random((3, 7)), np.zeros((2, 2)), np.arange(-128, 128)[None]]:
+    for x in [
+        rng.normal(size=(5, 40)),
+        rng.random((3, 7)),
+        -rng.random((3, 7)),
+        np.zeros((2, 2)),
+        np.arange(-128, 128)[None],
+    ]:
         x = x.astype(np.float32)
         for found, wanted in zip(dynamically_quantized(x), session.run(None, {"x": x})):
             assert np.array_equal(found, wanted)
@@ -78,10 +94,19 @@ def test_dynamic_quantization_is_the_operators(tmp_path):
 def models(tmp_path):
     """A dynamically quantized product, the float product, and data on which a pair clamps."""
     (tmp_path / "float").mkdir()
-    nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]), helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"], name="n"),
-             helper.make_node("Cast", ["i"], ["c"], to=TensorProto.FLOAT), helper.make_node("Mul", ["c", "s"], ["y"])]
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z"], ["i"], name="n"),
+        helper.make_node("Cast", ["i"], ["c"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["c", "s"], ["y"]),
+    ]
     quantized = save(tmp_path, nodes, {"w": HOT}, [("x", TensorProto.FLOAT)])
-    before = save(tmp_path / "float", [helper.make_node("MatMul", ["x", "w"], ["y"])], {"w": HOT.astype(np.float32)}, [("x", TensorProto.FLOAT)])
+    before = save(
+        tmp_path / "float",
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        {"w": HOT.astype(np.float32)},
+        [("x", TensorProto.FLOAT)],
+    )
     np.savez(tmp_path / "d.npz", x=np.array([[1, 0.999, 0, 0], [0, 0, 0, 0.2]], np.float32))
     return quantized, before, tmp_path / "d.npz"
 
@@ -103,7 +128,11 @@ def test_a_float_model_with_other_outputs(tmp_path):
     model.graph.node[0].output[0] = model.graph.output[0].name = "other"
     onnx.save(model, str(before))
     run = program("audit", quantized, "--data", data, "--float", before)
-    assert run.returncode == 2 and "has none of the model's outputs" in run.stderr and run.stderr.count("\n") == 1
+    assert (
+        run.returncode == 2
+        and "has none of the model's outputs" in run.stderr
+        and run.stderr.count("\n") == 1
+    )
 
 
 @pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="needs qemu-user")
@@ -111,7 +140,9 @@ def test_an_emulator_shows_the_harm(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     monkeypatch.delenv("INTACT_PYTHON", raising=False)
     quantized, before, data = models(tmp_path)
-    run = program("audit", quantized, "--data", data, "--float", before, "--emulate", "--json", tmp_path / "j")
+    run = program(
+        "audit", quantized, "--data", data, "--float", before, "--emulate", "--json", tmp_path / "j"
+    )
     assert run.returncode == 1 and "values of output 'y' change by " in run.stdout
     assert "from the float model the output is farther than with exact sums: " in run.stdout
     report = json.loads((tmp_path / "j").read_text())
@@ -126,19 +157,33 @@ def test_what_the_options_need(tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     monkeypatch.setenv("INTACT_PYTHON", "/nonexistent/python")
     run = program("audit", quantized, "--data", data, "--emulate")
-    assert run.returncode == 2 and run.stderr.startswith("intact: INTACT_PYTHON: names /nonexistent/python") and run.stderr.count("\n") == 1
+    assert (
+        run.returncode == 2
+        and run.stderr.startswith("intact: INTACT_PYTHON: names /nonexistent/python")
+        and run.stderr.count("\n") == 1
+    )
 
 
-@pytest.mark.parametrize("arrays,words", [({"y": np.zeros((2, 4), np.float32)}, "has no array 'x', an input of the model; has: y"),
-                                          ({"x": np.zeros((2, 4), np.float64)}, "array 'x': is float64; expected float32"),
-                                          ({"x": np.zeros((0, 4), np.float32)}, "array 'x': has no elements"),
-                                          ({"x": np.full((2, 4), np.nan, np.float32)}, "array 'x': holds NaN")])
+@pytest.mark.parametrize(
+    "arrays,words",
+    [
+        ({"y": np.zeros((2, 4), np.float32)}, "has no array 'x', an input of the model; has: y"),
+        ({"x": np.zeros((2, 4), np.float64)}, "array 'x': is float64; expected float32"),
+        ({"x": np.zeros((0, 4), np.float32)}, "array 'x': has no elements"),
+        ({"x": np.full((2, 4), np.nan, np.float32)}, "array 'x': holds NaN"),
+    ],
+)
 def test_arrays_that_are_no_inputs(tmp_path, arrays, words):
     pytest.importorskip("onnxruntime")
     quantized, _, data = models(tmp_path)
     np.savez(data, **arrays)
     run = program("audit", quantized, "--data", data)
-    assert run.returncode == 2 and words in run.stderr and str(data) in run.stderr and run.stderr.count("\n") == 1, run.stderr
+    assert (
+        run.returncode == 2
+        and words in run.stderr
+        and str(data) in run.stderr
+        and run.stderr.count("\n") == 1
+    ), run.stderr
 
 
 def test_labels_beside_the_inputs_are_left_out(tmp_path):
@@ -159,10 +204,16 @@ def test_sums_of_an_engine_without_outputs(tmp_path):
 
 def result_on_data(tmp_path, layers, output):
     """The audit of a model with unsafe layers in an inner graph, and a planted result on data of a CPU without VNNI."""
-    inner = helper.make_graph([helper.make_node("MatMulInteger", ["a", "w"], ["t"], name="inner")], "then", [],
-                              [helper.make_tensor_value_info("t", TensorProto.INT32, None)])
-    nodes = [helper.make_node("If", ["c"], ["u"], then_branch=inner, else_branch=inner),
-             helper.make_node("MatMulInteger", ["a", "w"], ["y"], name="outer")]
+    inner = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["a", "w"], ["t"], name="inner")],
+        "then",
+        [],
+        [helper.make_tensor_value_info("t", TensorProto.INT32, None)],
+    )
+    nodes = [
+        helper.make_node("If", ["c"], ["u"], then_branch=inner, else_branch=inner),
+        helper.make_node("MatMulInteger", ["a", "w"], ["y"], name="outer"),
+    ]
     result = audit(save(tmp_path, nodes, {"w": HOT}, [("a", TensorProto.UINT8), ("c", TensorProto.BOOL)]))
     assert len(result.layers) == 3
     known = {layer.layer.name: None for layer in result.layers}
@@ -173,10 +224,14 @@ def result_on_data(tmp_path, layers, output):
 def test_the_verdict_says_first_what_is_not_known(tmp_path):
     output = OutputOnData("y", 20.0, math.inf, 1.0, 0.0, 200, 117, 0, 0, 0, 0)
     words = verdict(result_on_data(tmp_path, {"outer": LayerOnData(100, 0)}, output))
-    assert ("; on your data it is not known how many sums of 2 of 3 layers are wrong in ONNX Runtime (in an inner graph); of the "
-            "others 0 of 1 layers compute wrong sums in ONNX Runtime; 117 of 200 values of output 'y' change by 10 % (20 dB); "
-            "rounding noise alone changes none; ") in words
-    assert "not measured: in an inner graph" in to_text(result_on_data(tmp_path, {"outer": LayerOnData(100, 0)}, output))
+    assert (
+        "; on your data it is not known how many sums of 2 of 3 layers are wrong in ONNX Runtime (in an inner graph); of the "
+        "others 0 of 1 layers compute wrong sums in ONNX Runtime; 117 of 200 values of output 'y' change by 10 % (20 dB); "
+        "rounding noise alone changes none; "
+    ) in words
+    assert "not measured: in an inner graph" in to_text(
+        result_on_data(tmp_path, {"outer": LayerOnData(100, 0)}, output)
+    )
     words = verdict(result_on_data(tmp_path, {}, output))
     assert "it is not known how many sums of 3 of 3 layers" in words and "of the others" not in words
 
@@ -186,7 +241,10 @@ def test_only_a_distance_from_the_float_model_is_called_farther(tmp_path, stock,
     output = OutputOnData("y", 16.0, 40.0, 1.0, 0.1, 200, 117, 9, 0, 0, 0, 15.0, stock)
     words = verdict(result_on_data(tmp_path, {}, output))
     assert "an error of" not in words and "alone changes 9 by 1 % (40 dB)" in words
-    assert f"from the float model the output is {word} than with exact sums: {stock:.0f} dB, with exact sums 15 dB" in words
+    assert (
+        f"from the float model the output is {word} than with exact sums: {stock:.0f} dB, with exact sums 15 dB"
+        in words
+    )
 
 
 def test_equal_outputs_are_called_equal(tmp_path):
@@ -198,12 +256,15 @@ def test_bars_of_the_page_show_wrong_sums(tmp_path):
     output = OutputOnData("y", 20.0, math.inf, 1.0, 0.0, 200, 117, 0, 0, 0, 0)
     result = result_on_data(tmp_path, {"outer": LayerOnData(1000, 420)}, output)
     page = to_html(result)
-    assert page.count('class="bar"') == 1 and 'style="width:42.0%"' in page  # the other layers are not measured
+    # the other layers are not measured
+    assert page.count('class="bar"') == 1 and 'style="width:42.0%"' in page
     assert "share of a layer&#x27;s sums that ONNX Runtime computes wrong on your data" in page
     heads = re.findall("<th(?: [^>]*)?>", page)
     assert len(heads) == 5 and all("data-by" in head for head in heads)
     result.on_data = None
-    assert to_html(result).count('class="bar"') == 3 and "A bar is the share of a layer's weight pairs" in to_html(result)
+    assert to_html(result).count(
+        'class="bar"'
+    ) == 3 and "A bar is the share of a layer's weight pairs" in to_html(result)
 
 
 @pytest.mark.parametrize("is_external", [False, True])
@@ -235,13 +296,19 @@ def test_shared_weights_change_nothing(tmp_path, monkeypatch, is_external):
 def test_a_large_model_says_what_memory_it_needs(tmp_path, monkeypatch, capsys, command, what):
     pytest.importorskip("onnxruntime")
     quantized, before, data = map(str, resize().write(tmp_path))
-    arguments = {"audit": [quantized], "compare": [quantized, before], "repair": [quantized, "-o", str(tmp_path / "r.onnx"), "--check"]}
+    arguments = {
+        "audit": [quantized],
+        "compare": [quantized, before],
+        "repair": [quantized, "-o", str(tmp_path / "r.onnx"), "--check"],
+    }
     run = _program._COMMANDS[command]
     run([*arguments[command], "--data", data])
     assert "memory" not in capsys.readouterr().err
-    for most, words in ((10 ** 12, "are available\n"), (1, "are available: this may not suffice\n")):
+    for most, words in ((10**12, "are available\n"), (1, "are available: this may not suffice\n")):
         monkeypatch.setattr(_program, "memory_available", lambda most=most: most)
         monkeypatch.setattr(_program, "_MUCH", 1)
         run([*arguments[command], "--data", data])
         assert capsys.readouterr().err == (
-            f"intact: {what}: the weights need up to 0.3 GB of memory, activations come on top; {most / 1e9:.1f} GB " + words)
+            f"intact: {what}: the weights need up to 0.3 GB of memory, activations come on top; {most / 1e9:.1f} GB "
+            + words
+        )

@@ -3,10 +3,9 @@
 import functools
 import itertools
 
+import intact
 import numpy as np
 import pytest
-
-import intact
 from intact._repair import order as _order
 from intact._repair.order import order_channels
 
@@ -41,9 +40,9 @@ def check(matrices, found, highs=255, blocks=1):
     length = channels // blocks
     assert found.order.dtype == np.int64
     for begin in range(0, channels, length):
-        assert sorted(found.order[begin:begin + length].tolist()) == list(range(begin, begin + length))
+        assert sorted(found.order[begin : begin + length].tolist()) == list(range(begin, begin + length))
     if blocks == 1 and found.single:
-        assert found.order[-len(found.single):].tolist() == found.single
+        assert found.order[-len(found.single) :].tolist() == found.single
     for i, matrix in enumerate(matrices):
         high = highs if isinstance(highs, int) else highs[i]
         rows = with_zeros(matrix, found)
@@ -54,7 +53,7 @@ def check(matrices, found, highs=255, blocks=1):
         for place in range(0, len(rows) - 1, 2):
             if not found.single:
                 pair = (int(found.order[place]), int(found.order[place + 1]))
-                assert (failing(rows[place:place + 2], high) > 0) == (pair in unsafe)
+                assert (failing(rows[place : place + 2], high) > 0) == (pair in unsafe)
 
 
 def of_graph(safe, rng):
@@ -70,7 +69,7 @@ def of_graph(safe, rng):
 def random_graph(channels, rng):
     safe = rng.random((channels, channels)) < rng.choice([0.05, 0.1, 0.2, 0.4, 0.8])
     if rng.random() < 0.3:  # few channels that all others want
-        safe[rng.permutation(channels)[channels // 5 + 1:]] = False
+        safe[rng.permutation(channels)[channels // 5 + 1 :]] = False
     safe = np.triu(safe, 1)
     return safe | safe.T
 
@@ -89,7 +88,9 @@ def largest(safe, preferred=None):
         best = of(left) if preferred is None else -channels
         for other in range(first):
             if left >> other & 1 and safe[first, other]:
-                best = max(best, of(left ^ 1 << other) + (1 if preferred is None else int(preferred[first, other])))
+                best = max(
+                    best, of(left ^ 1 << other) + (1 if preferred is None else int(preferred[first, other]))
+                )
         return best
 
     return of((1 << channels) - 1)
@@ -121,7 +122,9 @@ def test_an_order_repairs_what_is_unsafe_as_stored():
 def test_limits_are_those_of_the_certificate():
     """Pairs of weights around the limits, for activations of many ranges."""
     for high in (0, 1, 127, 128, 129, 180, 254, 255):
-        for one, other in itertools.product([-128, -127, -65, -64, -63, -1, 0, 1, 63, 64, 65, 126, 127], repeat=2):
+        for one, other in itertools.product(
+            [-128, -127, -65, -64, -63, -1, 0, 1, 63, 64, 65, 126, 127], repeat=2
+        ):
             matrix = np.array([[one], [other]], np.int8)
             found = order_channels([matrix], high)
             expected = bool(failing(matrix, high)) if high else False
@@ -221,7 +224,7 @@ def test_few_channels_move():
 @pytest.mark.parametrize("channels", [1, 3, 15, 33])
 def test_an_odd_channel_is_alone(channels):
     matrix = np.full((channels, 2), 127, np.int8)
-    matrix[:channels // 2] = 1  # one heavy channel too many: it is safe alone
+    matrix[: channels // 2] = 1  # one heavy channel too many: it is safe alone
     found = order_channels([matrix])
     check([matrix], found)
     assert not found.unsafe and not found.single
@@ -269,7 +272,9 @@ def test_one_order_for_all_blocks(seed):
             # The blocks side by side are more columns of one block.
             side = [np.concatenate(np.split(matrix, blocks), axis=1) for matrix in matrices]
             alone = order_channels(side, allow_zero_channels=zero)
-            assert np.array_equal(alone.order, of_blocks[0]) and len(alone.single) * blocks == len(found.single)
+            assert np.array_equal(alone.order, of_blocks[0]) and len(alone.single) * blocks == len(
+                found.single
+            )
 
 
 @needs_library
@@ -287,10 +292,17 @@ def test_matrices_with_unsafe_pairs_cost_the_least(seed):
     admitted = {i for pair in found.unsafe for i in pair[2]}
 
     def joint(unsafe):
-        return np.all([graphs[i] for i in range(count) if i not in unsafe] or [np.ones((channels, channels), bool)], axis=0)
+        return np.all(
+            [graphs[i] for i in range(count) if i not in unsafe] or [np.ones((channels, channels), bool)],
+            axis=0,
+        )
 
-    subsets = itertools.chain.from_iterable(itertools.combinations(range(count), size) for size in range(count + 1))
-    least = min(sum(costs[i] for i in unsafe) for unsafe in subsets if largest(joint(unsafe)) == channels // 2)
+    subsets = itertools.chain.from_iterable(
+        itertools.combinations(range(count), size) for size in range(count + 1)
+    )
+    least = min(
+        sum(costs[i] for i in unsafe) for unsafe in subsets if largest(joint(unsafe)) == channels // 2
+    )
     assert sum(costs[i] for i in admitted) == least
     assert len(found.unsafe) == channels // 2 - largest(joint(admitted), joint(()))
 
@@ -304,7 +316,9 @@ def test_layers_with_unsafe_pairs_are_few(seed, least):
     matrices = []
     for _ in range(8):
         weights = rng.laplace(size=(48, 10)) * spread
-        matrices.append(np.clip(np.rint(weights / np.abs(weights).max(axis=0) * 127), -128, 127).astype(np.int8))
+        matrices.append(
+            np.clip(np.rint(weights / np.abs(weights).max(axis=0) * 127), -128, 127).astype(np.int8)
+        )
     found = order_channels(matrices)
     check(matrices, found)
     assert len({i for pair in found.unsafe for i in pair[2]}) == least
@@ -341,10 +355,17 @@ def test_unsafe_pairs_need_the_least_change(seed):
     rng = np.random.default_rng(seed)
     blocks = int(rng.choice([1, 1, 2]))
     channels = int(rng.integers(1, 5)) * 2 * blocks if blocks > 1 else int(rng.integers(2, 10))
-    matrices = [laplace(channels, int(rng.integers(1, 30)), seed * 9 + i, 0.5) for i in range(int(rng.integers(1, 4)))]
-    highs, costs = rng.choice([255, 200, 160], len(matrices)).tolist(), rng.choice([1.0, 2.5, 0.1], len(matrices)).tolist()
+    matrices = [
+        laplace(channels, int(rng.integers(1, 30)), seed * 9 + i, 0.5) for i in range(int(rng.integers(1, 4)))
+    ]
+    highs, costs = (
+        rng.choice([255, 200, 160], len(matrices)).tolist(),
+        rng.choice([1.0, 2.5, 0.1], len(matrices)).tolist(),
+    )
     same = bool(blocks > 1 and rng.random() < 0.5)
-    found = order_channels(matrices, highs, blocks=blocks, same_in_blocks=same, least_change=True, weights=costs)
+    found = order_channels(
+        matrices, highs, blocks=blocks, same_in_blocks=same, least_change=True, weights=costs
+    )
     check(matrices, found, [int(high) for high in highs], blocks)
     length = channels // blocks
 
@@ -357,21 +378,31 @@ def test_unsafe_pairs_need_the_least_change(seed):
         if len(nodes) < 2:
             return 0
         first, rest = nodes[0], nodes[1:]
-        found = [cost(first, other) + least(rest[:i] + rest[i + 1:]) for i, other in enumerate(rest)]
+        found = [cost(first, other) + least(rest[:i] + rest[i + 1 :]) for i, other in enumerate(rest)]
         return min(found + ([least(rest)] if len(nodes) % 2 else []))
 
-    best = sum(least(tuple(range(begin, begin + length))) for begin in ([0] if same else range(0, channels, length)))
-    pairs = found.order[:channels // 2 * 2].reshape(-1, 2).tolist()
+    best = sum(
+        least(tuple(range(begin, begin + length))) for begin in ([0] if same else range(0, channels, length))
+    )
+    pairs = found.order[: channels // 2 * 2].reshape(-1, 2).tolist()
     if same:
-        pairs = pairs[:length // 2]
+        pairs = pairs[: length // 2]
     assert sum(cost(*pair) for pair in pairs) == pytest.approx(best, rel=1e-6)
 
 
 @needs_library
 def test_equal_arguments_give_equal_orders_whatever_the_strides():
     matrix = laplace(80, 30, 8)
-    orders = [order_channels([given]).order for given in
-              (matrix, matrix, np.asfortranarray(matrix), matrix[::-1].copy()[::-1], np.repeat(matrix, 2, axis=1)[:, ::2])]
+    orders = [
+        order_channels([given]).order
+        for given in (
+            matrix,
+            matrix,
+            np.asfortranarray(matrix),
+            matrix[::-1].copy()[::-1],
+            np.repeat(matrix, 2, axis=1)[:, ::2],
+        )
+    ]
     assert all(np.array_equal(order, orders[0]) for order in orders)
 
 
@@ -381,21 +412,27 @@ def test_empty_matrices():
     assert not len(order_channels([np.zeros((0, 3), np.int8)]).order)
 
 
-@pytest.mark.parametrize("arguments,words", [
-    (dict(matrices=[]), "matrices: is empty"),
-    (dict(matrices=[np.zeros((4, 2), np.uint8)]), "dtype uint8; expected int8"),
-    (dict(matrices=[np.zeros(4, np.int8)]), r"has shape \(4,\)"),
-    (dict(matrices=[np.zeros((4, 2), np.int8), np.zeros((6, 2), np.int8)]), r"matrices\[1\]: has 6 channels; expected 4"),
-    (dict(matrices=[[1, 2]]), r"matrices\[0\]: is a list"),
-    (dict(highs=256), "highs: is 256; expected an integer from 0 to 255"),
-    (dict(highs=[255, 255]), r"highs: is \[255, 255\]"),
-    (dict(highs=1.5), "highs: is 1.5"),
-    (dict(weights=[-1.0]), "weights: is"),
-    (dict(weights=[1, 2]), "expected 1 finite numbers"),
-    (dict(blocks=3), "blocks: is 3; expected a divisor of the number of channels, 8"),
-    (dict(blocks=8), "leaves 1 channels for each; expected an even number"),
-    (dict(blocks=0), "blocks: is 0"),
-])
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        (dict(matrices=[]), "matrices: is empty"),
+        (dict(matrices=[np.zeros((4, 2), np.uint8)]), "dtype uint8; expected int8"),
+        (dict(matrices=[np.zeros(4, np.int8)]), r"has shape \(4,\)"),
+        (
+            dict(matrices=[np.zeros((4, 2), np.int8), np.zeros((6, 2), np.int8)]),
+            r"matrices\[1\]: has 6 channels; expected 4",
+        ),
+        (dict(matrices=[[1, 2]]), r"matrices\[0\]: is a list"),
+        (dict(highs=256), "highs: is 256; expected an integer from 0 to 255"),
+        (dict(highs=[255, 255]), r"highs: is \[255, 255\]"),
+        (dict(highs=1.5), "highs: is 1.5"),
+        (dict(weights=[-1.0]), "weights: is"),
+        (dict(weights=[1, 2]), "expected 1 finite numbers"),
+        (dict(blocks=3), "blocks: is 3; expected a divisor of the number of channels, 8"),
+        (dict(blocks=8), "leaves 1 channels for each; expected an even number"),
+        (dict(blocks=0), "blocks: is 0"),
+    ],
+)
 def test_what_is_refused(arguments, words):
     with pytest.raises(intact.Error, match=words):
         order_channels(**{"matrices": [np.zeros((8, 2), np.int8)], **arguments})

@@ -7,10 +7,9 @@ import sys
 import threading
 from pathlib import Path
 
+import intact
 import numpy as np
 import pytest
-
-import intact
 
 
 def random(shape, dtype, seed=0):
@@ -48,9 +47,18 @@ def test_strides_are_not_copied():
     assert (out[:, :5] == -1).all() and (out[:, 24:] == -1).all()
 
 
-@pytest.mark.parametrize("b", [random((1, 5), np.int8), random((5, 1), np.int8), random((1, 1), np.int8),
-                               random((8, 6), np.int8)[::2, ::3], random((8, 6), np.int8)[::-1], np.broadcast_to(np.arange(7, dtype=np.int8), (9, 7)),
-                               np.broadcast_to(np.arange(7, dtype=np.int8)[:, None], (7, 3))])
+@pytest.mark.parametrize(
+    "b",
+    [
+        random((1, 5), np.int8),
+        random((5, 1), np.int8),
+        random((1, 1), np.int8),
+        random((8, 6), np.int8)[::2, ::3],
+        random((8, 6), np.int8)[::-1],
+        np.broadcast_to(np.arange(7, dtype=np.int8), (9, 7)),
+        np.broadcast_to(np.arange(7, dtype=np.int8)[:, None], (7, 3)),
+    ],
+)
 def test_any_weights(b):
     a = random((3, b.shape[0]), np.uint8)
     assert np.array_equal(intact.Gemm(b).run(a), a.astype(np.int32) @ b.astype(np.int32))
@@ -70,8 +78,18 @@ def test_requantization_of_batches_with_a_residual():
     a, b = random((3, 4, 32), np.uint8), random((32, 16), np.int8)
     scales, bias = np.linspace(0.001, 0.01, 16, dtype=np.float32), np.arange(16) * 0.3
     residual = random((3, 4, 16), np.uint8, 2)
-    gemm = intact.Gemm(b, c_type="u8", scales=scales, bias=bias, a_zero_point=7, b_zero_points=[2], c_zero_point=9,
-                       residual_type="u8", residual_scale=0.5, residual_zero_point=100)
+    gemm = intact.Gemm(
+        b,
+        c_type="u8",
+        scales=scales,
+        bias=bias,
+        a_zero_point=7,
+        b_zero_points=[2],
+        c_zero_point=9,
+        residual_type="u8",
+        residual_scale=0.5,
+        residual_zero_point=100,
+    )
     sums = (a.astype(np.int32) - 7) @ (b.astype(np.int32) - 2)
     f = sums.astype(np.float32) * scales + bias.astype(np.float32)
     f = f + (residual.astype(np.float32) - 100) * np.float32(0.5)
@@ -87,7 +105,9 @@ def test_fixed_point(rule):
     high = (sums * multipliers + (1 << 30)) >> 31
     halves = (1 << -shifts) >> 1
     shifted = (high + halves - ((high < 0) if rule == "half_away" else 0)) >> -shifts
-    gemm = intact.Gemm(b, c_type="s8", fixed_point=rule, multipliers=multipliers, shifts=shifts, c_zero_point=3)
+    gemm = intact.Gemm(
+        b, c_type="s8", fixed_point=rule, multipliers=multipliers, shifts=shifts, c_zero_point=3
+    )
     assert np.array_equal(gemm.run(a), np.clip(shifted + 3, -128, 127).astype(np.int8))
     with pytest.raises(intact.Error, match="multipliers: has 16 values; expected 1"):
         intact.Gemm(b, c_type="s8", fixed_point=rule, multipliers=multipliers, shifts=-7)
@@ -96,7 +116,9 @@ def test_fixed_point(rule):
 def test_sums_that_leave_int32_wrap_or_are_refused():
     a, b = np.full((2, 2), 255, np.uint8), np.ones((2, 3), np.int8)
     bias = np.array([2147483647, 0, 2147483138])
-    with pytest.raises(intact.Error, match=r"bias_s32\[0\] is 2147483647, and the products of column 0 of b reach 510"):
+    with pytest.raises(
+        intact.Error, match=r"bias_s32\[0\] is 2147483647, and the products of column 0 of b reach 510"
+    ):
         intact.Gemm(b, bias=bias)
     gemm = intact.Gemm(b, bias=bias, overflow="wraps")
     assert gemm.info.accumulator_max == 2147484157
@@ -111,8 +133,12 @@ def test_sums_that_leave_int32_wrap_or_are_refused():
 def test_scales_of_pruned_channels():
     a, b = random((9, 32), np.uint8), random((32, 2), np.int8)
     bias = np.array([0.5, -3.0], np.float32)
-    assert np.array_equal(intact.Gemm(b, scales=[0.0, 1.0], bias=bias).run(a)[:, 0], np.full(9, 0.5, np.float32))
-    assert np.array_equal(intact.Gemm(b, scales=0, c_type="u8", c_zero_point=7).run(a), np.full((9, 2), 7, np.uint8))
+    assert np.array_equal(
+        intact.Gemm(b, scales=[0.0, 1.0], bias=bias).run(a)[:, 0], np.full(9, 0.5, np.float32)
+    )
+    assert np.array_equal(
+        intact.Gemm(b, scales=0, c_type="u8", c_zero_point=7).run(a), np.full((9, 2), 7, np.uint8)
+    )
     conv = intact.Conv(b.T.reshape(2, 1, 1, 32), scales=[0, 0.25], bias=bias)
     assert np.array_equal(conv.run(a.reshape(1, 9, 1, 32))[..., 0].ravel(), np.full(9, 0.5, np.float32))
     with pytest.raises(intact.Error, match=r"scales\[1\] is -1e-30; expected a finite value of at least 0"):
@@ -133,14 +159,18 @@ def test_quantization_of_rows():
     scales, points = np.linspace(0.5, 1, 6, dtype=np.float32), np.arange(6, dtype=np.int32)
     gemm = intact.Gemm(b, scales=1.0, quantization="rows")
     sums = (a.astype(np.int32) - points[:, None]) @ b.astype(np.int32)
-    assert np.array_equal(gemm.run(a, a_scales=scales, a_zero_points=points), sums.astype(np.float32) * scales[:, None])
+    assert np.array_equal(
+        gemm.run(a, a_scales=scales, a_zero_points=points), sums.astype(np.float32) * scales[:, None]
+    )
 
 
 def test_quantization_of_the_tensor():
     a, b = random((6, 32), np.uint8), random((32, 8), np.int8)
     gemm = intact.Gemm(b, scales=0.25, quantization="tensor")
     sums = (a.astype(np.int32) - 9) @ b.astype(np.int32)
-    assert np.array_equal(gemm.run(a, a_scales=0.5, a_zero_points=9), sums.astype(np.float32) * np.float32(0.125))
+    assert np.array_equal(
+        gemm.run(a, a_scales=0.5, a_zero_points=9), sums.astype(np.float32) * np.float32(0.125)
+    )
     a, w = random((2, 7, 8, 5), np.uint8), random((12, 3, 3, 5), np.int8)
     conv = intact.Conv(w, padding=1, quantization="tensor")
     centered = convolved(a.astype(np.int32) - 77, w, 1, ((1, 1), (1, 1)), 1, 1)
@@ -151,7 +181,10 @@ def test_quantization_of_the_tensor():
 @pytest.mark.parametrize("isa", intact.isas())
 @pytest.mark.parametrize("groups", [1, 2, 6])
 def test_convolutions_quantize_their_input(groups, isa):
-    x, w = np.random.default_rng(0).normal(size=(2, 9, 10, 6)).astype(np.float32), random((12, 3, 3, 6 // groups), np.int8)
+    x, w = (
+        np.random.default_rng(0).normal(size=(2, 9, 10, 6)).astype(np.float32),
+        random((12, 3, 3, 6 // groups), np.int8),
+    )
     low, high = min(np.float32(0), x.min()), max(np.float32(0), x.max())
     scale = (high - low) / np.float32(255)
     zero_point = int(np.clip(np.rint(np.float32(0) - low / scale), 0, 255))
@@ -192,7 +225,12 @@ def test_certificate_and_failing_pairs():
     certificate = gemm.certificate()
     assert (certificate.pairs, certificate.failing_pairs, certificate.worst_column) == (9, 1, 1)
     (pair,) = gemm.failing_pairs()
-    assert (pair.k, pair.n, pair.w0, pair.w1) == (2, 1, 127, 127) and pair.sum == pair.a0 * 127 + pair.a1 * 127 > 32767
+    assert (pair.k, pair.n, pair.w0, pair.w1) == (
+        2,
+        1,
+        127,
+        127,
+    ) and pair.sum == pair.a0 * 127 + pair.a1 * 127 > 32767
     assert gemm.failing_pairs(first=1) == []
     saturated = intact.Gemm(b, mode="saturating", max_isa="avx2").run(np.full((1, 6), 255, np.uint8))
     assert saturated[0, 1] == (32767 if intact.Gemm(b, max_isa="avx2").info.isa == "avx2" else 64770)
@@ -231,18 +269,26 @@ def convolved(a, w, stride, padding, dilation, groups):
     out = np.zeros((a.shape[0], oh, ow, w.shape[0]), np.int32)
     per_in, per_out = a.shape[3] // groups, w.shape[0] // groups
     for y, x, g in itertools.product(range(kh), range(kw), range(groups)):
-        part = a[:, y * dilation:y * dilation + (oh - 1) * stride + 1:stride, x * dilation:x * dilation + (ow - 1) * stride + 1:stride,
-                 g * per_in:(g + 1) * per_in]
-        taps = w[g * per_out:(g + 1) * per_out, y, x].astype(np.int32)
-        out[..., g * per_out:(g + 1) * per_out] += part @ taps.T
+        part = a[
+            :,
+            y * dilation : y * dilation + (oh - 1) * stride + 1 : stride,
+            x * dilation : x * dilation + (ow - 1) * stride + 1 : stride,
+            g * per_in : (g + 1) * per_in,
+        ]
+        taps = w[g * per_out : (g + 1) * per_out, y, x].astype(np.int32)
+        out[..., g * per_out : (g + 1) * per_out] += part @ taps.T
     return out
 
 
 @pytest.mark.parametrize("isa", intact.isas())
-@pytest.mark.parametrize("stride,padding,dilation,groups", [(1, (1, 1), 1, 1), (2, (0, 1), 1, 2), (1, (2, 2), 2, 6)])
+@pytest.mark.parametrize(
+    "stride,padding,dilation,groups", [(1, (1, 1), 1, 1), (2, (0, 1), 1, 2), (1, (2, 2), 2, 6)]
+)
 def test_convolutions(stride, padding, dilation, groups, isa):
     a, w = random((2, 9, 10, 6), np.uint8), random((12, 3, 3, 6 // groups), np.int8)
-    conv = intact.Conv(w, stride=stride, padding=[padding, padding], dilation=dilation, groups=groups, max_isa=isa)
+    conv = intact.Conv(
+        w, stride=stride, padding=[padding, padding], dilation=dilation, groups=groups, max_isa=isa
+    )
     expected = convolved(a, w, stride, (padding, padding), dilation, groups)
     assert np.array_equal(conv.run(a), expected)
     wide = np.zeros((2, 9, 10, 11), np.uint8)
@@ -250,8 +296,15 @@ def test_convolutions(stride, padding, dilation, groups, isa):
     assert np.array_equal(conv.run(wide[..., 2:8]), expected)
 
 
-@pytest.mark.parametrize("view", [lambda x: x[:, None, None, :], lambda x: x[None, :, None, :], lambda x: x[None, None, :, :],
-                                  lambda x: np.stack([x] * 3)[None][:, :, 0:1]])
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[:, None, None, :],
+        lambda x: x[None, :, None, :],
+        lambda x: x[None, None, :, :],
+        lambda x: np.stack([x] * 3)[None][:, :, 0:1],
+    ],
+)
 def test_pixels_of_dimensions_of_one(view):
     a, w = view(random((5, 4), np.uint8)), random((3, 1, 1, 4), np.int8)
     expected = a.astype(np.int32) @ w.reshape(3, 4).T.astype(np.int32)
@@ -285,7 +338,9 @@ def test_saturating_pairs_cross_taps_if_asked():
     w, a = np.full((1, 1, 2, 1), 127, np.int8), np.full((1, 1, 2, 1), 255, np.uint8)
     is_avx2 = intact.Conv(w, max_isa="avx2").info.isa == "avx2"
     for pairing, expected in (("within_tap", 64770), ("flattened", 32767 if is_avx2 else 64770)):
-        assert intact.Conv(w, mode="saturating", pairing=pairing, max_isa="avx2").run(a)[0, 0, 0, 0] == expected
+        assert (
+            intact.Conv(w, mode="saturating", pairing=pairing, max_isa="avx2").run(a)[0, 0, 0, 0] == expected
+        )
 
 
 def test_bound_calls_see_what_the_arrays_hold():
@@ -293,7 +348,9 @@ def test_bound_calls_see_what_the_arrays_hold():
     call = intact.Gemm(b).bind(a)
     first = call().copy()
     a[:] = 255 - a
-    assert np.array_equal(call(), a.astype(np.int32) @ b.astype(np.int32)) and not np.array_equal(call(), first)
+    assert np.array_equal(call(), a.astype(np.int32) @ b.astype(np.int32)) and not np.array_equal(
+        call(), first
+    )
 
 
 def test_threads_share_a_plan():
@@ -325,11 +382,15 @@ print(sum(open(f"/proc/self/task/{{task}}/comm").read() == "intact\\n" for task 
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one processor")
-@pytest.mark.skipif(not list(Path(intact.__file__).parent.parent.glob("intact.libs/libgomp*")), reason="no wheel")
+@pytest.mark.skipif(
+    not list(Path(intact.__file__).parent.parent.glob("intact.libs/libgomp*")), reason="no wheel"
+)
 @pytest.mark.parametrize("order,helpers", [(("torch", "intact"), False), (("intact", "torch"), True)])
 def test_the_libgomp_that_was_loaded_first_says_how_many_threads(order, helpers):
     pytest.importorskip("torch")
-    run = subprocess.run([sys.executable, "-c", ORDER.format(order=order)], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", ORDER.format(order=order)], capture_output=True, text=True, check=True
+    )
     assert (int(run.stdout) > 0) == helpers
 
 
@@ -362,7 +423,9 @@ def test_transposed_views_are_taken_as_they_are(isa):
     assert np.array_equal(gemm.run(x[:, 3:20].T), expected[3:20])
     assert np.array_equal(gemm.run(x[:, 5:6].T), expected[5:6])
     items = random((3, 70, 11), np.uint8)
-    assert np.array_equal(gemm.run(items.swapaxes(1, 2)), items.swapaxes(1, 2).astype(np.int32) @ b.astype(np.int32))
+    assert np.array_equal(
+        gemm.run(items.swapaxes(1, 2)), items.swapaxes(1, 2).astype(np.int32) @ b.astype(np.int32)
+    )
     assert np.array_equal(gemm.run(x.reshape(70, 4, 10).transpose(1, 2, 0)), expected.reshape(4, 10, 9))
 
 
@@ -381,19 +444,27 @@ def test_runs_give_b(isa, by_columns):
     scales = random((3, 9), np.uint8, 3).astype(np.float32) + 1
     gemm = intact.Gemm(b[0], runtime_b=True, b_zero_points=0, scales=1.0, max_isa=isa)
     sums = np.stack([a[i].astype(np.int32) @ (b[i].astype(np.int32) - zero_points[i]) for i in range(3)])
-    assert np.array_equal(gemm.run(a, b=b, b_zero_points=zero_points, b_scales=scales),
-                          sums.astype(np.float32) * scales[:, None])
+    assert np.array_equal(
+        gemm.run(a, b=b, b_zero_points=zero_points, b_scales=scales),
+        sums.astype(np.float32) * scales[:, None],
+    )
     assert np.array_equal(gemm.run(a[2], b=b[2], b_zero_points=zero_points[2]), sums[2].astype(np.float32))
     nothing = gemm.run(a[:0], b=b[:0], b_scales=scales[:0], b_zero_points=zero_points[:0])
     assert nothing.shape == (0, 5, 9)
-    by_item = np.stack([a[i].astype(np.int32) @ (b[i].astype(np.int32) - zero_points[i, 0]) for i in range(3)])
-    assert np.array_equal(gemm.run(a, b=b, b_zero_points=zero_points[:, 0].copy()), by_item.astype(np.float32))
+    by_item = np.stack(
+        [a[i].astype(np.int32) @ (b[i].astype(np.int32) - zero_points[i, 0]) for i in range(3)]
+    )
+    assert np.array_equal(
+        gemm.run(a, b=b, b_zero_points=zero_points[:, 0].copy()), by_item.astype(np.float32)
+    )
 
 
 def test_runs_give_b_of_one_column_or_depth():
     for k, n in ((1, 4), (4, 1), (1, 1)):
         a, b = random((2, k), np.uint8), random((k, n), np.int8)
-        assert np.array_equal(intact.Gemm(b, runtime_b=True).run(a, b=b), a.astype(np.int32) @ b.astype(np.int32))
+        assert np.array_equal(
+            intact.Gemm(b, runtime_b=True).run(a, b=b), a.astype(np.int32) @ b.astype(np.int32)
+        )
 
 
 B = random((16, 8), np.int8)
@@ -409,54 +480,90 @@ REFUSED = {
     "scale": lambda: intact.Gemm(B, scales=[1.0, 2.0]),
     "b_zero_points: has a value that is no int32": lambda: intact.Gemm(B, b_zero_points=0.5),
     "a_zero_point: is 1.5; expected an integer": lambda: intact.Gemm(B, a_zero_point=1.5),
-    "clamp: is given together with activation='relu'": lambda: intact.Gemm(B, scales=1.0, activation="relu", clamp=(0, 6)),
+    "clamp: is given together with activation='relu'": lambda: intact.Gemm(
+        B, scales=1.0, activation="relu", clamp=(0, 6)
+    ),
     "a: has dtype int8; expected uint8": lambda: intact.Gemm(B).run(A.view(np.int8)),
     "a: has 15 columns; expected 16": lambda: intact.Gemm(B).run(A[:, :15]),
     "a: the elements of a row are 2 bytes apart; expected 1": lambda: intact.Gemm(B[:8]).run(A[:, ::2]),
     "a: has a stride of 0 bytes": lambda: intact.Gemm(B).run(np.broadcast_to(A[0], (4, 16))),
-    "a: has a stride of 0 bytes; expected a multiple of 1 above 0": lambda: intact.Gemm(B).run(np.broadcast_to(A, (3, 4, 16))),
+    "a: has a stride of 0 bytes; expected a multiple of 1 above 0": lambda: intact.Gemm(B).run(
+        np.broadcast_to(A, (3, 4, 16))
+    ),
     "residual: has a stride of 0 bytes": lambda: intact.Gemm(B, scales=1.0, residual_type="f32").run(
-        A, residual=np.broadcast_to(np.ones(8, np.float32), (4, 8))),
+        A, residual=np.broadcast_to(np.ones(8, np.float32), (4, 8))
+    ),
     "a: has a stride of 0 bytes; expected a multiple": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(
-        np.broadcast_to(np.ones(3, np.uint8), (1, 5, 5, 3))),
+        np.broadcast_to(np.ones(3, np.uint8), (1, 5, 5, 3))
+    ),
     "a_range: is 5; expected two numbers": lambda: intact.Gemm(B, a_range=5),
     "a_range: is .0, 0.; expected more": lambda: intact.Gemm(B, a_range=(0, 0)),
-    "a_range: is 1099511627776; expected an integer that fits into int32": lambda: intact.Gemm(B, a_range=(0, 2**40)),
+    "a_range: is 1099511627776; expected an integer that fits into int32": lambda: intact.Gemm(
+        B, a_range=(0, 2**40)
+    ),
     "a_zero_point: is 1099511627776": lambda: intact.Gemm(B, a_zero_point=2**40),
     "threads: is 1099511627776": lambda: intact.Gemm(B).run(A, threads=2**40),
     "clamp: is 3; expected two numbers": lambda: intact.Gemm(B, scales=1.0, clamp=3),
     "quantization: is None; expected 'static'": lambda: intact.Gemm(B, quantization=None),
-    "bias: is not an array of numbers|bias: has shape": lambda: intact.Gemm(B, scales=1.0, bias=[[1.0], [1.0, 2.0]]),
-    "padding: an entry is .1,.; expected": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), padding=[(1,), 1]),
-    "a_scales: has dtype float64; expected float32": lambda: intact.Gemm(B, scales=1.0, quantization="rows").run(A, a_scales=np.ones(4)),
+    "bias: is not an array of numbers|bias: has shape": lambda: intact.Gemm(
+        B, scales=1.0, bias=[[1.0], [1.0, 2.0]]
+    ),
+    "padding: an entry is .1,.; expected": lambda: intact.Conv(
+        random((2, 3, 3, 2), np.int8), padding=[(1,), 1]
+    ),
+    "a_scales: has dtype float64; expected float32": lambda: intact.Gemm(
+        B, scales=1.0, quantization="rows"
+    ).run(A, a_scales=np.ones(4)),
     "a: has a stride of -16 bytes": lambda: intact.Gemm(B).run(A[::-1]),
-    "out: has shape .4, 7. and dtype int32; expected .4, 8.": lambda: intact.Gemm(B).run(A, np.empty((4, 7), np.int32)),
+    "out: has shape .4, 7. and dtype int32; expected .4, 8.": lambda: intact.Gemm(B).run(
+        A, np.empty((4, 7), np.int32)
+    ),
     "out: is read-only": lambda: intact.Gemm(B).run(A, np.broadcast_to(np.int32(0), (4, 8))),
     "residual: is given; the plan has no residual_type": lambda: intact.Gemm(B).run(A, residual=A),
     "a_scales: is given": lambda: intact.Gemm(B).run(A, a_scales=[1.0]),
     "b_stride_k is 1 and b_stride_n is 1, so elements of b overlap": lambda: intact.Gemm(
-        np.lib.stride_tricks.as_strided(B, (3, 4), (1, 1))),
-    "a_zero_points: has 2 values; expected 1": lambda: intact.Gemm(B, quantization="tensor").run(A, a_zero_points=[1, 2]),
+        np.lib.stride_tricks.as_strided(B, (3, 4), (1, 1))
+    ),
+    "a_zero_points: has 2 values; expected 1": lambda: intact.Gemm(B, quantization="tensor").run(
+        A, a_zero_points=[1, 2]
+    ),
     "a_zero_points: is given; the plan has no": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(
-        random((1, 4, 8, 3), np.uint8), a_zero_points=1),
+        random((1, 4, 8, 3), np.uint8), a_zero_points=1
+    ),
     "threads is -1": lambda: intact.Gemm(B).run(A, threads=-1),
     "stride: has 1 entries; expected 2": lambda: intact.Conv(random((2, 3, 3, 2), np.int8), stride=[1]),
     "a: pixels are not equally far apart": lambda: intact.Conv(random((2, 1, 1, 3), np.int8)).run(
-        random((1, 4, 8, 3), np.uint8)[:, :, :5]),
+        random((1, 4, 8, 3), np.uint8)[:, :, :5]
+    ),
     "b: is not given; the plan has runtime_b": lambda: intact.Gemm(B, runtime_b=True).run(A),
     "b: is given; the plan has no runtime_b": lambda: intact.Gemm(B).run(A, b=B),
-    "b: has shape .15, 8. and strides .8, 1.; expected .16, 8.": lambda: intact.Gemm(B, runtime_b=True).run(A, b=B[:15]),
-    "b: has shape .16, 8. and strides .1, 16.": lambda: intact.Gemm(B, runtime_b=True).run(A, b=np.asfortranarray(B)),
+    "b: has shape .15, 8. and strides .8, 1.; expected .16, 8.": lambda: intact.Gemm(B, runtime_b=True).run(
+        A, b=B[:15]
+    ),
+    "b: has shape .16, 8. and strides .1, 16.": lambda: intact.Gemm(B, runtime_b=True).run(
+        A, b=np.asfortranarray(B)
+    ),
     "b_zero_points: has shape .3,.; expected .1,., or .8,. for a value per column": lambda: intact.Gemm(
-        B, runtime_b=True, b_zero_points=0).run(A, b=B, b_zero_points=np.zeros(3, np.int32)),
+        B, runtime_b=True, b_zero_points=0
+    ).run(A, b=B, b_zero_points=np.zeros(3, np.int32)),
     "b_scales: has shape .8, 1.; expected": lambda: intact.Gemm(B, runtime_b=True, scales=1.0).run(
-        A, b=B, b_scales=np.ones((8, 1), np.float32)),
-    "a_zero_points: is 3.7; expected an integer": lambda: intact.Gemm(B, quantization="tensor").run(A, a_zero_points=3.7),
-    "a_zero_points: is 1099511627776; expected": lambda: intact.Gemm(B, quantization="tensor").run(A, a_zero_points=1 << 40),
-    "a_scales: has shape .1,. and dtype <U1": lambda: intact.Gemm(B, quantization="tensor", scales=1.0).run(A, a_scales="x"),
-    "a_scales: has dtype float64; expected float32": lambda: intact.Gemm(B, quantization="tensor", scales=1.0).run(
-        A, a_scales=np.ones(1)),
-    "b_scales is given to a run; expected none": lambda: intact.Gemm(B, scales=1.0).run(A, b_scales=np.ones(1, np.float32)),
+        A, b=B, b_scales=np.ones((8, 1), np.float32)
+    ),
+    "a_zero_points: is 3.7; expected an integer": lambda: intact.Gemm(B, quantization="tensor").run(
+        A, a_zero_points=3.7
+    ),
+    "a_zero_points: is 1099511627776; expected": lambda: intact.Gemm(B, quantization="tensor").run(
+        A, a_zero_points=1 << 40
+    ),
+    "a_scales: has shape .1,. and dtype <U1": lambda: intact.Gemm(B, quantization="tensor", scales=1.0).run(
+        A, a_scales="x"
+    ),
+    "a_scales: has dtype float64; expected float3[2]": lambda: intact.Gemm(
+        B, quantization="tensor", scales=1.0
+    ).run(A, a_scales=np.ones(1)),
+    "b_scales is given to a run; expected none": lambda: intact.Gemm(B, scales=1.0).run(
+        A, b_scales=np.ones(1, np.float32)
+    ),
     "no such file|cannot be|No such": lambda: intact.Gemm.load("/nonexistent"),
 }
 

@@ -9,22 +9,23 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
 import intact  # noqa: E402
-from intact._repair import cost  # noqa: E402
+from graph_builder import GraphBuilder  # noqa: E402
 from intact._audit.audit import audit, slices  # noqa: E402
-from intact._library import Error  # noqa: E402
 from intact._graph.scope import Scope  # noqa: E402
+from intact._library import Error  # noqa: E402
+from intact._repair import cost  # noqa: E402
 from intact._repair.range import Limits, undo_reduce_range  # noqa: E402
 from intact._repair.repair import repair_file  # noqa: E402
 from intact._repair.report import to_json, to_text  # noqa: E402
-from graph_builder import GraphBuilder  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 pytest.importorskip("cffi")
 MICROSOFT = "com.microsoft"
-needs_orders = pytest.mark.skipif(not os.path.exists(os.path.join(os.path.dirname(intact.__file__), "channel_order.so")),
-                                  reason="this build has no channel_order.so")
+needs_orders = pytest.mark.skipif(
+    not os.path.exists(os.path.join(os.path.dirname(intact.__file__), "channel_order.so")),
+    reason="this build has no channel_order.so",
+)
 
 
 class Builder(GraphBuilder):
@@ -43,23 +44,32 @@ class Builder(GraphBuilder):
         """s8 weights and their scale, as ONNX Runtime's tool makes them. `axis`: of scales; `kept`: some axes of them."""
         kept = kept or (() if axis is None else (axis % values.ndim,))
         others = tuple(d for d in range(values.ndim) if d not in kept)
-        scale = (np.abs(values).max(axis=others, keepdims=True).astype(np.float64) / self.most).astype(np.float32)
+        scale = (np.abs(values).max(axis=others, keepdims=True).astype(np.float64) / self.most).astype(
+            np.float32
+        )
         whole = np.rint(values / scale).astype(np.int8)
         scale = scale.reshape([scale.shape[d] for d in kept])
-        return (self.constant(whole, f"{name}_quantized"), self.constant(scale, f"{name}_scale"),
-                self.constant(np.zeros(scale.shape, np.int8), f"{name}_zero_point"))
+        return (
+            self.constant(whole, f"{name}_quantized"),
+            self.constant(scale, f"{name}_scale"),
+            self.constant(np.zeros(scale.shape, np.int8), f"{name}_zero_point"),
+        )
 
     def bias(self, name, values, a_scale, w_scale):
         """An int32 bias and its unit."""
         unit = a_scale.astype(np.float64) * self.constants[w_scale]
-        return (self.constant(np.rint(values / unit).astype(np.int32), f"{name}_quantized"),
-                self.constant(unit.astype(np.float32), f"{name}_quantized_scale"))
+        return (
+            self.constant(np.rint(values / unit).astype(np.int32), f"{name}_quantized"),
+            self.constant(unit.astype(np.float32), f"{name}_quantized_scale"),
+        )
 
     def activations(self, name, low, high):
         """A scale and a zero point for real numbers of a range."""
         scale = np.float32((high - low) / self.steps)
         point = np.uint8(self.parts * round(-low * self.steps / (high - low)))
-        return self.constant(scale / np.float32(self.parts), f"{name}_scale"), self.constant(point, f"{name}_zero_point")
+        return self.constant(scale / np.float32(self.parts), f"{name}_scale"), self.constant(
+            point, f"{name}_zero_point"
+        )
 
     def pair(self, x, name, low, high, between=None):
         """QuantizeLinear and DequantizeLinear."""
@@ -80,10 +90,18 @@ class Builder(GraphBuilder):
 
     def model(self, outputs=("y",), shape=(2, 16), kind=TensorProto.FLOAT, kinds=None):
         graph = helper.make_graph(
-            self.nodes, "g", [helper.make_tensor_value_info("x", kind, shape)],
-            [helper.make_tensor_value_info(name, (kinds or {}).get(name, TensorProto.FLOAT), None) for name in outputs],
-            [numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
-             for name, value in self.constants.items()])
+            self.nodes,
+            "g",
+            [helper.make_tensor_value_info("x", kind, shape)],
+            [
+                helper.make_tensor_value_info(name, (kinds or {}).get(name, TensorProto.FLOAT), None)
+                for name in outputs
+            ],
+            [
+                numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+                for name, value in self.constants.items()
+            ],
+        )
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid(MICROSOFT, 1)]
         return helper.make_model(graph, ir_version=8, opset_imports=opsets)
 
@@ -91,9 +109,12 @@ class Builder(GraphBuilder):
         """What the search for float weights reads: constants, and the operators that read them."""
         nodes = self.float_nodes or [helper.make_node("Identity", ["x"], ["y"])]
         graph = helper.make_graph(
-            nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, None)],
+            nodes,
+            "g",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, None)],
             [helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)],
-            [numpy_helper.from_array(value, name) for name, value in self.floats.items()])
+            [numpy_helper.from_array(value, name) for name, value in self.floats.items()],
+        )
         return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
 
     def end(self, name):
@@ -133,7 +154,9 @@ def qdq_gemm(b):
     b.floats["bias"] = b.rng.normal(size=8).astype(np.float32)
     a = b.pair("x", "x", -3, 3)
     w_output, w_scale = b.qdq_weights("w", w, 0)
-    b.node("Gemm", [a, w_output, b.qdq_bias("bias", b.floats["bias"], b.constants["x_scale"], w_scale)], transB=1)
+    b.node(
+        "Gemm", [a, w_output, b.qdq_bias("bias", b.floats["bias"], b.constants["x_scale"], w_scale)], transB=1
+    )
     b.end("gemm")
     b.pair("gemm", "y", -20, 20)
     b.end("y")
@@ -177,7 +200,12 @@ def qgemm(b):
     stored, scale, point = b.weights("w", b.float_weights("w", 8, 16), 0)
     bias, unit = b.bias("bias", b.floats["bias"], b.constants["x_scale"], scale)
     del b.constants[unit]
-    q = b.node("QGemm", [b.node("QuantizeLinear", ["x", *x]), *x, stored, scale, point, bias, *y], domain=MICROSOFT, transB=1)
+    q = b.node(
+        "QGemm",
+        [b.node("QuantizeLinear", ["x", *x]), *x, stored, scale, point, bias, *y],
+        domain=MICROSOFT,
+        transB=1,
+    )
     b.node("DequantizeLinear", [q, *y])
     b.end("y")
     return {}
@@ -216,7 +244,14 @@ def matmul_integer_scaled_twice(b):
 
 
 def conv_integer(b):
-    integer_product(b, "x", b.weights("w", b.float_weights("w", 8, 4, 3, 3), 0), "ConvInteger", (1, 8, 1, 1), pads=[1, 1, 1, 1])
+    integer_product(
+        b,
+        "x",
+        b.weights("w", b.float_weights("w", 8, 4, 3, 3), 0),
+        "ConvInteger",
+        (1, 8, 1, 1),
+        pads=[1, 1, 1, 1],
+    )
     b.end("y")
     return dict(shape=(1, 4, 6, 6))
 
@@ -235,8 +270,14 @@ def lstm(b, columns=True):
         stored = b.float_weights(name, 2, 48, depth)  # the float model stores it transposed
         parts.append(b.weights(name, stored.transpose(0, 2, 1), kept=kept))
     (w, w_scale, w_point), (r, r_scale, r_point) = parts
-    b.node("DynamicQuantizeLSTM", ["x", w, r, "", "", "", "", "", w_scale, w_point, r_scale, r_point], 3, MICROSOFT,
-           hidden_size=12, direction="bidirectional")
+    b.node(
+        "DynamicQuantizeLSTM",
+        ["x", w, r, "", "", "", "", "", w_scale, w_point, r_scale, r_point],
+        3,
+        MICROSOFT,
+        hidden_size=12,
+        direction="bidirectional",
+    )
     b.end("y")
     return dict(shape=(5, 1, 16))
 
@@ -259,9 +300,24 @@ def matmul_integer_to_float(b):
     return {}
 
 
-KINDS = [qdq_conv, qdq_conv_per_tensor, qdq_gemm, qdq_matmul_behind_a_transpose, qlinear_conv, qlinear_matmul, qgemm,
-         matmul_integer, matmul_integer_per_tensor, matmul_integer_scaled_twice, conv_integer, shared_weights, lstm,
-         lstm_per_direction, dynamic_quantize_matmul, matmul_integer_to_float]
+KINDS = [
+    qdq_conv,
+    qdq_conv_per_tensor,
+    qdq_gemm,
+    qdq_matmul_behind_a_transpose,
+    qlinear_conv,
+    qlinear_matmul,
+    qgemm,
+    matmul_integer,
+    matmul_integer_per_tensor,
+    matmul_integer_scaled_twice,
+    conv_integer,
+    shared_weights,
+    lstm,
+    lstm_per_direction,
+    dynamic_quantize_matmul,
+    matmul_integer_to_float,
+]
 
 
 @pytest.fixture
@@ -271,7 +327,9 @@ def undone(tmp_path):
     def undo(b, model, runs=None, limits=None, engines=("onnxruntime",)):
         (tmp_path / "q.onnx").write_bytes(model.SerializeToString())
         (tmp_path / "f.onnx").write_bytes(b.float_model().SerializeToString())
-        return undo_reduce_range(audit(tmp_path / "q.onnx", engines_asked=engines), tmp_path / "f.onnx", runs, limits)
+        return undo_reduce_range(
+            audit(tmp_path / "q.onnx", engines_asked=engines), tmp_path / "f.onnx", runs, limits
+        )
 
     return undo
 
@@ -294,7 +352,9 @@ def in_onnxruntime(model, data):
     onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, data)
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    ).run(None, data)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -302,10 +362,13 @@ def test_the_result_is_the_model_of_8_bits(kind, undone):
     b, whole = Builder(64), Builder(127)
     stored, expected = b.model(**kind(b)), whole.model(**kind(whole))
     model, done = undone(b, stored)
-    assert done.layers and all(not layer.reason and 4 < layer.after - layer.before < 8 for layer in done.layers), done.layers
+    assert done.layers and all(
+        not layer.reason and 4 < layer.after - layer.before < 8 for layer in done.layers
+    ), done.layers
     assert_same_constants(model, expected)
     assert {tensor.name for tensor in model.graph.initializer} == {
-        name for node in model.graph.node for name in node.input} & {tensor.name for tensor in model.graph.initializer}
+        name for node in model.graph.node for name in node.input
+    } & {tensor.name for tensor in model.graph.initializer}
     shape = [dim.dim_value for dim in stored.graph.input[0].type.tensor_type.shape.dim]
     data = {"x": np.random.default_rng(1).normal(size=shape).astype(np.float32)}
     for got, wanted, before in zip(*(in_onnxruntime(one, data) for one in (model, expected, stored))):
@@ -316,7 +379,8 @@ def test_shared_weights_stay_shared(undone):
     b = Builder()
     model, done = undone(b, b.model(**shared_weights(b)))
     assert len(done.layers) == 2
-    assert len([tensor for tensor in model.graph.initializer if tensor.data_type == TensorProto.INT8]) == 2  # and a zero point
+    # and a zero point
+    assert len([tensor for tensor in model.graph.initializer if tensor.data_type == TensorProto.INT8]) == 2
 
 
 def test_weights_that_another_operator_reads_stay_for_it(undone):
@@ -354,7 +418,9 @@ def test_a_column_of_zeros_keeps_its_scale(undone):
         options = matmul_integer(b)
     b.constants["w_scale"][3] = 0.25
     model, done = undone(b, b.model(**options))
-    scale = next(numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == "w_scale_8_bits")
+    scale = next(
+        numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == "w_scale_8_bits"
+    )
     assert done.layers[0].reason == "" and scale[3] == 0.25 and (scale[:3] < 0.25).all()
 
 
@@ -390,13 +456,27 @@ def pair_sums(layer):
     """The largest sum of two adjacent depths of one sign, for each column of a layer's one matrix."""
     found = []
     for matrix in slices(layer, "depths"):
-        a, b = (part.astype(int) for part in (matrix[0:len(matrix) // 2 * 2:2], matrix[1::2]))
+        a, b = (part.astype(int) for part in (matrix[0 : len(matrix) // 2 * 2 : 2], matrix[1::2]))
         found.append(np.where(a * b > 0, np.abs(a + b), 0).max(axis=0))
     return np.concatenate(found)
 
 
-@pytest.mark.parametrize("kind", [qdq_conv, qdq_conv_per_tensor, qdq_gemm, qdq_matmul_behind_a_transpose, qlinear_conv, qgemm,
-                                  matmul_integer, matmul_integer_per_tensor, shared_weights, lstm, lstm_per_direction])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        qdq_conv,
+        qdq_conv_per_tensor,
+        qdq_gemm,
+        qdq_matmul_behind_a_transpose,
+        qlinear_conv,
+        qgemm,
+        matmul_integer,
+        matmul_integer_per_tensor,
+        shared_weights,
+        lstm,
+        lstm_per_direction,
+    ],
+)
 def test_bounded_layers_are_safe_as_stored(kind, undone, tmp_path):
     b = Builder()
     stored = b.model(**kind(b))
@@ -406,11 +486,17 @@ def test_bounded_layers_are_safe_as_stored(kind, undone, tmp_path):
     model, done = undone(b, stored, limits=Limits({i: "why" for i in range(count)}))
     after = audit(tmp_path / "q.onnx", proto=model)
     assert after.is_proven and not any(layer.reason for layer in done.layers)
-    assert all(layer.bounded == "why" and layer.before + 0.5 <= layer.after < layer.before + 7 for layer in done.layers)
+    assert all(
+        layer.bounded == "why" and layer.before + 0.5 <= layer.after < layer.before + 7
+        for layer in done.layers
+    )
     for audited in after.layers:  # no larger steps than needed, except for rounding
         sums = pair_sums(audited.layer)
-        largest = np.abs(audited.layer.weights.astype(int)).reshape(len(audited.layer.weights), -1).max(
-            axis=1 if audited.layer.is_convolution else 0)
+        largest = (
+            np.abs(audited.layer.weights.astype(int))
+            .reshape(len(audited.layer.weights), -1)
+            .max(axis=1 if audited.layer.is_convolution else 0)
+        )
         if audited.layer.weights.shape[-1] < 40 and "per_" not in kind.__name__:
             assert (largest <= 127).all() and ((largest == 127) | (sums >= 120)).all()
 
@@ -433,7 +519,10 @@ def test_a_bound_that_leaves_7_bits(undone):
     b = Builder()
     options = matmul_integer(b)
     for column in range(8):
-        for constants, value in ((b.constants["w_quantized"], 64), (b.floats["w"], b.constants["w_scale"][column] * 64)):
+        for constants, value in (
+            (b.constants["w_quantized"], 64),
+            (b.floats["w"], b.constants["w_scale"][column] * 64),
+        ):
             constants[2:4, column] = value
     stored = b.model(**options)
     model, done = undone(b, stored, limits=Limits({0: "no order"}))
@@ -494,7 +583,8 @@ def test_integer_sums_that_an_output_reads(undone):
     options = matmul_integer(b)
     whole = next(node.output[0] for node in b.nodes if node.op_type == "MatMulInteger")
     assert reason_of(undone, b, options, ["y", whole], {whole: TensorProto.INT32}) == (
-        f"its sums '{whole}' have other readers than a Mul by its scale")
+        f"its sums '{whole}' have other readers than a Mul by its scale"
+    )
 
 
 def test_a_product_that_is_not_scaled(undone):
@@ -518,15 +608,22 @@ def test_small_weights_are_not_halved(undone):
     b = Builder()
     options = matmul_integer(b)
     scale = b.constants["w_scale"]
-    b.floats["w"] = b.constants["w_quantized"] * (scale * (1 + b.rng.normal(size=(16, 8)) / 1000)).astype(np.float32)
-    assert reason_of(undone, b, options) == "its weights are small, not halved: 8 bits are no nearer to the float weights"
+    b.floats["w"] = b.constants["w_quantized"] * (scale * (1 + b.rng.normal(size=(16, 8)) / 1000)).astype(
+        np.float32
+    )
+    assert (
+        reason_of(undone, b, options)
+        == "its weights are small, not halved: 8 bits are no nearer to the float weights"
+    )
 
 
 def test_one_direction_of_8_bits(undone):
     b = Builder()
     options = lstm_per_direction(b)
     for name, depth in (("w", 16), ("r", 12)):
-        b.constants[f"{name}_quantized"][1] = np.clip(b.constants[f"{name}_quantized"][1].astype(int) * 2, -127, 127)
+        b.constants[f"{name}_quantized"][1] = np.clip(
+            b.constants[f"{name}_quantized"][1].astype(int) * 2, -127, 127
+        )
         b.constants[f"{name}_scale"][1] /= 2
     assert reason_of(undone, b, options) == "the weights of its other direction have 8 bits"
 
@@ -550,9 +647,16 @@ def test_a_bias_of_another_scale(undone):
 def test_a_model_of_8_bits_stays_as_it_is(undone):
     b = Builder(127)
     stored = b.model(**qdq_conv(b))
-    model, done = undone(b, stored, [{"x": np.random.default_rng(0).normal(size=(1, 4, 6, 6)).astype(np.float32) * 4}]
-                         if has_onnxruntime() else None)
-    assert not done.layers and not done.activations and model.SerializeToString() == stored.SerializeToString()
+    model, done = undone(
+        b,
+        stored,
+        [{"x": np.random.default_rng(0).normal(size=(1, 4, 6, 6)).astype(np.float32) * 4}]
+        if has_onnxruntime()
+        else None,
+    )
+    assert (
+        not done.layers and not done.activations and model.SerializeToString() == stored.SerializeToString()
+    )
 
 
 # ----- activations -------------------------------------------------------------------------------------------------------
@@ -570,7 +674,10 @@ def two_layers(b, between=None, ranges=((-3, 3), (-60, 60), (-90, 90))):
     """Two QDQ layers with biases, and a MaxPool whose input and output share a scale."""
     a = b.pair("x", "x", *ranges[0], between)
     for i, (inputs, outputs) in enumerate(((4, 8), (8, 6))):
-        w, bias = b.float_weights(f"w{i}", outputs, inputs, 3, 3), b.rng.normal(size=outputs).astype(np.float32)
+        w, bias = (
+            b.float_weights(f"w{i}", outputs, inputs, 3, 3),
+            b.rng.normal(size=outputs).astype(np.float32),
+        )
         b.floats[f"bias{i}"] = bias
         w_output, w_scale = b.qdq_weights(f"w{i}", w / (1 + 4 * i), 0)
         b.floats[f"w{i}"] = w / np.float32(1 + 4 * i)
@@ -599,8 +706,11 @@ def test_activations_of_7_bits_get_8(undone):
     b, whole = Builder(64, 127), Builder(127, 127, 2)
     options = two_layers(b)
     model, done = undone(b, b.model(**options), filling())
-    assert [tensor.reason for tensor in done.activations] == [""] * 4 and not any(layer.reason for layer in done.layers)
-    assert [tensor.largest for tensor in done.activations][0] == 128  # −3 is 63.5 steps of 127, the zero point 64
+    assert [tensor.reason for tensor in done.activations] == [""] * 4 and not any(
+        layer.reason for layer in done.layers
+    )
+    # −3 is 63.5 steps of 127, the zero point 64
+    assert [tensor.largest for tensor in done.activations][0] == 128
     assert_same_constants(model, whole.model(**two_layers(whole)))
 
 
@@ -621,7 +731,9 @@ def test_a_clip_to_127_needs_no_data_and_goes(undone):
     assert [(tensor.largest, tensor.reason) for tensor in done.activations] == [(None, "")] * 4
     scope = Scope(model.graph, "")
     assert [scope.constant(node.input[2]) for node in model.graph.node if node.op_type == "Clip"] == [255] * 4
-    assert [int(scope.point(node)) for node in model.graph.node if node.op_type == "QuantizeLinear"] == [128] * 4
+    assert [int(scope.point(node)) for node in model.graph.node if node.op_type == "QuantizeLinear"] == [
+        128
+    ] * 4
 
 
 def test_a_tensor_that_exceeds_127_is_left_and_with_it_its_equals(undone):
@@ -643,7 +755,9 @@ def test_small_activations_are_left(undone):
     b = Builder(127, 127)
     stored = b.model(**two_layers(b, ranges=((-3, 30), (-60, 60), (-90, 90))))
     model, done = undone(b, stored, filling())
-    assert done.activations[0].reason.startswith("may have 8 bits, and small values: the largest on the data is ")
+    assert done.activations[0].reason.startswith(
+        "may have 8 bits, and small values: the largest on the data is "
+    )
     assert not done.activations[1].reason
 
 
@@ -657,7 +771,9 @@ def test_equal_scales_are_kept_equal(undone):
     b.end("other")
     model, done = undone(b, b.model(["y", "other"], **options), filling())
     reasons = [tensor.reason for tensor in done.activations]
-    assert reasons[2] == "Cast reads its quantized values" and reasons[1].startswith("its scale is also that of "), reasons
+    assert reasons[2] == "Cast reads its quantized values" and reasons[1].startswith(
+        "its scale is also that of "
+    ), reasons
     assert reasons[0] == reasons[3] == ""
 
 
@@ -698,7 +814,10 @@ def chain(b, heavy=2):
     hidden = integer_product(b, "x", b.weights("w0", w0, -1))
     integer_product(b, hidden, b.weights("w1", unsafe_float_weights(b, "w1", 16, 8, heavy=heavy), None))
     b.end("y")
-    b.float_nodes = [helper.make_node("MatMul", ["x", "w0"], ["h"]), helper.make_node("MatMul", ["h", "w1"], ["y"])]
+    b.float_nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["h"]),
+        helper.make_node("MatMul", ["h", "w1"], ["y"]),
+    ]
     return {}
 
 
@@ -710,29 +829,40 @@ def test_the_repair_makes_8_bits_safe(tmp_path):
     assert audit(path).is_proven and done.is_proven
     assert not any(layer.reason for layer in done.widened.layers)
     assert [row.how for row in done.layers] == ["u8 weights", "folded order"]
-    bounded = repair_file(path, out, float_model=source)  # the first layer reads the model's input: no order makes it safe
+    # the first layer reads the model's input: no order makes it safe
+    bounded = repair_file(path, out, float_model=source)
     assert [row.how for row in bounded.layers] == ["stored order", "folded order"] and bounded.is_proven
     first, second = bounded.widened.layers
-    assert first.bounded == "the graph's input 'x'" and not second.bounded and not first.reason + second.reason
+    assert (
+        first.bounded == "the graph's input 'x'" and not second.bounded and not first.reason + second.reason
+    )
     text = to_text(bounded)
     assert "q.onnx: 2 of 2 layers have 7-bit weights; 1 got the full range of 8 bits from " in text
     assert "f.onnx, 1 only the range that is safe in the stored order\n" in text
     assert "w0; not the full range: the graph's input 'x'\n" in text
     found = json.loads(json.dumps(to_json(bounded)))["undo_reduce_range"]
     assert [layer["bounded"] == "" for layer in found["layers"]] == [False, True]
-    assert found["layers"][1]["constant"] == "w1" and found["layers"][1]["after"] > found["layers"][1]["before"] + 4
+    assert (
+        found["layers"][1]["constant"] == "w1"
+        and found["layers"][1]["after"] > found["layers"][1]["before"] + 4
+    )
 
 
 @needs_orders
 def test_copied_channels_need_leave_to_cost_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(cost, "_U8_OUTPUT", 10 ** 9)
+    monkeypatch.setattr(cost, "_U8_OUTPUT", 10**9)
     b = Builder()
     options = chain(b, heavy=9)
     path, out, source = files_of(tmp_path, b, b.model(**options))
     done = repair_file(path, out, float_model=source, allow_u8_weights=True, max_depth=100)
     assert done.copied_channels and not done.widened.layers[1].bounded
     done = repair_file(path, out, float_model=source, max_depth=100)
-    assert not done.copied_channels and done.widened.layers[1].bounded and not done.widened.layers[1].reason and done.is_proven
+    assert (
+        not done.copied_channels
+        and done.widened.layers[1].bounded
+        and not done.widened.layers[1].reason
+        and done.is_proven
+    )
 
 
 @needs_orders
@@ -741,7 +871,9 @@ def test_the_check_compares_with_the_float_model(tmp_path):
     from intact._repair.check import check
 
     b = Builder()
-    model, done = intact.repair(b.model(**chain(b)), undo_reduce_range=files_of(tmp_path, b, b.model(**chain(Builder())))[2])
+    model, done = intact.repair(
+        b.model(**chain(b)), undo_reduce_range=files_of(tmp_path, b, b.model(**chain(Builder())))[2]
+    )
     assert done.is_proven
     path, out, source = files_of(tmp_path, b, b.model(**{}))
     done = repair_file(path, out, float_model=source, allow_u8_weights=True)
@@ -751,7 +883,10 @@ def test_the_check_compares_with_the_float_model(tmp_path):
     assert found.is_right and output.repaired_to_float > output.stored_to_float + 2 > 20
     line = found.lines()[0]
     assert "against exact sums with 8 bits: repaired equal bit for bit" in line
-    assert f"against the float model: stored {output.stored_to_float:.1f} dB, repaired {output.repaired_to_float:.1f} dB" in line
+    assert (
+        f"against the float model: stored {output.stored_to_float:.1f} dB, repaired {output.repaired_to_float:.1f} dB"
+        in line
+    )
 
 
 @needs_orders
@@ -772,8 +907,11 @@ def test_the_check_of_a_float_model_that_does_not_run(tmp_path):
 
 
 def command(*arguments):
-    return subprocess.run([sys.executable, "-c", "from intact._program import main; main()", "repair", *map(str, arguments)],
-                          capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", "from intact._program import main; main()", "repair", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+    )
 
 
 @needs_orders
@@ -785,16 +923,22 @@ def test_the_command(tmp_path):
     assert json.loads((tmp_path / "r.json").read_text())["undo_reduce_range"]["float_model"] == str(source)
 
 
-@pytest.mark.parametrize("arguments, words", [
-    (["--undo-reduce-range", "missing.onnx"], "missing.onnx: No such file"),
-    (["--allow-u8-weights"], "--allow-u8-weights: needs --undo-reduce-range"),
-    (["--data", "x.npz"], "--data: needs --check or --undo-reduce-range"),
-    (["--emulate"], "--emulate: needs --check")])
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["--undo-reduce-range", "missing.onnx"], "missing.onnx: No such file"),
+        (["--allow-u8-weights"], "--allow-u8-weights: needs --undo-reduce-range"),
+        (["--data", "x.npz"], "--data: needs --check or --undo-reduce-range"),
+        (["--emulate"], "--emulate: needs --check"),
+    ],
+)
 def test_refused_arguments(tmp_path, arguments, words):
     b = Builder()
     path, out, _ = files_of(tmp_path, b, b.model(**matmul_integer(b)))
     ran = command(path, "-o", out, *arguments)
-    assert ran.returncode == 2 and words in ran.stderr and not out.exists() and len(ran.stderr.splitlines()) == 1
+    assert (
+        ran.returncode == 2 and words in ran.stderr and not out.exists() and len(ran.stderr.splitlines()) == 1
+    )
 
 
 def test_a_float_model_that_is_none(tmp_path):

@@ -10,22 +10,25 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
-from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-
 import intact  # noqa: E402
+import random_graphs  # noqa: E402
+from graph_builder import GraphBuilder  # noqa: E402
 from intact import _program  # noqa: E402
-from intact._repair import candidates, check as _repair_check, cost, editor, places, order as _order  # noqa: E402
-from intact._repair import plan as _repair_plan, repair as _repair, shorten as _shorten, steps  # noqa: E402
-from intact._repair.range import Limits  # noqa: E402
 from intact._audit.audit import audit, certify  # noqa: E402
-from intact._library import Error  # noqa: E402
+from intact._audit.run import as_u8, exact_variant, run_on_data  # noqa: E402
 from intact._formats.model import QuantizedLayer  # noqa: E402
 from intact._graph.scope import Scope  # noqa: E402
+from intact._library import Error  # noqa: E402
+from intact._repair import candidates, cost, editor, places, steps  # noqa: E402
+from intact._repair import check as _repair_check
+from intact._repair import order as _order
+from intact._repair import plan as _repair_plan  # noqa: E402
+from intact._repair import repair as _repair
+from intact._repair import shorten as _shorten
+from intact._repair.range import Limits  # noqa: E402
 from intact._repair.repair import repair_file  # noqa: E402
 from intact._repair.report import to_json, to_text  # noqa: E402
-from intact._audit.run import as_u8, exact_variant, run_on_data  # noqa: E402
-from graph_builder import GraphBuilder  # noqa: E402
-import random_graphs  # noqa: E402
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from random_graphs import evaluate, random_graph  # noqa: E402
 
 pytest.importorskip("cffi")
@@ -37,7 +40,9 @@ def in_onnxruntime(model, data):
     onnxruntime = pytest.importorskip("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 4, 1
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, data)
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    ).run(None, data)
 
 
 def same(a, b):
@@ -47,14 +52,14 @@ def same(a, b):
 @pytest.fixture
 def copied_channels(monkeypatch):
     """Makes u8 weights slow, the budget large and many channels heavy, so that plans have copied channels."""
-    monkeypatch.setattr(cost, "_U8_OUTPUT", 10 ** 9)
+    monkeypatch.setattr(cost, "_U8_OUTPUT", 10**9)
     monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     monkeypatch.setattr(random_graphs, "HEAVY", 2 / 3)
 
 
 @pytest.fixture
 def slow_u8_weights(monkeypatch):
-    monkeypatch.setattr(cost, "_U8_OUTPUT", 10 ** 9)
+    monkeypatch.setattr(cost, "_U8_OUTPUT", 10**9)
 
 
 def keeps_its_outputs(seeds, run):
@@ -84,12 +89,16 @@ def test_random_graphs_with_copied_channels_keep_their_outputs(copied_channels):
     assert keeps_its_outputs(range(2000, 2060), evaluate)[0]
 
 
-@pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
+@pytest.mark.skipif(
+    not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here"
+)
 def test_random_graphs_in_onnxruntime():
     assert keeps_its_outputs(range(1000, 1040), in_onnxruntime)[1]
 
 
-@pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
+@pytest.mark.skipif(
+    not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here"
+)
 def test_random_graphs_with_copied_channels_in_onnxruntime(copied_channels):
     assert keeps_its_outputs(range(3000, 3080), in_onnxruntime)[0]
 
@@ -113,10 +122,18 @@ class Builder(GraphBuilder):
 
     def model(self, outputs, inputs=(("x", (1, 5, 16)),), opset=17, kinds=None):
         graph = helper.make_graph(
-            self.nodes, "g", [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs],
-            [helper.make_tensor_value_info(name, (kinds or {}).get(name, TensorProto.FLOAT), None) for name in outputs],
-            [numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
-             for name, value in self.constants.items()])
+            self.nodes,
+            "g",
+            [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name, shape in inputs],
+            [
+                helper.make_tensor_value_info(name, (kinds or {}).get(name, TensorProto.FLOAT), None)
+                for name in outputs
+            ],
+            [
+                numpy_helper.from_array(np.ascontiguousarray(value).reshape(value.shape), name)
+                for name, value in self.constants.items()
+            ],
+        )
         opsets = [helper.make_opsetid("", opset), helper.make_opsetid("com.microsoft", 1)]
         return helper.make_model(graph, ir_version=8, opset_imports=opsets)
 
@@ -142,7 +159,12 @@ def test_one_order_serves_a_residual_stream():
         stream = b.node("Add", [stream, b.linear(inner, 64, 32)])
     model = b.model([stream], [])
     repaired, done = intact.repair(model)
-    assert done.orders == 4 and done.gathers == [stream] and set(hows(done)) == {"folded order"} and not done.sums
+    assert (
+        done.orders == 4
+        and done.gathers == [stream]
+        and set(hows(done)) == {"folded order"}
+        and not done.sums
+    )
     assert len(repaired.graph.initializer) == len(model.graph.initializer) + 1  # the output's order
     assert same(evaluate(model, {}), evaluate(repaired, {}))
     text = to_text(done)
@@ -155,7 +177,10 @@ def test_what_a_caller_gives_gets_u8_weights():
     model = b.model([b.linear("x", 16, 12)])
     repaired, done = intact.repair(model)
     (layer,) = done.layers
-    assert (layer.how, layer.reason) == ("u8 weights", "the graph's input 'x'") and layer.unsafe > 0 == layer.left
+    assert (layer.how, layer.reason) == (
+        "u8 weights",
+        "the graph's input 'x'",
+    ) and layer.unsafe > 0 == layer.left
     assert not done.orders and same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
     left = intact.repair(model, engines=["fbgemm"])[1]
     assert hows(left) == ["left"] and not left.is_proven
@@ -173,12 +198,20 @@ def test_the_zero_point_of_pytorchs_biases_lets_channels_move(heavy, copied_chan
         w[:heavy, 0] = 95
         step = b.constant(np.full(n, 0.125, np.float32))
         w = b.node("DequantizeLinear", [b.constant(w.T), step, b.constant(np.zeros(n, np.int8))], axis=0)
-        inputs = [b.constant(b.rng.integers(-99, 99, n).astype(np.int32)), b.constant(np.full(n, 0.25 * 0.125, np.float32))]
+        inputs = [
+            b.constant(b.rng.integers(-99, 99, n).astype(np.int32)),
+            b.constant(np.full(n, 0.25 * 0.125, np.float32)),
+        ]
         y = b.node("Gemm", [a, w, b.node("DequantizeLinear", inputs + [zero] * bool(zero), axis=0)], transB=1)
         return b.node("QuantizeLinear", [y, scale, zero_point])
 
-    first = b.node("DequantizeLinear", [layer("x", 16, 16, point), b.constant(np.float32(0.25)), b.constant(np.uint8(128))])
-    y = b.node("DequantizeLinear", [layer(first, 16, 8, ""), b.constant(np.float32(0.25)), b.constant(np.uint8(128))])
+    first = b.node(
+        "DequantizeLinear",
+        [layer("x", 16, 16, point), b.constant(np.float32(0.25)), b.constant(np.uint8(128))],
+    )
+    y = b.node(
+        "DequantizeLinear", [layer(first, 16, 8, ""), b.constant(np.float32(0.25)), b.constant(np.uint8(128))]
+    )
     model = b.model([y], [("x", (5, 16))])
     repaired, done = intact.repair(model)
     assert hows(done) == ["u8 weights", "folded order" if heavy == 2 else "u8 weights"]
@@ -215,17 +248,27 @@ def test_a_constant_that_a_caller_may_override_keeps_its_order():
     model = b.model([b.linear(hidden, 32, 8)], [("x", (1, 5, 16)), ("gain", (32,))])
     _, done = intact.repair(model)
     assert not done.orders and done.layers[1].reason == "the constant 'gain' that a caller may override"
-    model.graph.input.append(helper.make_tensor_value_info("c0", TensorProto.INT8, (16, 32)))  # the first layer's weights
+    # the first layer's weights
+    model.graph.input.append(helper.make_tensor_value_info("c0", TensorProto.INT8, (16, 32)))
     assert intact.repair(model)[1].layers[0].reason.endswith("; weights that a caller may override")
 
 
 def test_what_an_inner_graph_reads_keeps_its_order():
     b = Builder()
     hidden = b.linear("x", 16, 32)
-    branches = [helper.make_graph([helper.make_node("Identity", [hidden], [f"in{k}"])], f"g{k}", [],
-                                  [helper.make_tensor_value_info(f"in{k}", TensorProto.FLOAT, None)]) for k in (0, 1)]
+    branches = [
+        helper.make_graph(
+            [helper.make_node("Identity", [hidden], [f"in{k}"])],
+            f"g{k}",
+            [],
+            [helper.make_tensor_value_info(f"in{k}", TensorProto.FLOAT, None)],
+        )
+        for k in (0, 1)
+    ]
     condition = b.constant(np.array(True))
-    b.nodes.append(helper.make_node("If", [condition], ["chosen"], then_branch=branches[0], else_branch=branches[1]))
+    b.nodes.append(
+        helper.make_node("If", [condition], ["chosen"], then_branch=branches[0], else_branch=branches[1])
+    )
     model = b.model([b.linear(hidden, 32, 8), "chosen"])
     repaired, done = intact.repair(model)
     assert not done.orders and done.layers[1].reason == "an inner graph that reads it" and done.is_proven
@@ -238,21 +281,34 @@ def branched():
     for k in (0, 1):
         inner = Builder()
         w = inner.rng.integers(-30, 31, (16, 8)).astype(np.int8)
-        w[:2 + k, 0] = 95
+        w[: 2 + k, 0] = 95
         y = inner.linear("x", 16, 8, inner.constant(w))
         flat.append(inner.model([y]))
-        branches.append(helper.make_graph(inner.nodes, f"g{k}", [], [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
-                                          [numpy_helper.from_array(v, n) for n, v in inner.constants.items()]))
+        branches.append(
+            helper.make_graph(
+                inner.nodes,
+                f"g{k}",
+                [],
+                [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
+                [numpy_helper.from_array(v, n) for n, v in inner.constants.items()],
+            )
+        )
     b = Builder()
     flag = b.node("Cast", ["flag"], to=TensorProto.BOOL)
-    b.nodes.append(helper.make_node("If", [flag], ["chosen"], name="choice", then_branch=branches[0], else_branch=branches[1]))
+    b.nodes.append(
+        helper.make_node(
+            "If", [flag], ["chosen"], name="choice", then_branch=branches[0], else_branch=branches[1]
+        )
+    )
     return b.model(["chosen"], [("x", (1, 5, 16)), ("flag", ())]), flat
 
 
 def test_layers_of_an_inner_graph_keep_their_order():
     _, done = intact.repair(branched()[0], engines=["fbgemm"])
     assert hows(done) == ["left", "left"] and not done.is_proven
-    assert {layer.reason for layer in done.layers} == {f"it is in the {name} of If 'choice'" for name in ("then_branch", "else_branch")}
+    assert {layer.reason for layer in done.layers} == {
+        f"it is in the {name} of If 'choice'" for name in ("then_branch", "else_branch")
+    }
 
 
 def test_layers_of_an_inner_graph_get_u8_weights():
@@ -266,16 +322,29 @@ def test_layers_of_an_inner_graph_get_u8_weights():
         assert same(in_onnxruntime(exact_variant(done.before), data), evaluate(flat[1 - flag], x))
 
 
-@pytest.mark.parametrize("op,reason", [
-    ("Gather", "Gather from its channels"), ("Softmax", "Softmax over its channels"), ("MatMul", "MatMul of two activations"),
-    ("ArgMax", "the operator ArgMax"), ("CumSum", "the operator CumSum"), ("Slice", "Slice of its channels"),
-    ("Reshape", "Reshape that mixes axes"), ("run", "the operator run")])
+@pytest.mark.parametrize(
+    "op,reason",
+    [
+        ("Gather", "Gather from its channels"),
+        ("Softmax", "Softmax over its channels"),
+        ("MatMul", "MatMul of two activations"),
+        ("ArgMax", "the operator ArgMax"),
+        ("CumSum", "the operator CumSum"),
+        ("Slice", "Slice of its channels"),
+        ("Reshape", "Reshape that mixes axes"),
+        ("run", "the operator run"),
+    ],
+)
 def test_what_depends_on_the_order_keeps_it(op, reason):
     b = Builder()
     hidden = b.linear("x", 16, 32)
-    inputs = {"Gather": [b.constant(np.array([3, 1]))], "MatMul": [b.node("Transpose", [hidden], perm=[0, 2, 1])],
-              "CumSum": [b.constant(np.int64(2))], "Slice": [b.constant(np.array([n])) for n in (0, 32, 2, 3)],
-              "Reshape": [b.constant(np.array([1, 32, 5]))]}.get(op, [])
+    inputs = {
+        "Gather": [b.constant(np.array([3, 1]))],
+        "MatMul": [b.node("Transpose", [hidden], perm=[0, 2, 1])],
+        "CumSum": [b.constant(np.int64(2))],
+        "Slice": [b.constant(np.array([n])) for n in (0, 32, 2, 3)],
+        "Reshape": [b.constant(np.array([1, 32, 5]))],
+    }.get(op, [])
     other = b.node(op, [hidden, *inputs], **({"axis": 2} if op in ("Gather", "Softmax", "ArgMax") else {}))
     kinds = {other: TensorProto.INT64} if op == "ArgMax" else None
     model = b.model([b.linear(hidden, 32, 8), other], [("x", (1, 5, 16))], kinds=kinds)
@@ -296,7 +365,9 @@ def test_operators_may_come_in_any_order():
     assert not done.orders and done.is_proven
     model.graph.node[0].input[0] = model.graph.node[0].output[0]  # waits for itself
     intact.repair(model)
-    first = next(node for node in model.graph.node if node.op_type == "DynamicQuantizeLinear" and node.input[0] == "x")
+    first = next(
+        node for node in model.graph.node if node.op_type == "DynamicQuantizeLinear" and node.input[0] == "x"
+    )
     first.input[0] = hidden
     with pytest.raises(intact.Error):
         intact.repair(model)
@@ -307,7 +378,9 @@ def test_files_before_version_4_state_their_constants_as_inputs():
     model = b.model([b.linear(b.linear("x", 16, 32), 32, 8)])
     model.ir_version = 3
     for tensor in model.graph.initializer:
-        model.graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+        model.graph.input.append(
+            helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+        )
     repaired, done = intact.repair(model)
     assert done.is_proven and done.orders == 1 and [value.name for value in repaired.graph.input] == ["x"]
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
@@ -362,10 +435,14 @@ def test_heads_of_attention_are_ordered_each_by_itself():
     model = b.model([attention(b)], [("x", ("batch", "words", 16))])
     repaired, done = intact.repair(model)
     assert done.orders == 2 and hows(done) == ["u8 weights"] + ["folded order"] * 5
-    v = next(node.input[1] for node in model.graph.node if node.op_type == "MatMulInteger" and node.name == "n18")
+    v = next(
+        node.input[1] for node in model.graph.node if node.op_type == "MatMulInteger" and node.name == "n18"
+    )
     stored, new = (constants_of(m)[v] for m in (model, repaired))
     for head in (slice(0, 16), slice(16, 32)):  # the rows too have a new order
-        old_columns, new_columns = (sorted(sorted(column) for column in w[:, head].T.tolist()) for w in (stored, new))
+        old_columns, new_columns = (
+            sorted(sorted(column) for column in w[:, head].T.tolist()) for w in (stored, new)
+        )
         assert old_columns == new_columns
     assert (np.sort(new, axis=0) != np.sort(stored, axis=0)).any()
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
@@ -392,11 +469,13 @@ def test_what_floats_are_summed_over_is_reordered_only_on_demand():
 
 def convolutions(opset, groups=1):
     b = Builder()
-    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.int8(0))
+    scale, point, zero = b.constant(np.float32(2.0**-4)), b.constant(np.uint8(7)), b.constant(np.int8(0))
 
     def layer(x, c, o, groups):
-        w = np.concatenate([weights_of(b.rng, c // groups, o // groups, 1, 1).swapaxes(0, 1) for _ in range(groups)])
-        w, w_scale = b.constant(w), b.constant(np.float32(2.0 ** -7))
+        w = np.concatenate(
+            [weights_of(b.rng, c // groups, o // groups, 1, 1).swapaxes(0, 1) for _ in range(groups)]
+        )
+        w, w_scale = b.constant(w), b.constant(np.float32(2.0**-7))
         return b.node("QLinearConv", [x, scale, point, w, w_scale, zero, scale, point], group=groups)
 
     x = layer(layer("u", 4, 16, 1), 16, 16, 16)  # depthwise
@@ -426,12 +505,15 @@ def test_copied_channels_beside_heavy_ones(copied_channels):
     model = b.model([hidden, b.linear(hidden, 32, 8, b.constant(w))])
     repaired, done = intact.repair(model)
     assert hows(done) == ["u8 weights", "folded order"]
-    assert done.layers[1].copied_channels == done.copied_channels == 8  # 4 would do; 40 channels take less time than 36
+    # 4 would do; 40 channels take less time than 36
+    assert done.layers[1].copied_channels == done.copied_channels == 8
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
     kept = intact.repair(model, keep_channels=True)[1]
     assert hows(kept) == ["u8 weights"] * 2 and not kept.copied_channels
     # Zeros are no zeros where the weights' zero point is 3.
-    product = next(node for node in model.graph.node if node.op_type == "MatMulInteger" and node.input[1] == "c2")
+    product = next(
+        node for node in model.graph.node if node.op_type == "MatMulInteger" and node.input[1] == "c2"
+    )
     product.input.append("three")
     model.graph.initializer.append(numpy_helper.from_array(np.array(3, np.int8), "three"))
     assert not intact.repair(model)[1].copied_channels
@@ -448,20 +530,28 @@ def test_copied_channels_copy_a_channel_without_unsafe_pairs(copied_channels):
     hidden = b.linear("x", 16, 32, b.constant(first))
     model = b.model([hidden, b.linear(hidden, 32, 8, b.constant(second))])
     repaired, done = intact.repair(model, engines=["fbgemm"])
-    assert done.layers[0].unsafe == done.layers[0].left == 30 * 8 and done.layers[1].copied_channels == 8 and not done.layers[1].left
+    assert (
+        done.layers[0].unsafe == done.layers[0].left == 30 * 8
+        and done.layers[1].copied_channels == 8
+        and not done.layers[1].left
+    )
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
 
 
 @pytest.mark.parametrize("op", ["LayerNormalization", "ReduceMean", "DynamicQuantizeLSTM", "Split"])
 def test_no_copied_channels_where_they_would_count(op, copied_channels, monkeypatch):
     def many_heavy(rng, k, *columns):
-        return np.where(np.arange(k) < 0.6 * k, 100, 20).reshape(k, *[1] * len(columns)) * np.ones((k, *columns), np.int8)
+        return np.where(np.arange(k) < 0.6 * k, 100, 20).reshape(k, *[1] * len(columns)) * np.ones(
+            (k, *columns), np.int8
+        )
 
     monkeypatch.setitem(globals(), "weights_of", lambda *sizes: many_heavy(*sizes).astype(np.int8))
     b = Builder()
     hidden = b.linear("x", 16, 32)
     if op == "LayerNormalization":
-        hidden = b.node(op, [hidden, b.constant(np.ones(32, np.float32)), b.constant(np.zeros(32, np.float32))])
+        hidden = b.node(
+            op, [hidden, b.constant(np.ones(32, np.float32)), b.constant(np.zeros(32, np.float32))]
+        )
     if op == "ReduceMean":
         hidden = b.node("Sub", [hidden, b.node(op, [hidden], axes=[-1], keepdims=1)])
     size = 32
@@ -478,7 +568,10 @@ def test_no_copied_channels_where_they_would_count(op, copied_channels, monkeypa
     repaired, done = intact.repair(model)
     assert not done.copied_channels and done.is_proven
     data = data_of(1, 5, 16)
-    assert all(np.allclose(*pair, 1e-3, 1e-2) for pair in zip(in_onnxruntime(model, data), in_onnxruntime(repaired, data)))
+    assert all(
+        np.allclose(*pair, 1e-3, 1e-2)
+        for pair in zip(in_onnxruntime(model, data), in_onnxruntime(repaired, data))
+    )
 
 
 def test_groups_are_ordered_each_by_itself():
@@ -512,15 +605,34 @@ def recurrent(directions, hidden=16, states="zeros"):
         if states == "constant":
             state = b.constant(b.rng.standard_normal((directions, 2, hidden)).astype(np.float32))
         if states == "zeros":
-            state = b.node("ConstantOfShape", [b.constant(np.array([directions, 2, hidden]))],
-                           value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.0]))
+            state = b.node(
+                "ConstantOfShape",
+                [b.constant(np.array([directions, 2, hidden]))],
+                value=helper.make_tensor("v", TensorProto.FLOAT, [1], [0.0]),
+            )
         bias = b.constant(b.rng.standard_normal((directions, 8 * hidden)).astype(np.float32))
-        inputs = [x, b.constant(w), b.constant(r), bias, "", state, state, "",
-                  b.constant(np.full(directions, 0.01, np.float32)), b.constant(np.zeros(directions, np.int8)),
-                  b.constant(np.full((directions, 4 * hidden), 0.01, np.float32)),
-                  b.constant(np.zeros((directions, 4 * hidden), np.int8))]
-        y, state = b.node("DynamicQuantizeLSTM", inputs, 2, "com.microsoft", hidden_size=hidden,
-                   direction="bidirectional" if directions == 2 else "forward")
+        inputs = [
+            x,
+            b.constant(w),
+            b.constant(r),
+            bias,
+            "",
+            state,
+            state,
+            "",
+            b.constant(np.full(directions, 0.01, np.float32)),
+            b.constant(np.zeros(directions, np.int8)),
+            b.constant(np.full((directions, 4 * hidden), 0.01, np.float32)),
+            b.constant(np.zeros((directions, 4 * hidden), np.int8)),
+        ]
+        y, state = b.node(
+            "DynamicQuantizeLSTM",
+            inputs,
+            2,
+            "com.microsoft",
+            hidden_size=hidden,
+            direction="bidirectional" if directions == 2 else "forward",
+        )
         last.append(state)
         y = b.node("Transpose", [y], perm=[0, 2, 1, 3])
         return b.node("Reshape", [y, b.constant(np.array([0, 0, -1]))])
@@ -557,7 +669,9 @@ def test_external_data_stay_external(tmp_path):
 
 def run(*arguments):
     command = "import sys; from intact._program import main; sys.argv[0] = 'intact'; main()"
-    return subprocess.run([sys.executable, "-c", command, "repair", *map(str, arguments)], capture_output=True, text=True)
+    return subprocess.run(
+        [sys.executable, "-c", command, "repair", *map(str, arguments)], capture_output=True, text=True
+    )
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
@@ -576,15 +690,23 @@ def test_the_command(tmp_path):
     found = json.loads(report.read_text())
     assert found["schema"] == "intact-repair"
     assert [layer["made_safe_by"] for layer in found["layers"]] == ["u8 weights", "folded order"]
-    assert run(tmp_path / "m.onnx", "-o", out, "--for", "onednn").returncode == 1  # u8 weights help only ONNX Runtime
+    # u8 weights help only ONNX Runtime
+    assert run(tmp_path / "m.onnx", "-o", out, "--for", "onednn").returncode == 1
     assert run(tmp_path / "m.onnx", "-o", out, "--for", "nobody").returncode == 2
     for arguments, words in [
-            ((), "MODEL, -o/--output: missing; `intact repair --help` says what is expected"),
-            (("m", "-o"), "-o/--output: has no value; expected one"),
-            (("m", "-o", "r", "--max-noise", "two\nlines"), r"--max-noise: is 'two\nlines'; expected a number"),
-            (("m", "-o", "r", "--max", "3"), "--max: is short for several; expected one of --max-depth, --max-noise"),
-            (("m", "-o", "r", "--reorder-sums=3"), "--reorder-sums: is '3'; expected no value"),
-            (("m", "-o", "r", "n"), "n: no argument of intact repair; expected one that `intact repair --help` lists")]:
+        ((), "MODEL, -o/--output: missing; `intact repair --help` says what is expected"),
+        (("m", "-o"), "-o/--output: has no value; expected one"),
+        (("m", "-o", "r", "--max-noise", "two\nlines"), r"--max-noise: is 'two\nlines'; expected a number"),
+        (
+            ("m", "-o", "r", "--max", "3"),
+            "--max: is short for several; expected one of --max-depth, --max-noise",
+        ),
+        (("m", "-o", "r", "--reorder-sums=3"), "--reorder-sums: is '3'; expected no value"),
+        (
+            ("m", "-o", "r", "n"),
+            "n: no argument of intact repair; expected one that `intact repair --help` lists",
+        ),
+    ]:
         refused = run(*arguments)
         assert refused.returncode == 2 and refused.stdout == "" and refused.stderr == f"intact: {words}\n"
     assert run(tmp_path / "m.onnx", "-o", out, "--data", "x.npz").returncode == 2
@@ -639,14 +761,22 @@ def test_a_folder_is_no_output(tmp_path, out):
     b = Builder()
     onnx.save(b.model([b.linear("x", 16, 8)]), str(tmp_path / "m.onnx"))
     done = run(tmp_path / "m.onnx", "-o", out)
-    assert done.returncode == 2 and "is a folder; expected a file's name" in done.stderr and done.stderr.count("\n") == 1
+    assert (
+        done.returncode == 2
+        and "is a folder; expected a file's name" in done.stderr
+        and done.stderr.count("\n") == 1
+    )
 
 
-@pytest.mark.parametrize("arrays, words", [
-    ({"z": np.zeros((1, 5, 16), np.float32)}, "has no array 'x', an input of the model; has: z"),
-    ({"x": np.zeros((0, 5, 16), np.float32)}, "array 'x': has no elements"),
-    ({"x": np.full((1, 5, 16), np.nan, np.float32)}, "array 'x': holds NaN"),
-    ({"x": np.zeros((1, 5, 16))}, "array 'x': is float64; expected float32")])
+@pytest.mark.parametrize(
+    "arrays, words",
+    [
+        ({"z": np.zeros((1, 5, 16), np.float32)}, "has no array 'x', an input of the model; has: z"),
+        ({"x": np.zeros((0, 5, 16), np.float32)}, "array 'x': has no elements"),
+        ({"x": np.full((1, 5, 16), np.nan, np.float32)}, "array 'x': holds NaN"),
+        ({"x": np.zeros((1, 5, 16))}, "array 'x': is float64; expected float32"),
+    ],
+)
 def test_the_check_names_what_is_wrong_with_the_data(tmp_path, arrays, words):
     pytest.importorskip("onnxruntime")
     b = Builder()
@@ -656,10 +786,12 @@ def test_the_check_names_what_is_wrong_with_the_data(tmp_path, arrays, words):
     assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here")
+@pytest.mark.skipif(
+    not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored model would clamp here"
+)
 @pytest.mark.parametrize("kind", ["slice", "split", "shape"])
 def test_copied_channels_do_not_move_cuts(kind, monkeypatch):
-    monkeypatch.setattr(cost, "_U8_OUTPUT", 10 ** 9)
+    monkeypatch.setattr(cost, "_U8_OUTPUT", 10**9)
     monkeypatch.setattr(_repair_plan, "MOST_DEPTH", 1000)
     b = Builder()
     heavy = b.rng.integers(-3, 4, (64, 512)).astype(np.int8)
@@ -713,7 +845,10 @@ def test_the_check_sees_a_wrong_repair(tmp_path):
 def of_reordered_floats(tmp_path):
     """A repair whose LayerNormalization adds floats in a new order; its output is an output of the model."""
     b = Builder()
-    gain, bias = b.constant(np.linspace(1, 2, 32, dtype=np.float32), "gain"), b.constant(np.zeros(32, np.float32))
+    gain, bias = (
+        b.constant(np.linspace(1, 2, 32, dtype=np.float32), "gain"),
+        b.constant(np.zeros(32, np.float32)),
+    )
     hidden = b.linear("x", 16, 32)
     model = b.model([b.node("LayerNormalization", [hidden, gain, bias]), b.linear(hidden, 32, 8)])
     onnx.save(model, str(tmp_path / "m.onnx"))
@@ -726,7 +861,9 @@ def test_the_check_of_reordered_sums_sees_a_change_above_rounding_noise(tmp_path
     assert done.sums and _repair_check.check(done).is_right
     model = onnx.load(str(tmp_path / "r.onnx"))
     (tensor,) = [tensor for tensor in model.graph.initializer if tensor.name.startswith("gain")]
-    tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1 + 5e-7), tensor.name))
+    tensor.CopyFrom(
+        numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1 + 5e-7), tensor.name)
+    )
     onnx.save(model, str(tmp_path / "r.onnx"))
     found = _repair_check.check(done)
     assert 120 < found.outputs[0].ordered < found.outputs[0].control and not found.is_right
@@ -741,7 +878,9 @@ def test_the_worst_control_decides_about_reordered_sums(tmp_path, monkeypatch):
         made = control_variant(proto, owner, draw)
         for tensor in made.graph.initializer:
             if tensor.name == "gain" and draw == 1:
-                tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1.01), tensor.name))
+                tensor.CopyFrom(
+                    numpy_helper.from_array(numpy_helper.to_array(tensor) * np.float32(1.01), tensor.name)
+                )
         return made
 
     done = of_reordered_floats(tmp_path)
@@ -768,9 +907,13 @@ def test_the_check_runs_before_the_file_is_written(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(_repair_check, "check", planted)
     status = _program._repair([str(path), "-o", str(out), "--check"])
     printed = capsys.readouterr().out
-    assert seen == [(False, True)] and f"{out}: all 2 layers are proven safe" in printed and "price: " in printed
+    assert (
+        seen == [(False, True)] and f"{out}: all 2 layers are proven safe" in printed and "price: " in printed
+    )
     assert (status, out.exists()) == ((0, True) if is_right else (1, False))
-    assert ("was not written" in printed) == (not is_right) and not [one for one in tmp_path.iterdir() if one not in (path, out)]
+    assert ("was not written" in printed) == (not is_right) and not [
+        one for one in tmp_path.iterdir() if one not in (path, out)
+    ]
 
 
 def test_what_moves_outputs_is_measured(tmp_path):
@@ -780,9 +923,17 @@ def test_what_moves_outputs_is_measured(tmp_path):
     model = b.model([b.linear(b.node("LayerNormalization", [b.linear("x", 16, 32), gain, bias]), 32, 8)])
     onnx.save(model, str(tmp_path / "m.onnx"))
     done = run(tmp_path / "m.onnx", "-o", tmp_path / "r.onnx", "--reorder-sums")
-    assert done.returncode == 0 and "against exact sums: stored" in done.stdout and "floats added in a new order" in done.stdout
+    assert (
+        done.returncode == 0
+        and "against exact sums: stored" in done.stdout
+        and "floats added in a new order" in done.stdout
+    )
     done = run(tmp_path / "m.onnx", "-o", tmp_path / "r.onnx")
-    assert done.returncode == 0 and "against exact sums" not in done.stdout and "in a new order: L" not in done.stdout
+    assert (
+        done.returncode == 0
+        and "against exact sums" not in done.stdout
+        and "in a new order: L" not in done.stdout
+    )
 
 
 @pytest.mark.parametrize("options", [(), ("--rules",)])
@@ -812,8 +963,12 @@ def changes_of(model, repaired):
     with_files = []
     for one in (model, repaired):
         done = intact.repair(one, keep_channels=True)[1]
-        with_files.append([audited.layer.weights.astype(np.int32) - 128 * (audited.layer.b_type == "u8")
-                           for audited in done.before.layers])
+        with_files.append(
+            [
+                audited.layer.weights.astype(np.int32) - 128 * (audited.layer.b_type == "u8")
+                for audited in done.before.layers
+            ]
+        )
     return [b - a for a, b in zip(*with_files)]
 
 
@@ -822,20 +977,36 @@ def test_shortened_weights_are_proven_and_nearest(seed):
     rng = np.random.default_rng(seed)
     o, i, groups = int(rng.integers(1, 6)), int(rng.integers(1, 7)), int(rng.integers(1, 4))
     is_convolution = seed % 2 == 0
-    w = np.clip(rng.laplace(size=(o * groups, 3, 3, i) if is_convolution else (9 * i, o)) * 60, -128, 127).astype(np.int8)
+    w = np.clip(
+        rng.laplace(size=(o * groups, 3, 3, i) if is_convolution else (9 * i, o)) * 60, -128, 127
+    ).astype(np.int8)
     b_type = "s8"
     if rng.random() < 0.3:
         w, b_type = (w.astype(np.int16) + 128).astype(np.uint8), "u8"
     a_type = ("u8", "s8")[int(rng.integers(2))]
     low = 0 if a_type == "u8" else -128
-    layer = QuantizedLayer("n", "Conv", "Conv", False, a_type, b_type, w, (low, low + int(rng.choice([160, 200, 254, 255]))), "",
-                           groups=groups if is_convolution else 1)
-    kinds = [["within_tap"], ["flattened"], ["flattened", "within_tap"]][seed // 2 % 3] if is_convolution else ["depths"]
+    layer = QuantizedLayer(
+        "n",
+        "Conv",
+        "Conv",
+        False,
+        a_type,
+        b_type,
+        w,
+        (low, low + int(rng.choice([160, 200, 254, 255]))),
+        "",
+        groups=groups if is_convolution else 1,
+    )
+    kinds = (
+        [["within_tap"], ["flattened"], ["flattened", "within_tap"]][seed // 2 % 3]
+        if is_convolution
+        else ["depths"]
+    )
     short = _shorten.replace(layer, weights=_shorten.shortened(layer, kinds))
     assert short.weights.dtype == w.dtype and all(certify(short, kind).is_proven for kind in kinds)
     change = short.weights.astype(np.int32) - w
     assert (np.abs(short.weights - 128.0 * (b_type == "u8")) <= np.abs(w - 128.0 * (b_type == "u8"))).all()
-    assert _shorten.squares(layer, short.weights).sum() == (change ** 2).sum()
+    assert _shorten.squares(layer, short.weights).sum() == (change**2).sum()
     # No weight can be longer by 1 alone, and no two neighbours can share their excess better.
     for place in np.flatnonzero(change)[:20]:
         longer = short.weights.reshape(-1).copy()
@@ -850,8 +1021,11 @@ def test_a_chain_of_pairs_is_shortened_by_the_least_squares():
         over = rng.integers(1, 7, rng.integers(1, 5)).tolist()
         found = _shorten._chain(over)
         assert all(found[i] + found[i + 1] >= over[i] for i in range(len(over)))
-        least = min(sum(d * d for d in ds) for ds in itertools.product(range(7), repeat=len(over) + 1)
-                    if all(ds[i] + ds[i + 1] >= over[i] for i in range(len(over))))
+        least = min(
+            sum(d * d for d in ds)
+            for ds in itertools.product(range(7), repeat=len(over) + 1)
+            if all(ds[i] + ds[i + 1] >= over[i] for i in range(len(over)))
+        )
         assert sum(d * d for d in found) == least, over
 
 
@@ -859,26 +1033,37 @@ def test_a_chain_of_pairs_is_shortened_by_the_least_squares():
 def test_pairs_of_two_engines_are_shortened_by_the_least_squares(seed):
     rng = np.random.default_rng(seed)
     channels = (3, 5)[seed % 2]
-    w = (rng.integers(50, 128, (1, 3, channels)) * rng.choice([-1, 1, 1, 1], (1, 3, channels))).astype(np.int8)
+    w = (rng.integers(50, 128, (1, 3, channels)) * rng.choice([-1, 1, 1, 1], (1, 3, channels))).astype(
+        np.int8
+    )
     layer = QuantizedLayer("n", "Conv", "Conv", False, "u8", "s8", w, (0, 255), "")
     depth = 3 * channels
     pairs = {(k, k + 1) for k in range(0, depth - 1, 2)}
-    pairs |= {(tap * channels + k, tap * channels + k + 1) for tap in range(3) for k in range(0, channels - 1, 2)}
+    pairs |= {
+        (tap * channels + k, tap * channels + k + 1) for tap in range(3) for k in range(0, channels - 1, 2)
+    }
     flat = w.reshape(-1).tolist()
     least = {d: d * d for d in range(128)}  # by the change of the last weight
     for k in range(1, depth):
         over = abs(flat[k - 1] + flat[k]) - 128 if (k - 1, k) in pairs and flat[k - 1] * flat[k] > 0 else 0
         best = [min(least[d] for d in range(max(over - e, 0), 128)) for e in range(128)]
         least = {e: e * e + best[e] for e in range(128)}
-    assert _shorten.squares(layer, _shorten.shortened(layer, ["flattened", "within_tap"])).sum() == min(least.values())
+    assert _shorten.squares(layer, _shorten.shortened(layer, ["flattened", "within_tap"])).sum() == min(
+        least.values()
+    )
 
 
 def test_one_pair_is_shortened_by_the_least_squares():
     for one, other in itertools.product([-128, -127, -66, -65, -64, -1, 0, 1, 63, 64, 65, 127], repeat=2):
-        layer = QuantizedLayer("n", "MatMul", "MatMul", False, "u8", "s8", np.array([[one], [other]], np.int8), (0, 255), "")
+        layer = QuantizedLayer(
+            "n", "MatMul", "MatMul", False, "u8", "s8", np.array([[one], [other]], np.int8), (0, 255), ""
+        )
         found = _shorten.squares(layer, _shorten.shortened(layer, ["depths"])).sum()
-        least = min(i * i + j * j for i, j in itertools.product(range(66), repeat=2)
-                    if abs((one - np.sign(one) * i) + (other - np.sign(other) * j)) <= 128 or one * other <= 0)
+        least = min(
+            i * i + j * j
+            for i, j in itertools.product(range(66), repeat=2)
+            if abs((one - np.sign(one) * i) + (other - np.sign(other) * j)) <= 128 or one * other <= 0
+        )
         assert found == least == _shorten.change_of(np.int8(one), np.int8(other), 255)
 
 
@@ -890,12 +1075,18 @@ def test_max_noise_is_respected():
     noise = 2 * (excess // 2) ** 2 / weights.size
     repaired, done = intact.repair(model, max_noise=noise)
     (layer,) = done.layers
-    assert (layer.how, layer.shortened, layer.left) == ("shortened weights", 2, 0) and layer.noise == noise and done.is_proven
+    assert (
+        (layer.how, layer.shortened, layer.left) == ("shortened weights", 2, 0)
+        and layer.noise == noise
+        and done.is_proven
+    )
     (change,) = changes_of(model, repaired)
     assert np.square(change).sum() / change.size == noise
     # Equal to NumPy's product of the shortened weights.
     b.constants["c0"] = (weights + change).astype(np.int8)
-    assert same(evaluate(repaired, data_of(1, 5, 16)), evaluate(b.model([b.nodes[-1].output[0]]), data_of(1, 5, 16)))
+    assert same(
+        evaluate(repaired, data_of(1, 5, 16)), evaluate(b.model([b.nodes[-1].output[0]]), data_of(1, 5, 16))
+    )
     (layer,) = intact.repair(model, max_noise=noise * 0.999)[1].layers
     assert (layer.how, layer.shortened) == ("u8 weights", 0)
     assert intact.repair(model)[1].layers[0].how == "u8 weights"
@@ -909,7 +1100,11 @@ def test_the_order_of_the_least_change_is_chosen():
     w[17:20] = 0
     model = b.model([b.linear(b.linear("x", 16, 32), 32, 8, b.constant(w))])
     first, layer = intact.repair(model, max_noise=2000)[1].layers
-    assert (layer.how, layer.copied_channels, layer.left) == ("shortened weights", 0, 0) and layer.noise == layer.means.noise
+    assert (layer.how, layer.copied_channels, layer.left) == (
+        "shortened weights",
+        0,
+        0,
+    ) and layer.noise == layer.means.noise
     change = _shorten.change_of(w[:, None], w[None], 255).sum(-1)
 
     networkx = pytest.importorskip("networkx")
@@ -925,7 +1120,9 @@ def test_no_caller_s_weights_are_shortened():
     model = b.model([b.linear("x", 16, 12)])
     model.graph.input.append(helper.make_tensor_value_info("c0", TensorProto.INT8, (16, 12)))
     (layer,) = intact.repair(model, max_noise=1000)[1].layers
-    assert layer.how == "left" and "weights that a caller may override" in layer.reason and not layer.shortened
+    assert (
+        layer.how == "left" and "weights that a caller may override" in layer.reason and not layer.shortened
+    )
 
 
 def test_shortened_weights_of_two_layers_are_two_constants():
@@ -933,15 +1130,29 @@ def test_shortened_weights_of_two_layers_are_two_constants():
     w = b.constant(weights_of(b.rng, 16, 16), "shared")
     y = b.node("Relu", [b.linear("x", 16, 16, w)])
     frozen = b.node("CumSum", [y, b.constant(np.int64(2))])
-    other = b.node("MatMulInteger", [b.node("DynamicQuantizeLinear", [frozen], 3)[0], w, b.constant(np.uint8(0))])
-    used = b.node("Gather", [b.node("DequantizeLinear", [w, b.constant(np.float32(1)), b.constant(np.int8(0))]),
-                             b.constant(np.array([0]))])
+    other = b.node(
+        "MatMulInteger", [b.node("DynamicQuantizeLinear", [frozen], 3)[0], w, b.constant(np.uint8(0))]
+    )
+    used = b.node(
+        "Gather",
+        [
+            b.node("DequantizeLinear", [w, b.constant(np.float32(1)), b.constant(np.int8(0))]),
+            b.constant(np.array([0])),
+        ],
+    )
     model = b.model([other, used], kinds={other: TensorProto.INT32})
     repaired, done = intact.repair(model, max_noise=10)
     assert hows(done) == ["shortened weights"] * 2 and done.is_proven
-    assert np.array_equal(constants_of(repaired)["shared"], constants_of(model)["shared"])  # the Gather reads it
-    short = [constants_of(repaired)[node.input[1]] for node in repaired.graph.node if node.op_type == "MatMulInteger"]
-    assert np.array_equal(*short) and len([name for name in constants_of(repaired) if "shortened" in name]) == 1
+    # the Gather reads it
+    assert np.array_equal(constants_of(repaired)["shared"], constants_of(model)["shared"])
+    short = [
+        constants_of(repaired)[node.input[1]]
+        for node in repaired.graph.node
+        if node.op_type == "MatMulInteger"
+    ]
+    assert (
+        np.array_equal(*short) and len([name for name in constants_of(repaired) if "shortened" in name]) == 1
+    )
 
 
 def shortened_everywhere(model, data, engines, max_noise=1000.0):
@@ -950,8 +1161,13 @@ def shortened_everywhere(model, data, engines, max_noise=1000.0):
     assert done.is_proven, to_text(done)
     if not done.orders:
         for change, layer, old in zip(changes_of(model, repaired), done.layers, done.before.layers):
-            assert np.square(change).sum() / old.layer.weights.size == pytest.approx(layer.noise if layer.shortened else 0)
-            assert np.count_nonzero(change) == layer.shortened and layer.noise * bool(layer.shortened) <= max_noise
+            assert np.square(change).sum() / old.layer.weights.size == pytest.approx(
+                layer.noise if layer.shortened else 0
+            )
+            assert (
+                np.count_nonzero(change) == layer.shortened
+                and layer.noise * bool(layer.shortened) <= max_noise
+            )
     return repaired, done
 
 
@@ -980,6 +1196,7 @@ def test_recurrent_layers_are_shortened(directions):
 @pytest.fixture
 def stored_order(monkeypatch):
     """No channel moves, so weights can be compared place by place."""
+
     def order_channels(matrices, highs, *, allow_zero_channels=False, **_):
         count = len(matrices[0])
         return _order.Order(np.arange(count), [], list(range(count)) if allow_zero_channels else [])
@@ -996,10 +1213,14 @@ def with_stored_scales(model, repaired):
 
     def put(node, i, array):
         name = f"put{len(reference.graph.initializer)}"
-        reference.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+        reference.graph.initializer.append(
+            numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+        )
         node.input[i] = name
 
-    makers = [{name: k for k, node in enumerate(m.graph.node) for name in node.output} for m in (model, repaired)]
+    makers = [
+        {name: k for k, node in enumerate(m.graph.node) for name in node.output} for m in (model, repaired)
+    ]
     assert len(model.graph.node) == len(repaired.graph.node)
     for k, node in enumerate(model.graph.node):
         if node.op_type == "QLinearConv":
@@ -1009,7 +1230,10 @@ def with_stored_scales(model, repaired):
         else:
             continue
         (at, w, scale, point), (bias_at, bias, bias_scale, _) = readers
-        both = [[constants[m][x.graph.node[at].input[i]] for i in (w, scale, point)] for m, x in enumerate((model, repaired))]
+        both = [
+            [constants[m][x.graph.node[at].input[i]] for i in (w, scale, point)]
+            for m, x in enumerate((model, repaired))
+        ]
         factor = np.broadcast_to(both[1][1] / both[0][1], len(both[0][0]))
         assert set(factor.tolist()) <= {1.0, 2.0}
         wide = [w.astype(np.int16) - 128 * (w.dtype == np.uint8) for w, _, _ in both]
@@ -1019,11 +1243,17 @@ def with_stored_scales(model, repaired):
         put(reference.graph.node[at], point, np.zeros_like(both[0][2], np.int8))
         change = float(np.square(wide[1] - wide[0]).sum())
         if bias_at != at or len(node.input) > bias:
-            before, after = (constants[m][x.graph.node[bias_at].input[bias]] for m, x in enumerate((model, repaired)))
+            before, after = (
+                constants[m][x.graph.node[bias_at].input[bias]] for m, x in enumerate((model, repaired))
+            )
             put(reference.graph.node[bias_at], bias, (after * factor).astype(np.int32))
             change += float(np.square(after * factor - before).sum())
             if bias_scale is not None:
-                put(reference.graph.node[bias_at], bias_scale, constants[0][model.graph.node[bias_at].input[bias_scale]])
+                put(
+                    reference.graph.node[bias_at],
+                    bias_scale,
+                    constants[0][model.graph.node[bias_at].input[bias_scale]],
+                )
         noises.append(change / both[0][0].size)
         halved += int((factor == 2).sum())
     return reference, noises, halved
@@ -1040,7 +1270,9 @@ def test_outputs_of_7_bits_mean_the_same(stored_order):
         reference, noises, count = with_stored_scales(model, repaired)
         assert same(evaluate(reference, data), evaluate(repaired, data)), seed
         layers = [layer for layer in done.layers if layer.operator in ("QLinearConv", "Conv (QDQ)")]
-        assert [layer.noise for layer in layers] == pytest.approx(noises) and max(noises, default=0) <= max_noise
+        assert [layer.noise for layer in layers] == pytest.approx(noises) and max(
+            noises, default=0
+        ) <= max_noise
         assert sum(layer.halved for layer in layers) == count
         halved, shortened = halved + count, shortened + sum(layer.shortened for layer in layers)
     assert halved and shortened
@@ -1091,7 +1323,10 @@ def test_the_check_of_shortened_weights(tmp_path):
     found = check(done)
     (output,) = found.outputs
     assert found.is_right and output.repaired_differ and not output.ordered_differ and not output.clamped
-    assert "with shortened weights" in found.lines()[0] and "; no values of the repaired model are wrong" in found.lines()[0]
+    assert (
+        "with shortened weights" in found.lines()[0]
+        and "; no values of the repaired model are wrong" in found.lines()[0]
+    )
     # A wrong order shows.
     for tensor in done.ordered.graph.initializer:
         if tensor.data_type == TensorProto.UINT8 and tensor.dims[:] == [32, 8]:
@@ -1099,9 +1334,15 @@ def test_the_check_of_shortened_weights(tmp_path):
     assert not check(done).is_right
 
 
-@pytest.mark.parametrize("arguments,words", [
-    ({"max_noise": -1}, "--max-noise: is -1"), ({"max_noise": float("nan")}, "--max-noise: is nan"),
-    ({"max_depth": -0.5}, "--max-depth: is -0.5"), ({"max_depth": float("inf")}, "--max-depth: is inf")])
+@pytest.mark.parametrize(
+    "arguments,words",
+    [
+        ({"max_noise": -1}, "--max-noise: is -1"),
+        ({"max_noise": float("nan")}, "--max-noise: is nan"),
+        ({"max_depth": -0.5}, "--max-depth: is -0.5"),
+        ({"max_depth": float("inf")}, "--max-depth: is inf"),
+    ],
+)
 def test_what_is_no_amount(arguments, words):
     b = Builder()
     with pytest.raises(Error, match=words):
@@ -1123,7 +1364,10 @@ def test_copied_channels_keep_to_the_budget():
         assert done.copied_channels == 4 * count and hows(done).count("folded order") == count
         assert done.depth == pytest.approx(count * each) and done.depth <= max_depth + 1e-9
     for layer in done.layers[2:]:
-        assert (layer.means.copied_channels, layer.means.depth) == (4, pytest.approx(each)) and layer.means.order_leaves == 2 * 8
+        assert (layer.means.copied_channels, layer.means.depth) == (
+            4,
+            pytest.approx(each),
+        ) and layer.means.order_leaves == 2 * 8
 
 
 # ----- copies that carry weights ---------------------------------------------------------------------------------------
@@ -1134,7 +1378,9 @@ def test_three_channels_of_which_no_two_are_safe_share_a_copy():
     source, copies = np.array([1, 0, 2, 0]), np.array([False, False, False, True])
     placed = places.spread(rows, source, copies)
     assert placed.tolist() == [[85, -100, 0], [43, -28, 127], [85, -56, 2], [42, -72, 0]]
-    assert places._in_threes(rows.astype(np.int16)) and not places._in_threes(rows.astype(np.int16) + [2, 0, 0])
+    assert places._in_threes(rows.astype(np.int16)) and not places._in_threes(
+        rows.astype(np.int16) + [2, 0, 0]
+    )
     assert not places._in_threes(rows.astype(np.int16) - [0, 1, 0])
     for sums, fits in ((256, True), (257, False), (-256, True), (-257, False)):
         rows = np.array([[65], [64], [127]], np.int16) * np.sign(sums)
@@ -1158,9 +1404,16 @@ def test_copies_keep_every_sum(seed):
     consumers = [places.Consumer(0, rows, 255)]
     order = places.with_copies(consumers, [0], [rows.size])[0]
     source, copies, fillers = places.filled(order, 4)
-    assert len(source) % 4 == 0 and sorted(source[~copies].tolist()) == list(range(channels)) and copies[fillers].all()
+    assert (
+        len(source) % 4 == 0
+        and sorted(source[~copies].tolist()) == list(range(channels))
+        and copies[fillers].all()
+    )
     placed = places.spread(rows, source, copies, fillers)
-    assert not placed[fillers].any() and not _order.clamping(np.arange(len(source)).reshape(-1, 2), placed, 255).any()
+    assert (
+        not placed[fillers].any()
+        and not _order.clamping(np.arange(len(source)).reshape(-1, 2), placed, 255).any()
+    )
     for placed in (placed, places.spread(rows, source, copies)):
         sums = np.zeros(rows.shape, np.int64)
         np.add.at(sums, source, placed)
@@ -1179,7 +1432,10 @@ def test_a_copy_carries_a_part_of_the_weights(slow_u8_weights):
     repaired, done = intact.repair(model)
     assert done.layers[1].how == "folded order" and done.copied_channels == 1
     assert same(evaluate(model, data_of(1, 5, 16)), evaluate(repaired, data_of(1, 5, 16)))
-    assert same(in_onnxruntime(exact_variant(done.before), data_of(1, 5, 16)), in_onnxruntime(repaired, data_of(1, 5, 16)))
+    assert same(
+        in_onnxruntime(exact_variant(done.before), data_of(1, 5, 16)),
+        in_onnxruntime(repaired, data_of(1, 5, 16)),
+    )
 
 
 def test_a_copy_has_the_scale_of_its_channel(slow_u8_weights):
@@ -1207,15 +1463,26 @@ def test_noise_never_leaves_more_layers_unsafe(monkeypatch):
             plans.append(self)
 
     monkeypatch.setattr(_repair_plan, "Planner", Planned)
-    assert _repair_plan.plan_of(None, None, 12.0, 0.05, True) is plans[1] and plans[1].max_noise == 0 and plans[1].means is plans[0].means
+    assert (
+        _repair_plan.plan_of(None, None, 12.0, 0.05, True) is plans[1]
+        and plans[1].max_noise == 0
+        and plans[1].means is plans[0].means
+    )
     assert _repair_plan.plan_of(None, None, 12.0, 0.0, True) is plans[2] and len(plans) == 3
 
 
 def test_sizes_that_a_convolution_model_leaves_open():
     """Strides count, whatever the size: the second convolution has a quarter of the first one's pixels."""
     b = Builder()
-    scale, point, zero = b.constant(np.float32(0.1)), b.constant(np.uint8(0)), b.constant(np.zeros(8, np.int8))
-    steps, x = b.constant(np.full(8, 0.1, np.float32)), b.node("QuantizeLinear", ["x", b.constant(np.float32(0.1)), point])
+    scale, point, zero = (
+        b.constant(np.float32(0.1)),
+        b.constant(np.uint8(0)),
+        b.constant(np.zeros(8, np.int8)),
+    )
+    steps, x = (
+        b.constant(np.full(8, 0.1, np.float32)),
+        b.node("QuantizeLinear", ["x", b.constant(np.float32(0.1)), point]),
+    )
     for stride in (1, 2):
         w = b.constant(b.rng.integers(-30, 31, (8, 8, 1, 1)).astype(np.int8))
         x = b.node("QLinearConv", [x, scale, point, w, steps, zero, scale, point], strides=[stride] * 2)
@@ -1228,17 +1495,26 @@ def test_sizes_that_a_convolution_model_leaves_open():
 def test_convolutions_between_quantizers_add_integers_whatever_the_type_of_activations(a_type):
     """No sum of floats reads the channels, so their order is free."""
     b = Builder()
-    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(a_type(7)), b.constant(np.int8(0))
+    scale, point, zero = b.constant(np.float32(2.0**-4)), b.constant(a_type(7)), b.constant(np.int8(0))
     x = b.node("QuantizeLinear", ["x", scale, point])
     for inputs, outputs in ((4, 16), (16, 8)):
-        w = weights_of(b.rng, inputs, outputs).T if inputs == 16 else b.rng.integers(-30, 31, (outputs, inputs)).astype(np.int8)
+        w = (
+            weights_of(b.rng, inputs, outputs).T
+            if inputs == 16
+            else b.rng.integers(-30, 31, (outputs, inputs)).astype(np.int8)
+        )
         w = b.constant(np.ascontiguousarray(w)[:, :, None, None])
-        w = b.node("DequantizeLinear", [w, b.constant(np.float32(2.0 ** -7)), zero])
+        w = b.node("DequantizeLinear", [w, b.constant(np.float32(2.0**-7)), zero])
         x = b.node("Conv", [b.node("DequantizeLinear", [x, scale, point]), w])
         x = b.node("QuantizeLinear", [x, scale, point])
     model = b.model([b.node("DequantizeLinear", [x, scale, point])], [("x", (1, 4, 6, 6))])
     repaired, done = intact.repair(model)
-    assert done.layers[1].unsafe and hows(done) == ["stored order", "folded order"] and done.orders == 1 and not done.sums
+    assert (
+        done.layers[1].unsafe
+        and hows(done) == ["stored order", "folded order"]
+        and done.orders == 1
+        and not done.sums
+    )
     assert done.is_proven and done.price == 0
     data = data_of(1, 4, 6, 6)
     assert same(in_onnxruntime(repaired, data), in_onnxruntime(exact_variant(done.before), data))
@@ -1251,14 +1527,22 @@ def first_convolution(is_qdq, channels=3, bound=None, kernel=3, a_type=np.uint8)
     """A convolution of the graph's input, with heavy channels."""
     b = Builder()
     w = b.rng.choice([-120, 120], (8, channels, kernel, kernel)).astype(np.int8)
-    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(a_type(7)), b.constant(np.zeros(8, np.int8))
+    scale, point, zero = (
+        b.constant(np.float32(2.0**-4)),
+        b.constant(a_type(7)),
+        b.constant(np.zeros(8, np.int8)),
+    )
     steps = b.constant((2.0 ** -b.rng.integers(6, 9, 8)).astype(np.float32))
-    x = "x" if bound is None else b.node("Clip", ["x", b.constant(np.float32(0)), b.constant(np.float32(bound))])
+    x = (
+        "x"
+        if bound is None
+        else b.node("Clip", ["x", b.constant(np.float32(0)), b.constant(np.float32(bound))])
+    )
     q = b.node("QuantizeLinear", [x, scale, point])
     options = {"pads": [kernel // 2] * 4, "kernel_shape": [kernel] * 2}
     if is_qdq:
         real = b.node("DequantizeLinear", [b.constant(w), steps, zero], axis=0)
-        steps_of_bias = b.constant(np.float32(2.0 ** -4) * b.constants[steps])
+        steps_of_bias = b.constant(np.float32(2.0**-4) * b.constants[steps])
         bias = b.node("DequantizeLinear", [b.constant(np.zeros(8, np.int32)), steps_of_bias], axis=0)
         y = b.node("Conv", [b.node("DequantizeLinear", [q, scale, point]), real, bias], **options)
         y = b.node("QuantizeLinear", [y, scale, point])
@@ -1277,18 +1561,27 @@ def test_a_gather_in_front_of_the_first_convolution(is_qdq, channels, slow_u8_we
         repaired, done = intact.repair(model, engines=engines, max_depth=700)
         (layer,) = done.layers
         assert (layer.how, layer.left, layer.is_gathered) == ("gathered order", 0, True) and done.is_proven
-        assert layer.copied_channels == done.copied_channels == (-channels % 4 if channels == 1 else -2 * channels % 4 + channels)
+        assert (
+            layer.copied_channels
+            == done.copied_channels
+            == (-channels % 4 if channels == 1 else -2 * channels % 4 + channels)
+        )
         assert done.depth == pytest.approx(100 * layer.copied_channels / channels)
         assert "1 made safe by a Gather in front" in to_text(done)
         (gather,) = [node for node in repaired.graph.node if node.op_type == "Gather"]
-        read = {name for node in repaired.graph.node for name in node.input} | {value.name for value in repaired.graph.output}
+        read = {name for node in repaired.graph.node for name in node.input} | {
+            value.name for value in repaired.graph.output
+        }
         assert read >= {name for node in repaired.graph.node for name in node.output}
         order = constants_of(repaired)[gather.input[1]]
         assert set(order.tolist()) == set(range(channels)) and len(order) == channels + layer.copied_channels
         assert same(evaluate(model, data), evaluate(repaired, data))
         assert same(in_onnxruntime(repaired, data), in_onnxruntime(exact_variant(done.before), data))
     # Where copied channels do not fit into the budget, ONNX Runtime gets u8 weights, and others nothing.
-    kept = [intact.repair(model, engines=engines, max_depth=10)[1].layers[0] for engines in (["onnxruntime"], ["fbgemm"])]
+    kept = [
+        intact.repair(model, engines=engines, max_depth=10)[1].layers[0]
+        for engines in (["onnxruntime"], ["fbgemm"])
+    ]
     assert [layer.how for layer in kept] == ["u8 weights", "left"] and kept[0].means.gather > 0
 
 
@@ -1298,7 +1591,11 @@ def test_no_gather_between_the_operators_that_ONNX_Runtime_moves_to_u8(slow_u8_w
     model, data = first_convolution(True, a_type=np.int8), data_of(1, 3, 6, 6)
     repaired, done = intact.repair(model, max_depth=700)
     (layer,) = done.layers
-    assert len(done.after.layers) == 1 and done.is_proven and (layer.how, layer.is_gathered) == ("u8 weights", False)
+    assert (
+        len(done.after.layers) == 1
+        and done.is_proven
+        and (layer.how, layer.is_gathered) == ("u8 weights", False)
+    )
     assert not [node for node in repaired.graph.node if node.op_type == "Gather"]
     assert same(in_onnxruntime(repaired, data), in_onnxruntime(exact_variant(done.before), data))
     _, done = intact.repair(model, engines=["fbgemm"], max_depth=700)
@@ -1315,10 +1612,15 @@ def test_a_repair_that_loses_a_layer_fails(monkeypatch, slow_u8_weights):
 
 def test_a_layer_without_a_name_keeps_its_name_if_its_output_is_reordered():
     b = Builder()
-    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.int8(0))
-    steps = b.constant(np.float32(2.0 ** -7))
-    hidden, y = (b.node("QLinearMatMul", [x, scale, point, b.constant(weights_of(b.rng, 16, 16)), steps, zero, scale, point])
-                 for x in ("u", "QLinearMatMul0_0"))
+    scale, point, zero = b.constant(np.float32(2.0**-4)), b.constant(np.uint8(7)), b.constant(np.int8(0))
+    steps = b.constant(np.float32(2.0**-7))
+    hidden, y = (
+        b.node(
+            "QLinearMatMul",
+            [x, scale, point, b.constant(weights_of(b.rng, 16, 16)), steps, zero, scale, point],
+        )
+        for x in ("u", "QLinearMatMul0_0")
+    )
     for node in b.nodes:
         node.ClearField("name")
     model = b.model([hidden, y], [], kinds=dict.fromkeys((hidden, y), TensorProto.UINT8))
@@ -1329,14 +1631,22 @@ def test_a_layer_without_a_name_keeps_its_name_if_its_output_is_reordered():
 
 def test_gathers_and_copies_have_one_budget():
     b = Builder()
-    scale, point, zero = b.constant(np.float32(2.0 ** -4)), b.constant(np.uint8(7)), b.constant(np.zeros(8, np.int8))
-    q, steps = b.node("QuantizeLinear", ["x", scale, point]), b.constant(np.full(8, 2.0 ** -7, np.float32))
+    scale, point, zero = (
+        b.constant(np.float32(2.0**-4)),
+        b.constant(np.uint8(7)),
+        b.constant(np.zeros(8, np.int8)),
+    )
+    q, steps = b.node("QuantizeLinear", ["x", scale, point]), b.constant(np.full(8, 2.0**-7, np.float32))
     y = []
     for _ in range(2):  # each wants 5 channels more
         w = b.constant(b.rng.choice([-120, 120], (8, 3, 3, 3)).astype(np.int8))
         y.append(b.node("QLinearConv", [q, scale, point, w, steps, zero, scale, point], pads=[1] * 4))
     model = b.model(y, [("x", (1, 3, 6, 6))], kinds=dict.fromkeys(y, TensorProto.UINT8))
-    for max_depth, expected in ((83, ["left"] * 2), (84, ["gathered order", "left"]), (167, ["gathered order"] * 2)):
+    for max_depth, expected in (
+        (83, ["left"] * 2),
+        (84, ["gathered order", "left"]),
+        (167, ["gathered order"] * 2),
+    ):
         _, done = intact.repair(model, engines=["fbgemm"], max_depth=max_depth)
         assert sorted(hows(done)) == expected and done.depth <= max_depth
 
@@ -1378,8 +1688,15 @@ def begun(tmp_path, model, **options):
     path.write_bytes(model.SerializeToString())
     (tmp_path / "steps").mkdir()
     chosen = _repair.Options(engines_asked=["onnxruntime"], **options)
-    return _repair._begun(path, tmp_path / "r.onnx", tmp_path / "steps", audit(path, engines_asked=["onnxruntime"]), chosen,
-                          Limits(), None)
+    return _repair._begun(
+        path,
+        tmp_path / "r.onnx",
+        tmp_path / "steps",
+        audit(path, engines_asked=["onnxruntime"]),
+        chosen,
+        Limits(),
+        None,
+    )
 
 
 def test_each_step_alone(tmp_path, slow_u8_weights):

@@ -7,17 +7,39 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-import pytest
-
 import intact
+import pytest
 
 PACKAGE = Path(intact.__file__).parent
 TREE = Path(__file__).parents[2]
 # Modules of the package's own folder have a place too. "": intact/__init__.py.
-ORDER = ["_interface", "_library", "_plans", "_graph", "_formats", "_engines", "_audit", "_compare", "_repair", "onnxruntime", "torch",
-         "_operators", "_program", "_target", "verify", ""]
-FOLDERS = ["python/tests", "integrations/onnxruntime/tests", "integrations/onnxruntime/scripts", "integrations/pytorch/tests",
-           "integrations/pytorch_legacy/tests", "bench", "tools"]  # of programs that import each other by name
+ORDER = [
+    "_interface",
+    "_library",
+    "_plans",
+    "_graph",
+    "_formats",
+    "_engines",
+    "_audit",
+    "_compare",
+    "_repair",
+    "onnxruntime",
+    "torch",
+    "_operators",
+    "_program",
+    "_target",
+    "verify",
+    "",
+]
+FOLDERS = [
+    "python/tests",
+    "integrations/onnxruntime/tests",
+    "integrations/onnxruntime/scripts",
+    "integrations/pytorch/tests",
+    "integrations/pytorch_legacy/tests",
+    "bench",
+    "tools",
+]  # of programs that import each other by name
 
 
 def name_of(path, folder):
@@ -34,11 +56,13 @@ def imports(source, module, is_package, modules, by_name=False):
         if isinstance(node, ast.ImportFrom):
             if not node.level and not by_name:
                 continue
-            base = package[:len(package) - node.level + 1] if node.level else []
+            base = package[: len(package) - node.level + 1] if node.level else []
             base += node.module.split(".") if node.module else []
             # `from . import name`: a module, or a name of the package itself
-            found |= {".".join([*base, one.name]) if ".".join([*base, one.name]) in modules else ".".join(base)
-                      for one in node.names}
+            found |= {
+                ".".join([*base, one.name]) if ".".join([*base, one.name]) in modules else ".".join(base)
+                for one in node.names
+            }
         elif isinstance(node, ast.Import) and by_name:
             found |= {one.name for one in node.names}
     return (found & modules) - {module}
@@ -46,8 +70,10 @@ def imports(source, module, is_package, modules, by_name=False):
 
 def graph_of(folder, by_name=False):
     paths = {name_of(path, folder): path for path in folder.rglob("*.py")}
-    return {name: imports(path.read_text(), name, path.name == "__init__.py", set(paths), by_name)
-            for name, path in paths.items()}
+    return {
+        name: imports(path.read_text(), name, path.name == "__init__.py", set(paths), by_name)
+        for name, path in paths.items()
+    }
 
 
 def circles(graph):
@@ -74,12 +100,17 @@ def circles(graph):
 
 def upward(graph):
     """The imports of a later room, in words."""
+
     def room(module):
         return module.split(".")[0]
 
     found = [f"{module} has no room that has a place" for module in graph if room(module) not in ORDER]
-    return found + [f"{module} imports {other}, which stands after it" for module, others in graph.items() for other in sorted(others)
-                    if {room(module), room(other)} <= {*ORDER} and ORDER.index(room(other)) > ORDER.index(room(module))]
+    return found + [
+        f"{module} imports {other}, which stands after it"
+        for module, others in graph.items()
+        for other in sorted(others)
+        if {room(module), room(other)} <= {*ORDER} and ORDER.index(room(other)) > ORDER.index(room(module))
+    ]
 
 
 def test_a_module_imports_only_rooms_before_it():
@@ -110,7 +141,9 @@ def test_faults_are_found():
     assert imports("from . import axes", "_graph", True, modules) == {"_graph.axes"}
     assert imports("import torch\nfrom torch import nn", "torch._graph", False, {"torch"}) == set()
     assert imports("import a\nfrom b import c", "d", False, {"a", "b"}, by_name=True) == {"a", "b"}
-    assert upward({"_graph.axes": {"_repair.plan"}}) == ["_graph.axes imports _repair.plan, which stands after it"]
+    assert upward({"_graph.axes": {"_repair.plan"}}) == [
+        "_graph.axes imports _repair.plan, which stands after it"
+    ]
     assert upward({"_new.one": set()}) == ["_new.one has no room that has a place"]
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b -> c -> b"]
     assert circles({"a": {"b"}, "b": set()}) == []

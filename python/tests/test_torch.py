@@ -20,17 +20,19 @@ ENGINES = [name for name in ("fbgemm", "onednn") if name in torch.backends.quant
 if not ENGINES:
     pytest.skip("this build of torch has neither FBGEMM nor oneDNN", allow_module_level=True)
 import intact.torch  # noqa: E402
-from intact._repair import repair as _repair  # noqa: E402
-from intact.torch import _graph  # noqa: E402
 from intact._library import Error  # noqa: E402
+from intact._repair import repair as _repair  # noqa: E402
 from intact._repair.report import to_json, to_text  # noqa: E402
+from intact.torch import _graph, _values  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.ao import quantization as tq  # noqa: E402
 from torch.ao.nn import quantized as nnq  # noqa: E402
 from torch.ao.nn.quantized import dynamic as nnqd  # noqa: E402
 
 pytestmark = [pytest.mark.filterwarnings("ignore")]
-has_vnni = pytest.mark.skipif(not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored module would clamp here")
+has_vnni = pytest.mark.skipif(
+    not {"avx_vnni", "avx512_vnni"} & set(intact.isas()), reason="the stored module would clamp here"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -95,8 +97,14 @@ class Mlp(nn.Module):
     def __init__(self):
         super().__init__()
         rng = np.random.default_rng(1)
-        self.body = nn.Sequential(quantize(), linear(rng, 16, 32, True), nn.ReLU(), linear(rng, 32, 24), linear(rng, 24, 10),
-                                  nnq.DeQuantize())
+        self.body = nn.Sequential(
+            quantize(),
+            linear(rng, 16, 32, True),
+            nn.ReLU(),
+            linear(rng, 32, 24),
+            linear(rng, 24, 10),
+            nnq.DeQuantize(),
+        )
 
     def forward(self, x):
         return self.body(x)
@@ -143,7 +151,11 @@ class Float(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.first, self.second, self.deep = nn.Conv2d(4, 16, 3), nn.Conv2d(16, 16, 3, padding=1), nn.Conv2d(16, 16, 3, groups=16)
+        self.first, self.second, self.deep = (
+            nn.Conv2d(4, 16, 3),
+            nn.Conv2d(16, 16, 3, padding=1),
+            nn.Conv2d(16, 16, 3, groups=16),
+        )
         self.up, self.last = nn.Linear(16, 32), nn.Linear(32, 10)
         rng = np.random.default_rng(4)
         for name, layer in self.named_children():
@@ -169,7 +181,10 @@ def rows(*shape):
 def by_fx():
     from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
-    config = tq.QConfig(activation=tq.MinMaxObserver.with_args(dtype=torch.quint8), weight=tq.default_per_channel_weight_observer)
+    config = tq.QConfig(
+        activation=tq.MinMaxObserver.with_args(dtype=torch.quint8),
+        weight=tq.default_per_channel_weight_observer,
+    )
     prepared = prepare_fx(Float().eval(), tq.QConfigMapping().set_global(config), (images(),))
     prepared(images(1))
     return convert_fx(prepared)
@@ -180,14 +195,23 @@ def by_pt2e(reduce_range=False):
     from torchao.quantization.pt2e import quantize_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
 
-    quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config(reduce_range=reduce_range))
-    prepared = quantize_pt2e.prepare_pt2e(torch.export.export(Float().eval(), (images(),)).module(), quantizer)
+    quantizer = x86.X86InductorQuantizer().set_global(
+        x86.get_default_x86_inductor_quantization_config(reduce_range=reduce_range)
+    )
+    prepared = quantize_pt2e.prepare_pt2e(
+        torch.export.export(Float().eval(), (images(),)).module(), quantizer
+    )
     prepared(images(1))
     return torch.export.export(quantize_pt2e.convert_pt2e(prepared), (images(),))
 
 
-MODULES = {"mlp": (Mlp, rows(64, 16)), "mlp, batches of lines": (Mlp, rows(4, 8, 16)), "residual": (Residual, images()),
-           "dynamic": (Dynamic, rows(64, 16)), "fx": (by_fx, images())}
+MODULES = {
+    "mlp": (Mlp, rows(64, 16)),
+    "mlp, batches of lines": (Mlp, rows(4, 8, 16)),
+    "residual": (Residual, images()),
+    "dynamic": (Dynamic, rows(64, 16)),
+    "fx": (by_fx, images()),
+}
 
 
 def run(module, *inputs):
@@ -230,7 +254,11 @@ def test_a_repaired_module_is_proven_and_computes_the_same(name, engine):
 def test_an_order_on_one_side_alone_shows():
     module = made(Mlp, ENGINES[0])
     repaired, _ = intact.torch.repair(module)
-    moved = [k for k in (1, 3, 4) if not torch.equal(module.body[k].weight().int_repr(), repaired.body[k].weight().int_repr())]
+    moved = [
+        k
+        for k in (1, 3, 4)
+        if not torch.equal(module.body[k].weight().int_repr(), repaired.body[k].weight().int_repr())
+    ]
     assert moved
     for k in moved:
         one_sided, _ = intact.torch.repair(module)
@@ -239,7 +267,7 @@ def test_an_order_on_one_side_alone_shows():
 
 
 def test_a_layer_that_is_not_written_back_is_found(monkeypatch):
-    written = _graph._Packed.set
+    written = _values.Packed.set
     left = []
 
     def fails_once(self, *values):
@@ -247,7 +275,7 @@ def test_a_layer_that_is_not_written_back_is_found(monkeypatch):
             written(self, *values)
         left.append(self)
 
-    monkeypatch.setattr(_graph._Packed, "set", fails_once)
+    monkeypatch.setattr(_values.Packed, "set", fails_once)
     with pytest.raises(Error, match="does not hold the repaired constants"):
         intact.torch.repair(Mlp())
 
@@ -256,7 +284,11 @@ def test_programs():
     program = by_pt2e()
     repaired, done = intact.torch.repair(program)
     assert done.engines == ["onednn"] and done.orders and any(layer.unsafe for layer in done.layers)
-    assert done.is_proven and intact.torch.audit(repaired).is_proven and not intact.torch.audit(program).is_proven
+    assert (
+        done.is_proven
+        and intact.torch.audit(repaired).is_proven
+        and not intact.torch.audit(program).is_proven
+    )
     stored, new = run(program, images()), run(repaired, images())
     # By itself the program runs in float: sums are added in another order, which moves some roundings by a step.
     assert abs(stored[0] - new[0]).max() < 0.02 * abs(stored[0]).max()
@@ -287,18 +319,24 @@ class Steps(nn.Module):
 @has_vnni
 def test_what_is_not_known_keeps_its_order():
     rng = np.random.default_rng(0)
-    module = Steps([quantize(), linear(rng, 16, 32, True)], lambda self, x: self.last(torch.flip(x, [1])).dequantize())
+    module = Steps(
+        [quantize(), linear(rng, 16, 32, True)], lambda self, x: self.last(torch.flip(x, [1])).dequantize()
+    )
     module.last = linear(rng, 32, 10)
     for example, reason in (None, "axes are not known"), ((rows(8, 16),), "the operator torch.flip"):
         repaired, done = intact.torch.repair(module, example)
-        assert [layer.how for layer in done.layers] == ["stored order", "left"] and reason in done.layers[1].reason
+        assert [layer.how for layer in done.layers] == ["stored order", "left"] and reason in done.layers[
+            1
+        ].reason
         assert same(run(module, rows(8, 16)), run(repaired, rows(8, 16)))
 
 
 @has_vnni
 def test_outputs_keep_their_order():
     rng = np.random.default_rng(0)
-    module = Steps([quantize(), linear(rng, 16, 32, True)], lambda self, x: (x.dequantize(), self.last(x).dequantize()))
+    module = Steps(
+        [quantize(), linear(rng, 16, 32, True)], lambda self, x: (x.dequantize(), self.last(x).dequantize())
+    )
     module.last = linear(rng, 32, 10)
     repaired, done = intact.torch.repair(module)
     assert done.layers[1].how == "left" and "output" in done.layers[1].reason
@@ -308,7 +346,10 @@ def test_outputs_keep_their_order():
 @has_vnni
 def test_a_layer_that_runs_twice_has_one_order():
     rng = np.random.default_rng(0)
-    module = Steps([quantize(), linear(rng, 16, 32, True)], lambda self, x: self.last(self.twice(self.twice(x))).dequantize())
+    module = Steps(
+        [quantize(), linear(rng, 16, 32, True)],
+        lambda self, x: self.last(self.twice(self.twice(x))).dequantize(),
+    )
     module.twice, module.last = linear(rng, 32, 32), linear(rng, 32, 10)
     repaired, done = intact.torch.repair(module)
     assert done.is_proven and done.orders == 1
@@ -320,7 +361,9 @@ def test_an_odd_number_of_channels_gets_a_zero_channel():
     rng = np.random.default_rng(0)
     module = Steps([quantize(), conv(rng, 4, 15, is_safe=True), conv(rng, 15, 12), nnq.DeQuantize()])
     repaired, done = intact.torch.repair(module)
-    assert done.copied_channels == 1 and repaired.layers[1].out_channels == 16 == repaired.layers[2].in_channels
+    assert (
+        done.copied_channels == 1 and repaired.layers[1].out_channels == 16 == repaired.layers[2].in_channels
+    )
     assert same(run(module, images()), run(repaired, images()))
     repaired, done = intact.torch.repair(module, keep_channels=True)
     assert not done.copied_channels and done.layers[1].how == "left"
@@ -365,8 +408,12 @@ def values_of(layer):
 
 
 def with_weights(layer, weights, scales):
-    layer.set_weight_bias(torch._make_per_channel_quantized_tensor(
-        torch.tensor(weights), torch.tensor(scales), torch.zeros(len(scales), dtype=torch.int64), 0), layer.bias())
+    layer.set_weight_bias(
+        torch._make_per_channel_quantized_tensor(
+            torch.tensor(weights), torch.tensor(scales), torch.zeros(len(scales), dtype=torch.int64), 0
+        ),
+        layer.bias(),
+    )
 
 
 def dense(module):
@@ -378,15 +425,19 @@ def dense(module):
             inputs, outputs = weights.shape[1], len(weights) // layer.groups
             full = np.zeros((len(weights), inputs * layer.groups, *weights.shape[2:]), np.int8)
             for o, row in enumerate(weights):
-                full[o, o // outputs * inputs:][:inputs] = row
+                full[o, o // outputs * inputs :][:inputs] = row
             layer.groups = 1
             with_weights(layer, full, scales)
     return module
 
 
-LAYERS = {"linear": lambda rng: linear(rng, 16, 12), "conv": lambda rng: conv(rng, 4, 12),
-          "groups": lambda rng: conv(rng, 4, 8, groups=2), "depthwise": lambda rng: conv(rng, 4, 8, groups=4),
-          "deep": lambda rng: conv(rng, 8, 8, groups=8)}
+LAYERS = {
+    "linear": lambda rng: linear(rng, 16, 12),
+    "conv": lambda rng: conv(rng, 4, 12),
+    "groups": lambda rng: conv(rng, 4, 8, groups=2),
+    "depthwise": lambda rng: conv(rng, 4, 8, groups=4),
+    "deep": lambda rng: conv(rng, 8, 8, groups=8),
+}
 
 
 @has_vnni
@@ -424,7 +475,8 @@ def test_an_order_and_shortened_weights(engine):
     def make():
         second = linear(rng, 32, 24)
         weights, scales = values_of(second)
-        weights[:4, :20] = 70  # which of these are beside each other does not matter: ten pairs with an excess of 12
+        # which of these are beside each other does not matter: ten pairs with an excess of 12
+        weights[:4, :20] = 70
         with_weights(second, weights, scales)
         return Steps([quantize(), linear(rng, 16, 32, True), second, nnq.DeQuantize()])
 
@@ -449,7 +501,9 @@ def test_random_modules_with_shortened_weights():
     for seed in range(12):
         module = made(lambda: Random(seed), ENGINES[0])
         repaired, done = intact.torch.repair(module, engines=ENGINES, max_noise=0.6)
-        assert same(run(repaired, images()), run(dense(repaired) if done.is_proven else repaired, images())), seed
+        assert same(
+            run(repaired, images()), run(dense(repaired) if done.is_proven else repaired, images())
+        ), seed
         for layer in done.layers:
             assert layer.noise <= 0.6 and (layer.how == "left") == bool(layer.left)
         shortened += sum(layer.shortened for layer in done.layers)
@@ -463,10 +517,14 @@ class Shared(nn.Module):
     def __init__(self):
         super().__init__()
         rng = np.random.default_rng(7)
-        self.packed = torch.ops.quantized.linear_prepack(qtensor(weights_of(rng, (16, 16)), rng), bias_of(rng, 16))
+        self.packed = torch.ops.quantized.linear_prepack(
+            qtensor(weights_of(rng, (16, 16)), rng), bias_of(rng, 16)
+        )
 
     def forward(self, x):
-        return torch.ops.quantized.linear_dynamic(torch.ops.quantized.linear_dynamic(x, self.packed, True), self.packed, False)
+        return torch.ops.quantized.linear_dynamic(
+            torch.ops.quantized.linear_dynamic(x, self.packed, True), self.packed, False
+        )
 
 
 @has_vnni
@@ -474,8 +532,12 @@ def test_operators_share_shortened_weights():
     module = Shared()
     repaired, done = intact.torch.repair(module, max_noise=1e4)
     assert done.is_proven and [layer.unsafe > 0 for layer in done.layers] == [False, True]
-    assert [layer.how for layer in done.layers] == ["shortened weights"] * 2 and not any(layer.halved for layer in done.layers)
-    before, after = (torch.ops.quantized.linear_unpack(one.packed)[0].int_repr().numpy() for one in (module, repaired))
+    assert [layer.how for layer in done.layers] == ["shortened weights"] * 2 and not any(
+        layer.halved for layer in done.layers
+    )
+    before, after = (
+        torch.ops.quantized.linear_unpack(one.packed)[0].int_repr().numpy() for one in (module, repaired)
+    )
     assert np.array_equal(by_hand(before, np.ones(16), can_halve=False)[0], after)
     assert not same(run(module, rows(8, 16)), run(repaired, rows(8, 16)))
 
@@ -483,7 +545,10 @@ def test_operators_share_shortened_weights():
 @has_vnni
 def test_no_module_gets_a_gather():
     rng = np.random.default_rng(0)
-    module = Steps([quantize(), conv(rng, 4, 16, is_safe=True)], lambda self, x: self.last(torch.flip(x, [1])).dequantize())
+    module = Steps(
+        [quantize(), conv(rng, 4, 16, is_safe=True)],
+        lambda self, x: self.last(torch.flip(x, [1])).dequantize(),
+    )
     module.last = conv(rng, 16, 12)
     translation = _graph.translate(module, (images(),))
     _, done = _repair.repair(translation.proto, engines=ENGINES)
@@ -515,22 +580,31 @@ def test_without_vnni(tmp_path):
     rng = np.random.default_rng(5)
     modules = [(made(MODULES[name][0], ENGINES[0]), MODULES[name][1], 0) for name in ("residual", "dynamic")]
     if ENGINES[0] == "fbgemm":  # oneDNN multiplies few channels of a group exactly
-        modules += [(Steps([quantize(), heavy(LAYERS["deep"](rng), rng), nnq.DeQuantize()]), rows(2, 8, 8, 8), 0.5)]
+        modules += [
+            (Steps([quantize(), heavy(LAYERS["deep"](rng), rng), nnq.DeQuantize()]), rows(2, 8, 8, 8), 0.5)
+        ]
     expected = {}
     for k, (module, x, max_noise) in enumerate(modules):
-        for kind, one in (("stored", module), ("repaired", intact.torch.repair(module, max_noise=max_noise)[0])):
+        for kind, one in (
+            ("stored", module),
+            ("repaired", intact.torch.repair(module, max_noise=max_noise)[0]),
+        ):
             torch.jit.trace(one, (x,)).save(str(tmp_path / f"{k}{kind}"))
             np.save(tmp_path / f"{k}{kind}.in.npy", x.numpy())
             expected[f"{k}{kind}"] = run(dense(one if max_noise else module), x)[0]
     emulator = ["qemu-x86_64", "-cpu", "Haswell", sys.executable, "-c", IN_EMULATOR]
-    process = subprocess.run([*emulator, str(tmp_path), ",".join(ENGINES), ",".join(expected)], capture_output=True, text=True)
+    process = subprocess.run(
+        [*emulator, str(tmp_path), ",".join(ENGINES), ",".join(expected)], capture_output=True, text=True
+    )
     assert process.returncode == 0, process.stderr[-2000:]
     for name, exact in expected.items():
         got = np.load(tmp_path / f"{name}.{ENGINES[0]}.npy")
         assert np.array_equal(got, exact) == name.endswith("repaired"), name
     for k in range(len(modules)):
         for engine in ENGINES:
-            stored, repaired = (np.load(tmp_path / f"{k}{kind}.{engine}.npy") for kind in ("stored", "repaired"))
+            stored, repaired = (
+                np.load(tmp_path / f"{k}{kind}.{engine}.npy") for kind in ("stored", "repaired")
+            )
             assert not np.array_equal(stored, repaired), (k, engine)
 
 
@@ -543,16 +617,30 @@ class Random(nn.Module):
         self.q, self.layers, self.plan = quantize(), nn.ModuleList(), []
         channels = [4]
         for _ in range(rng.integers(5, 10)):
-            kind = rng.choice(["conv", "conv", "conv", "groups", "deep", "relu", "pool", "add", "cat", "slice", "chunk"])
+            kind = rng.choice(
+                ["conv", "conv", "conv", "groups", "deep", "relu", "pool", "add", "cat", "slice", "chunk"]
+            )
             at = int(rng.integers(max(0, len(channels) - 3), len(channels)))
             width = channels[at]
             other = [k for k, n in enumerate(channels) if n == width and k != at]
-            if kind == "add" and not other or kind == "chunk" and width % 2 or kind == "slice" and width < 6 or (
-                    kind == "groups" and width % 4):
+            if (
+                kind == "add"
+                and not other
+                or kind == "chunk"
+                and width % 2
+                or kind == "slice"
+                and width < 6
+                or (kind == "groups" and width % 4)
+            ):
                 kind = "conv"
             argument = int(rng.choice(other) if kind == "add" else rng.integers(len(channels)))
-            outputs = {"conv": int(rng.choice([8, 12, 16, 17])), "groups": 16, "cat": width + channels[argument],
-                       "slice": width - 4, "chunk": width // 2}.get(kind, width)
+            outputs = {
+                "conv": int(rng.choice([8, 12, 16, 17])),
+                "groups": 16,
+                "cat": width + channels[argument],
+                "slice": width - 4,
+                "chunk": width // 2,
+            }.get(kind, width)
             if kind in ("conv", "groups", "deep"):
                 groups = {"conv": 1, "groups": 2, "deep": width}[kind]
                 if groups == 1 and width == 1:
@@ -595,12 +683,15 @@ def test_random_modules_compute_the_same(first):
     assert orders
 
 
-@pytest.mark.parametrize("module, inputs, message", [
-    (lambda: 3, None, "is a int; expected a torch.nn.Module"),
-    (lambda: torch.jit.trace(nn.ReLU(), (rows(2),)), None, "ScriptModule; expected a torch.nn.Module"),
-    (lambda: Steps([], lambda self, x: x if x.sum() > 0 else -x), None, "torch.fx does not trace it"),
-    (Mlp, (rows(3, 5),), "does not run on example_inputs"),
-])
+@pytest.mark.parametrize(
+    "module, inputs, message",
+    [
+        (lambda: 3, None, "is a int; expected a torch.nn.Module"),
+        (lambda: torch.jit.trace(nn.ReLU(), (rows(2),)), None, "ScriptModule; expected a torch.nn.Module"),
+        (lambda: Steps([], lambda self, x: x if x.sum() > 0 else -x), None, "torch.fx does not trace it"),
+        (Mlp, (rows(3, 5),), "does not run on example_inputs"),
+    ],
+)
 def test_what_cannot_be_read_is_refused_in_one_line(module, inputs, message):
     with pytest.raises(Error) as caught:
         intact.torch.repair(module(), inputs)

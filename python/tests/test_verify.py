@@ -8,10 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import intact
 import numpy as np
 import pytest
-
-import intact
 from intact._program import native
 
 if not Path(intact.__file__).with_name("intact").exists():
@@ -20,8 +19,20 @@ if not Path(intact.__file__).with_name("intact").exists():
 
 class Right:
     name = "right"
-    supports = ["gemm", "a_u8", "a_s8", "b_s8", "c_s32", "c_u8", "bias_s32", "channel_scales", "a_zero_point", "conv_2d", "conv_padding",
-                "conv_stride"]
+    supports = [
+        "gemm",
+        "a_u8",
+        "a_s8",
+        "b_s8",
+        "c_s32",
+        "c_u8",
+        "bias_s32",
+        "channel_scales",
+        "a_zero_point",
+        "conv_2d",
+        "conv_padding",
+        "conv_stride",
+    ]
 
     def sums(self, a, b, p):
         s = (a.astype(np.int64) - p.a_zero_point) @ b.astype(np.int64)
@@ -36,7 +47,7 @@ class Right:
     def conv(self, p):
         a = np.pad(p.a.astype(np.int64), [(0, 0), *p.padding, (0, 0)], constant_values=p.a_zero_point)
         taps = np.lib.stride_tricks.sliding_window_view(a, p.weights.shape[1:3], axis=(1, 2))
-        taps = taps[:, ::p.stride[0], ::p.stride[1]].transpose(0, 1, 2, 4, 5, 3)
+        taps = taps[:, :: p.stride[0], :: p.stride[1]].transpose(0, 1, 2, 4, 5, 3)
         rows = taps.reshape(*taps.shape[:3], -1)
         return self.sums(rows, p.weights.reshape(len(p.weights), -1).T, p)
 
@@ -121,7 +132,9 @@ def test_a_right_target_passes():
 
 
 def test_a_wrong_one_is_found():
-    command, environment = native(["verify", "replay", "gemm u8s8s32 m=3 n=4 k=20", "--target", f"python:{__file__}:Wrong"])
+    command, environment = native(
+        ["verify", "replay", "gemm u8s8s32 m=3 n=4 k=20", "--target", f"python:{__file__}:Wrong"]
+    )
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 1 and "m 2 n 3" in run.stdout
 
@@ -131,8 +144,10 @@ def test_saturation_is_named():
     assert "clamped to int16 (maddubs)" in sweep.text
 
 
-@pytest.mark.parametrize("target,words", [(Raises, "KeyError: 'scales'"),
-                                          (WrongShape, r"returned shape (1, 1) of float64; expected (")])
+@pytest.mark.parametrize(
+    "target,words",
+    [(Raises, "KeyError: 'scales'"), (WrongShape, r"returned shape (1, 1) of float64; expected (")],
+)
 def test_what_a_class_raises_is_a_finding(target, words):
     sweep = intact.verify.sweep(target)
     assert not sweep.passed and words in sweep.text
@@ -146,8 +161,12 @@ def test_a_process_that_ended_is_a_finding_and_started_again():
     words = {line[0].split("  ")[1]: [] for line in lines}
     for name, text in lines:
         words[name.split("  ")[1]].append(text)
-    assert any("the Python process ended with status 3" in text for text in words["product, 1 row"]), run.stdout
-    assert any("the Python process was ended by SIGSEGV" in text for text in words["product, 1 row"]), run.stdout
+    assert any("the Python process ended with status 3" in text for text in words["product, 1 row"]), (
+        run.stdout
+    )
+    assert any("the Python process was ended by SIGSEGV" in text for text in words["product, 1 row"]), (
+        run.stdout
+    )
     assert words["product, 5 rows"] == ["none"]
 
 
@@ -155,9 +174,15 @@ def test_what_it_skips_is_counted():
     assert "no products today" in intact.verify.sweep(Skips).text
 
 
-@pytest.mark.parametrize("target,words", [(Unknown, "supports: 'gem' is unknown"),
-                                          ("python:/nope.py:Mine", "no such Python file"),
-                                          (f"python:{__file__}:Nobody", "has no class Nobody"), (3, "is a int")])
+@pytest.mark.parametrize(
+    "target,words",
+    [
+        (Unknown, "supports: 'gem' is unknown"),
+        ("python:/nope.py:Mine", "no such Python file"),
+        (f"python:{__file__}:Nobody", "has no class Nobody"),
+        (3, "is a int"),
+    ],
+)
 def test_what_cannot_be_loaded(target, words):
     with pytest.raises(intact.Error) as caught:
         intact.verify.sweep(target)
@@ -187,29 +212,55 @@ def test_a_program_is_held_to_an_older_cpu(tmp_path):
     subprocess.run([*shared, "-Wl,-z,initfirst", "-o", library, source], check=True)
 
     def held(level, command):
-        return subprocess.run(command, capture_output=True, text=True, check=False,
-                              env={**os.environ, "HELD_TO": level, "LD_PRELOAD": str(library)})
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "HELD_TO": level, "LD_PRELOAD": str(library)},
+        )
 
     here = set(intact.isas())
     print_isas = [sys.executable, "-c", "import intact; print(*intact.isas())"]
-    for level, flag, isas, needs in [("avx2", "avx2", {"avx2"}, "AVX2"), ("avx_vnni", "avx_vnni", {"avx2", "avx_vnni"}, "AVX-VNNI"),
-                                     ("avx512", "avx512vl", {"avx2", "avx512"}, "AVX-512"),
-                                     ("avx512_vnni", "avx512_vnni", {"avx2", "avx512", "avx512_vnni"}, "AVX-512-VNNI")]:
+    for level, flag, isas, needs in [
+        ("avx2", "avx2", {"avx2"}, "AVX2"),
+        ("avx_vnni", "avx_vnni", {"avx2", "avx_vnni"}, "AVX-VNNI"),
+        ("avx512", "avx512vl", {"avx2", "avx512"}, "AVX-512"),
+        ("avx512_vnni", "avx512_vnni", {"avx2", "avx512", "avx512_vnni"}, "AVX-512-VNNI"),
+    ]:
         run = held(level, print_isas)
         if flag in cpu_flags():
             assert run.returncode == 0 and set(run.stdout.split()) == (isas | {"portable"}) & here, run.stderr
         else:
-            assert run.returncode == 2 and run.stderr == f"held_to: this CPU lacks {needs}; HELD_TO is {level}\n"
+            assert (
+                run.returncode == 2 and run.stderr == f"held_to: this CPU lacks {needs}; HELD_TO is {level}\n"
+            )
     run = held("sse2", print_isas)
-    assert run.returncode == 2 and run.stderr == "held_to: HELD_TO is sse2; expected avx2, avx_vnni, avx512 or avx512_vnni\n"
-    for name, text in (("looks.c", LOOKS), ("prints.c", PRINTS)):  # a library that the program links looks when it is loaded
+    assert (
+        run.returncode == 2
+        and run.stderr == "held_to: HELD_TO is sse2; expected avx2, avx_vnni, avx512 or avx512_vnni\n"
+    )
+    # a library that the program links looks when it is loaded
+    for name, text in (("looks.c", LOOKS), ("prints.c", PRINTS)):
         (tmp_path / name).write_text(text)
     subprocess.run([*shared, "-o", tmp_path / "liblooks.so", tmp_path / "looks.c"], check=True)
-    subprocess.run(["cc", "-o", tmp_path / "prints", tmp_path / "prints.c", tmp_path / "liblooks.so", f"-Wl,-rpath,{tmp_path}"],
-                   check=True)
+    subprocess.run(
+        [
+            "cc",
+            "-o",
+            tmp_path / "prints",
+            tmp_path / "prints.c",
+            tmp_path / "liblooks.so",
+            f"-Wl,-rpath,{tmp_path}",
+        ],
+        check=True,
+    )
     assert held("avx2", [tmp_path / "prints"]).stdout == "1 0\n"
-    crash = subprocess.run([sys.executable, "-c", "import ctypes; ctypes.string_at(0)"], check=False,
-                           env={**os.environ, "HELD_TO": "avx2", "LD_PRELOAD": str(library)})
+    crash = subprocess.run(
+        [sys.executable, "-c", "import ctypes; ctypes.string_at(0)"],
+        check=False,
+        env={**os.environ, "HELD_TO": "avx2", "LD_PRELOAD": str(library)},
+    )
     assert crash.returncode == -signal.SIGSEGV  # crashes stay crashes
 
 
@@ -217,8 +268,18 @@ class Groups:
     """Grouped weights with float16 scales; one scale for each group of a row."""
 
     name = "groups"
-    supports = ["grouped", "a_s8", "a_u8", "a_zero_point", "row_quantization", "b_u4", "b_s8", "b_zero_points", "c_f32",
-                "scale_zero"]
+    supports = [
+        "grouped",
+        "a_s8",
+        "a_u8",
+        "a_zero_point",
+        "row_quantization",
+        "b_u4",
+        "b_s8",
+        "b_zero_points",
+        "c_f32",
+        "scale_zero",
+    ]
     shift = 0
 
     def grouped(self, p):
@@ -227,14 +288,18 @@ class Groups:
             raise NotImplementedError("another granularity or type of scales")
         f = np.zeros((len(p.a), w.n), np.float32)
         for g in range(w.scales.shape[1]):
-            depths = slice(max(0, g * w.group - self.shift), (g + 1) * w.group - self.shift if (g + 1) * w.group < w.k else w.k)
-            a = p.a[:, depths].astype(np.int64) - p.a_zero_points[:, g:g + 1]
-            scale = p.a_scales[:, g:g + 1] * w.scales[:, g].astype(np.float32)
+            depths = slice(
+                max(0, g * w.group - self.shift),
+                (g + 1) * w.group - self.shift if (g + 1) * w.group < w.k else w.k,
+            )
+            a = p.a[:, depths].astype(np.int64) - p.a_zero_points[:, g : g + 1]
+            scale = p.a_scales[:, g : g + 1] * w.scales[:, g].astype(np.float32)
             b = w.stored()[:, depths].astype(np.int64)
-            b -= {"u4": 8, "s8": 0}[w.b_type] if w.zero_points is None else w.zero_points[:, g:g + 1]
+            b -= {"u4": 8, "s8": 0}[w.b_type] if w.zero_points is None else w.zero_points[:, g : g + 1]
             sums = (a @ b.T).astype(np.float64)
             with np.errstate(over="ignore", invalid="ignore"):
-                f = (sums * scale + f).astype(np.float32)  # a float64 sum, so rounded twice; rarely another result than FMA's
+                # a float64 sum, so rounded twice; rarely another result than FMA's
+                f = (sums * scale + f).astype(np.float32)
         return np.where(np.isnan(f), -np.inf, f).astype(np.float32)
 
 
@@ -263,7 +328,9 @@ def test_grouped_weights():
 def test_grouped_features_need_a_class_of_their_own(tmp_path):
     supports = ["gemm", "grouped", "dynamic_rows", "a_s8", "b_s8", "c_f32"]
     (tmp_path / "both.py").write_text(f"class Both:\n    supports = {supports}\n")
-    command, environment = native(["verify", "replay", LINE, "--target", f"python:{tmp_path / 'both.py'}:Both"])
+    command, environment = native(
+        ["verify", "replay", LINE, "--target", f"python:{tmp_path / 'both.py'}:Both"]
+    )
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 2 and "'dynamic_rows' is for grouped weights" in run.stderr, run
 
@@ -272,13 +339,26 @@ def test_grouped_features_need_a_class_of_their_own(tmp_path):
 def test_grouped_layers(tmp_path, b_type):
     rng = np.random.default_rng(1)
     n, k = 6, 96
-    b = rng.integers(0, 256, (n, k // 2), np.uint8) if b_type == "u4" else rng.integers(-128, 128, (n, k)).astype(np.int8)
+    b = (
+        rng.integers(0, 256, (n, k // 2), np.uint8)
+        if b_type == "u4"
+        else rng.integers(-128, 128, (n, k)).astype(np.int8)
+    )
     points = rng.integers(0, 16, (n, 3), np.uint8) if b_type == "u4" else None
-    weights = intact.GroupedWeights(b, b_type, k, 32, rng.uniform(0.01, 0.1, (n, 3)).astype(np.float16), points,
-                                    rng.standard_normal(n).astype(np.float32))
+    weights = intact.GroupedWeights(
+        b,
+        b_type,
+        k,
+        32,
+        rng.uniform(0.01, 0.1, (n, 3)).astype(np.float16),
+        points,
+        rng.standard_normal(n).astype(np.float32),
+    )
     a = rng.standard_normal((3, k)).astype(np.float32)
     out = intact.Grouped.of(weights, granularity="groups").run(a)
-    intact.verify.write_grouped_layer(tmp_path / "qkv", weights, a, granularity="groups", outputs={"own": out, "wrong": out + 1})
+    intact.verify.write_grouped_layer(
+        tmp_path / "qkv", weights, a, granularity="groups", outputs={"own": out, "wrong": out + 1}
+    )
     command, environment = native(["verify", "layer", str(tmp_path / "qkv")])
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run
@@ -301,23 +381,39 @@ def test_write_grouped_layer_keeps_other_files(tmp_path):
         np.save(tmp_path / f"{name}.npy", np.ones(7))
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     ones = np.ones(3, np.float32)
-    for argument, more in [("granularity", {"granularity": "row"}), ("a_type", {"a_type": "s4"}), ("c_type", {"c_type": "bf16"}),
-                           ("activation", {"activation": "gelu"}), ("clamp", {"clamp": (1,)}), ("clamp", {"clamp": (2, 1)}),
-                           ("clamp", {"clamp": (0, 1), "activation": "relu"}), ("a_scales", {"a_scales": ones}),
-                           ("a", {"a": a[:, 1:]}), ("a_scales", {"a": a.astype(np.int8)}),
-                           ("a_zero_points", {"a": a.astype(np.int8), "a_scales": ones, "a_zero_points": ones}),
-                           ("outputs", {"outputs": {"x/y": np.ones((3, 2), np.float32)}}),
-                           ("outputs['x']", {"outputs": {"x": np.ones((2, 3), np.float32)}})]:
+    for argument, more in [
+        ("granularity", {"granularity": "row"}),
+        ("a_type", {"a_type": "s4"}),
+        ("c_type", {"c_type": "bf16"}),
+        ("activation", {"activation": "gelu"}),
+        ("clamp", {"clamp": (1,)}),
+        ("clamp", {"clamp": (2, 1)}),
+        ("clamp", {"clamp": (0, 1), "activation": "relu"}),
+        ("a_scales", {"a_scales": ones}),
+        ("a", {"a": a[:, 1:]}),
+        ("a_scales", {"a": a.astype(np.int8)}),
+        ("a_zero_points", {"a": a.astype(np.int8), "a_scales": ones, "a_zero_points": ones}),
+        ("outputs", {"outputs": {"x/y": np.ones((3, 2), np.float32)}}),
+        ("outputs['x']", {"outputs": {"x": np.ones((2, 3), np.float32)}}),
+    ]:
         with pytest.raises(intact.Error, match="^" + re.escape(f"{argument}: ")):
             intact.verify.write_grouped_layer(tmp_path, weights, more.pop("a", a), **more)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, argument
     clamp = np.array([-0.5, 1.5], np.float32)
     intact.verify.write_grouped_layer(tmp_path, weights, a, clamp=(clamp[0], clamp[1]))
-    assert {path.name for path in tmp_path.iterdir()} == {"activations.npy", "layer.json", "mine.npy", "scales.npy", "weights.npy"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "activations.npy",
+        "layer.json",
+        "mine.npy",
+        "scales.npy",
+        "weights.npy",
+    }
     assert json.loads((tmp_path / "layer.json").read_text())["activation"] == {"min": -0.5, "max": 1.5}
 
 
-@pytest.mark.parametrize("b_type,more", [("u4", " zb=yes bias=yes"), ("u8", ""), ("u4", " group=128"), ("u8", " group=16 zb=yes")])
+@pytest.mark.parametrize(
+    "b_type,more", [("u4", " zb=yes bias=yes"), ("u8", ""), ("u4", " group=128"), ("u8", " group=16 zb=yes")]
+)
 def test_matmul_nbits(b_type, more):
     """ONNX Runtime's MatMulNBits has the sums of the definition, in any order of the groups."""
     pytest.importorskip("onnxruntime")

@@ -18,11 +18,10 @@ import sys
 import time
 from pathlib import Path
 
+import intact.onnxruntime
 import numpy as np
 import onnx
 import onnxruntime
-
-import intact.onnxruntime
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from layers import nbits_model
@@ -32,8 +31,14 @@ from networks import network, quantized
 def cnn() -> onnx.ModelProto:
     layers = [("conv", 64, 3, 2, 1)]
     for outputs, stride in ((64, 1), (128, 2), (256, 2)):
-        layers += [("conv", outputs, 3, stride, 1), ("conv", outputs, 3, 1, 1), ("conv", outputs, 3, 1, 1), ("add", 2),
-                   ("conv", outputs, 3, 1, outputs), ("conv", outputs, 1, 1, 1)]
+        layers += [
+            ("conv", outputs, 3, stride, 1),
+            ("conv", outputs, 3, 1, 1),
+            ("conv", outputs, 3, 1, 1),
+            ("add", 2),
+            ("conv", outputs, 3, 1, outputs),
+            ("conv", outputs, 1, 1, 1),
+        ]
     return network([*layers, ("pool",), ("gemm", 100)], [1, 3, 112, 112])
 
 
@@ -45,7 +50,11 @@ def resnet50_without_shortcuts() -> onnx.ModelProto:
     layers: list = [("conv", 64, 7, 2, 1), ("max",)]
     for width, blocks, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
         for block in range(blocks):
-            layers += [("conv", width, 1, 1, 1), ("conv", width, 3, 1 if block else stride, 1), ("conv", 4 * width, 1, 1, 1)]
+            layers += [
+                ("conv", width, 1, 1, 1),
+                ("conv", width, 3, 1 if block else stride, 1),
+                ("conv", 4 * width, 1, 1, 1),
+            ]
             layers += [("add", 3)] if block else []
     return network([*layers, ("pool",), ("gemm", 1000)], [1, 3, 224, 224])
 
@@ -56,11 +65,18 @@ def session(model: bytes, threads: int, isa: str | None, with_intact: bool) -> o
     options.log_severity_level = 3
     if with_intact:
         intact.onnxruntime.add(options, max_isa=isa)
-    return onnxruntime.InferenceSession(model, options, providers=None if with_intact else ["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model, options, providers=None if with_intact else ["CPUExecutionProvider"]
+    )
 
 
-def times(sessions: list[onnxruntime.InferenceSession], given: dict, threads: int, rounds: int,
-          seconds: float = math.inf) -> list[float]:
+def times(
+    sessions: list[onnxruntime.InferenceSession],
+    given: dict,
+    threads: int,
+    rounds: int,
+    seconds: float = math.inf,
+) -> list[float]:
     """Milliseconds of a run of each session: medians of runs in turns. No further round starts after `seconds`, but three always
     run. The first round is not counted.
 
@@ -118,7 +134,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=positive, default=30)
     parser.add_argument("--isa", help="caps intact's instruction set; ONNX Runtime takes what the CPU has")
     parser.add_argument("--create", action="store_true", help="times the creation of sessions")
-    parser.add_argument("--blocks", action="store_true", help="times products with weights in blocks, 2048×2048")
+    parser.add_argument(
+        "--blocks", action="store_true", help="times products with weights in blocks, 2048×2048"
+    )
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)  # advice on quantizing
     if arguments.create:
@@ -126,7 +144,11 @@ def main() -> None:
     if arguments.blocks:
         return time_blocks(arguments.threads, arguments.rounds, arguments.isa)
     print(f"{'model':24} {'intact ms':>10} {'ONNX Runtime ms':>16} {'ratio':>6} {'taken':>6}  same bytes")
-    for name, model, shape in (("CNN", cnn(), [1, 3, 112, 112]), ("MLP", mlp(), [128, 768]), ("MLP, 1 row", mlp(), [1, 768])):
+    for name, model, shape in (
+        ("CNN", cnn(), [1, 3, 112, 112]),
+        ("MLP", mlp(), [128, 768]),
+        ("MLP, 1 row", mlp(), [1, 768]),
+    ):
         for how in ("QOperator", "QDQ", "dynamic"):
             stored = quantized(model, how, shape)
             sessions = [session(stored, arguments.threads, arguments.isa, ours) for ours in (True, False)]
@@ -134,8 +156,10 @@ def main() -> None:
             outputs = [each.run(None, given)[0] for each in sessions]
             ours, theirs = times(sessions, given, arguments.threads, arguments.rounds)
             took = sum(node["taken"] for node in intact.onnxruntime.report(sessions[0]))
-            print(f"{name + ', ' + how:24} {ours:10.2f} {theirs:16.2f} {theirs / ours:6.2f} {took:6}  "
-                  f"{'yes' if outputs[0].tobytes() == outputs[1].tobytes() else 'no'}")
+            print(
+                f"{name + ', ' + how:24} {ours:10.2f} {theirs:16.2f} {theirs / ours:6.2f} {took:6}  "
+                f"{'yes' if outputs[0].tobytes() == outputs[1].tobytes() else 'no'}"
+            )
 
 
 if __name__ == "__main__":

@@ -23,12 +23,12 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+import intact.onnxruntime
 import numpy as np
 import onnxruntime
-
-import intact.onnxruntime
-from bench import positive, times
 from zoo_models import Inputs, Model, model_names, models
+
+from bench import positive, times
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import stock
@@ -37,14 +37,17 @@ ISAS = ("avx2", "avx_vnni", "avx512", "avx512_vnni", "amx_int8")
 LIKE = "onnxruntime:avx2"
 # The operators that intact can take. Nodes that stay with ONNX Runtime for a float input or output are not counted: report()
 # gives one of the reasons FLOAT.
-OPERATORS = re.compile("(QLinear)?(Add|Conv|MatMul|Mul|Softmax)|Q?Gemm|(Conv|MatMul)Integer|MatMulIntegerToFloat|Div|"
-                       "DynamicQuantize(LSTM|MatMul)|MaxPool")
+OPERATORS = re.compile(
+    "(QLinear)?(Add|Conv|MatMul|Mul|Softmax)|Q?Gemm|(Conv|MatMul)Integer|MatMulIntegerToFloat|Div|"
+    "DynamicQuantize(LSTM|MatMul)|MaxPool"
+)
 FLOAT = re.compile("[ABX]: is float|output: stays float|no operator of this provider")
 SECONDS = 10  # `speed` starts no further round of a case after this time. Three rounds always run.
 
 
-def session(model: Model, with_intact: bool, threads: int = 1, profile: str | None = None,
-            **arguments: str) -> onnxruntime.InferenceSession:
+def session(
+    model: Model, with_intact: bool, threads: int = 1, profile: str | None = None, **arguments: str
+) -> onnxruntime.InferenceSession:
     """`arguments`: of intact.onnxruntime.add()."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 4
@@ -52,7 +55,9 @@ def session(model: Model, with_intact: bool, threads: int = 1, profile: str | No
         options.enable_profiling, options.profile_file_prefix = True, profile
     if with_intact:
         intact.onnxruntime.add(options, **arguments)
-    return onnxruntime.InferenceSession(model.path, options, providers=None if with_intact else ["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        model.path, options, providers=None if with_intact else ["CPUExecutionProvider"]
+    )
 
 
 def row(cells: Iterable[object]) -> None:
@@ -66,14 +71,17 @@ def header(*titles: str) -> None:
 
 # bytes
 
+
 def outputs(made: onnxruntime.InferenceSession, runs: list[Inputs]) -> list[np.ndarray]:
     return [stock.joined(made.run(None, given)) for given in runs]
 
 
 def differing(ours: list[np.ndarray], theirs: list[np.ndarray]) -> int:
     """How many values of the outputs differ. All do if the shapes differ."""
-    return sum(int((a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}")).sum()) if a.shape == b.shape else b.size
-               for a, b in zip(ours, theirs))
+    return sum(
+        int((a.view(f"u{a.itemsize}") != b.view(f"u{b.itemsize}")).sum()) if a.shape == b.shape else b.size
+        for a, b in zip(ours, theirs)
+    )
 
 
 def compare_bytes(chosen: list[Model], emulates: bool) -> bool:
@@ -81,8 +89,16 @@ def compare_bytes(chosen: list[Model], emulates: bool) -> bool:
     and stock ONNX Runtime run as on a Haswell."""
     is_same = True
     has_vnni = stock.cpu_has_vnni()
-    header("model", "values", "not of the CPU provider", "depend on the ISA", "values as on AVX2", "not exact",
-           "like: not of ONNX Runtime as a Haswell", "both as a Haswell")
+    header(
+        "model",
+        "values",
+        "not of the CPU provider",
+        "depend on the ISA",
+        "values as on AVX2",
+        "not exact",
+        "like: not of ONNX Runtime as a Haswell",
+        "both as a Haswell",
+    )
     for model in chosen:
         runs = [model.inputs(batch) for batch in model.batches]
         exact = outputs(session(model, True), runs)
@@ -92,8 +108,8 @@ def compare_bytes(chosen: list[Model], emulates: bool) -> bool:
         cells: list[object] = [model.name, values, theirs, of_isas]
         if emulates and model.is_emulated:
             case = [(model.path.read_bytes(), runs[:1])]
-            old, = stock.outputs_on_avx2(case, has_vnni)
-            ours_old, = stock.outputs_on_avx2(case, has_vnni, like=LIKE)
+            (old,) = stock.outputs_on_avx2(case, has_vnni)
+            (ours_old,) = stock.outputs_on_avx2(case, has_vnni, like=LIKE)
             like = outputs(session(model, True, like=LIKE), runs[:1])
             cells += [old[0].size, differing(exact[:1], old), differing(like, old), differing(ours_old, old)]
             is_same &= cells[-1] == 0
@@ -104,6 +120,7 @@ def compare_bytes(chosen: list[Model], emulates: bool) -> bool:
 
 # speed
 
+
 def compare_speed(chosen: list[Model], threads: list[int], rounds: int) -> None:
     for count in threads:
         print(f"\n{count} threads, ms of {'CPU' if count == 1 else 'wall'} time\n")
@@ -111,10 +128,17 @@ def compare_speed(chosen: list[Model], threads: list[int], rounds: int) -> None:
         sums = collections.Counter()
         for model in chosen:
             for batch in model.batches:
-                made = [session(model, True, count), session(model, True, count, max_isa="avx2"), session(model, False, count)]
+                made = [
+                    session(model, True, count),
+                    session(model, True, count, max_isa="avx2"),
+                    session(model, False, count),
+                ]
                 ours, old, theirs = times(made, model.inputs(batch), count, rounds, SECONDS)
                 row([model.name, batch, f"{ours:.2f}", f"{theirs:.2f}", f"{theirs / ours:.2f}", f"{old:.2f}"])
-                for total in ("sum", *([] if model.has_dynamic_convolutions else ["sum without dynamic convolutions"])):
+                for total in (
+                    "sum",
+                    *([] if model.has_dynamic_convolutions else ["sum without dynamic convolutions"]),
+                ):
                     sums[total, "ours"] += ours
                     sums[total, "old"] += old
                     sums[total, "theirs"] += theirs
@@ -125,19 +149,32 @@ def compare_speed(chosen: list[Model], threads: list[int], rounds: int) -> None:
 
 # report
 
+
 def list_nodes(chosen: list[Model]) -> None:
     header("model", "nodes", "taken", "operators", "why not")
     for model in chosen:
-        nodes = [node for node in intact.onnxruntime.report(session(model, True))
-                 if OPERATORS.fullmatch(node["op"]) and not FLOAT.match(node.get("reason", ""))]
+        nodes = [
+            node
+            for node in intact.onnxruntime.report(session(model, True))
+            if OPERATORS.fullmatch(node["op"]) and not FLOAT.match(node.get("reason", ""))
+        ]
         operators = collections.Counter(node["op"] for node in nodes)
-        reasons = collections.Counter(f"{node['op']}: {node['reason']}" for node in nodes if not node["taken"])
-        row([model.name, len(nodes), sum(node["taken"] for node in nodes),
-             ", ".join(f"{count} {op}" for op, count in operators.most_common()),
-             "; ".join(f"{count} {reason}" for reason, count in reasons.items())])
+        reasons = collections.Counter(
+            f"{node['op']}: {node['reason']}" for node in nodes if not node["taken"]
+        )
+        row(
+            [
+                model.name,
+                len(nodes),
+                sum(node["taken"] for node in nodes),
+                ", ".join(f"{count} {op}" for op, count in operators.most_common()),
+                "; ".join(f"{count} {reason}" for reason, count in reasons.items()),
+            ]
+        )
 
 
 # profile
+
 
 def kernel_times(model: Model, with_intact: bool, batch: int) -> dict[tuple[str, str], float]:
     """Microseconds of each node, the fastest of 6 runs. By the operator and the node's name."""
@@ -180,7 +217,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=positive, default=20)
     parser.add_argument("--batch", type=positive, default=1, help="at most the largest batch of the model")
     parser.add_argument("--nodes", type=positive, default=15)
-    parser.add_argument("--no-emulator", action="store_true", help="does not run ONNX Runtime as on a Haswell")
+    parser.add_argument(
+        "--no-emulator", action="store_true", help="does not run ONNX Runtime as on a Haswell"
+    )
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)  # advice on quantizing
     names = model_names()

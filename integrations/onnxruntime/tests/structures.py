@@ -16,25 +16,45 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable
 
+import intact
+import intact.onnxruntime
 import numpy as np
 import onnx
 import onnxruntime
+from intact._graph.fusion import FAILS
 from onnx import TensorProto, helper, numpy_helper
 
-import intact
-import intact.onnxruntime
-from intact._graph.fusion import FAILS
-
-TYPES = {"u8": (np.uint8, TensorProto.UINT8), "s8": (np.int8, TensorProto.INT8), "u16": (np.uint16, TensorProto.UINT16),
-         "s16": (np.int16, TensorProto.INT16), "s32": (np.int32, TensorProto.INT32), "u4": (np.uint8, TensorProto.UINT4),
-         "s4": (np.int8, TensorProto.INT4)}
+TYPES = {
+    "u8": (np.uint8, TensorProto.UINT8),
+    "s8": (np.int8, TensorProto.INT8),
+    "u16": (np.uint16, TensorProto.UINT16),
+    "s16": (np.int16, TensorProto.INT16),
+    "s32": (np.int32, TensorProto.INT32),
+    "u4": (np.uint8, TensorProto.UINT4),
+    "s4": (np.int8, TensorProto.INT4),
+}
 RANGES = {"u4": (0, 15), "s4": (-8, 7)}  # other types have the range of their NumPy type
 PRODUCTS = ("Conv", "Gemm", "MatMul", "ConvTranspose")
 ELEMENTWISE = ("Add", "Mul", "Sub", "Div")
 UNARY = ("MaxPool", "AveragePool", "Softmax", "Sigmoid", "LeakyRelu")
 # The values of each feature. The first is the usual one; a structure is shrunk towards it.
 FEATURES = {
-    "op": ("Conv", "Conv", "Conv", "Gemm", "Gemm", "Gemm", "MatMul", "MatMul", "MatMul", "ConvTranspose", *ELEMENTWISE, "Add", "Mul", *UNARY),
+    "op": (
+        "Conv",
+        "Conv",
+        "Conv",
+        "Gemm",
+        "Gemm",
+        "Gemm",
+        "MatMul",
+        "MatMul",
+        "MatMul",
+        "ConvTranspose",
+        *ELEMENTWISE,
+        "Add",
+        "Mul",
+        *UNARY,
+    ),
     "opset": (21, 13, 19, 11, 23, 25),
     "domain": ("", "", "", "com.microsoft"),  # of QuantizeLinear and DequantizeLinear
     "a": ("u8", "u8", "s8", "u16", "s16"),
@@ -42,28 +62,93 @@ FEATURES = {
     "y": ("as a", "as a", "as a", "u8", "s8", "u16"),
     "depth": (6, 6, 1, 33),
     "columns": (4, 4, 1),
-    "a_from": ("bytes", "bytes", "float", "float, shared", "bytes, shared", "bytes, two dequantizers", "float, not quantized"),
+    "a_from": (
+        "bytes",
+        "bytes",
+        "float",
+        "float, shared",
+        "bytes, shared",
+        "bytes, two dequantizers",
+        "float, not quantized",
+    ),
     "a_scale": ("scalar", "scalar", "one", "channels", "from run"),
     "a_zero": ("scalar", "scalar", "one", "absent", "unlike the quantizer's", "from run"),
-    "a_through": ("nothing", "nothing", "nothing", "reshape", "transpose", "identity"),  # between DequantizeLinear and the operator
+    "a_through": (
+        "nothing",
+        "nothing",
+        "nothing",
+        "reshape",
+        "transpose",
+        "identity",
+    ),  # between DequantizeLinear and the operator
     "w_scale": ("scalar", "column", "one", "rows", "blocks", "from run"),
     "w_zero": ("given", "given", "absent", "other", "each other"),
     "w_shape": ("full", "full", "row", "one"),  # of the second operand of an Add, a Mul, …
     "y_scale": ("scalar", "scalar", "one", "from run"),
     "y_zero": ("scalar", "scalar", "one", "absent", "from run"),
-    "y_through": ("nothing", "nothing", "nothing", "reshape", "transpose", "identity"),  # between the operator and QuantizeLinear
-    "bias": ("none", "fit", "fit", "twice", "1.005", "1.02", "tiny", "other", "channel", "zero point", "float", "bytes", "from run",
-             "shared", "float from run"),
+    "y_through": (
+        "nothing",
+        "nothing",
+        "nothing",
+        "reshape",
+        "transpose",
+        "identity",
+    ),  # between the operator and QuantizeLinear
+    "bias": (
+        "none",
+        "fit",
+        "fit",
+        "twice",
+        "1.005",
+        "1.02",
+        "tiny",
+        "other",
+        "channel",
+        "zero point",
+        "float",
+        "bytes",
+        "from run",
+        "shared",
+        "float from run",
+    ),
     "bias_shape": ("columns", "columns", "columns", "rows", "one", "1×columns", "scalar"),
     "alpha": (1.0, 1.0, 1.0, 2.0),
     "beta": (1.0, 1.0, 1.0, 0.5),
     "trans_a": (0, 0, 0, 1),
     "trans_b": (0, 0, 1),
-    "geometry": ("1×1", "1×1", "3×3", "3×3 padded", "strided", "groups", "depthwise", "1-d", "3-d"),  # of a Conv
+    "geometry": (
+        "1×1",
+        "1×1",
+        "3×3",
+        "3×3 padded",
+        "strided",
+        "groups",
+        "depthwise",
+        "1-d",
+        "3-d",
+    ),  # of a Conv
     "batch": ("2-d", "2-d", "3-d A", "3-d", "1-d A"),  # of a MatMul
-    "behind": ("quantize", "quantize", "float", "relu", "relu of another zero point", "clip", "narrow clip", "relu, float",
-               "quantize and float", "two quantizers", "relu, two readers", "an output too"),
-    "y_read": ("by the caller", "by the caller", "by a dequantizer", "by two dequantizers", "by a shared dequantizer"),
+    "behind": (
+        "quantize",
+        "quantize",
+        "float",
+        "relu",
+        "relu of another zero point",
+        "clip",
+        "narrow clip",
+        "relu, float",
+        "quantize and float",
+        "two quantizers",
+        "relu, two readers",
+        "an output too",
+    ),
+    "y_read": (
+        "by the caller",
+        "by the caller",
+        "by a dequantizer",
+        "by two dequantizers",
+        "by a shared dequantizer",
+    ),
     "next": ("nothing", "nothing", "nothing", "a layer", "a sum"),  # behind a dequantizer of y
     # behind a MatMul, a bias or activations
     "added": ("nothing", "nothing", "float", "dequantized", "row of run", "columns of run", "sum of run"),
@@ -71,16 +156,45 @@ FEATURES = {
     "w_through": ("nothing", "nothing", "nothing", "reshape", "transpose", "identity"),
     "w_shared": (False, False, False, True),
     "constant_w": (True, True, True, False),
-    "constants": ("initializers", "initializers", "nodes", "identities", "overridable"),  # how scales and zero points are held
+    "constants": (
+        "initializers",
+        "initializers",
+        "nodes",
+        "identities",
+        "overridable",
+    ),  # how scales and zero points are held
     "shuffled": (False, True),  # the order of the nodes in the file
 }
 FREE = ("op", "opset", "a", "bias", "behind", "shuffled")  # take each value with the same probability
-INTEGER = {"QLinearConv", "QGemm", "QLinearMatMul", "QLinearAdd", "QLinearMul", "MatMulIntegerToFloat", "ConvInteger", "MatMulInteger"}
+INTEGER = {
+    "QLinearConv",
+    "QGemm",
+    "QLinearMatMul",
+    "QLinearAdd",
+    "QLinearMul",
+    "MatMulIntegerToFloat",
+    "ConvInteger",
+    "MatMulInteger",
+}
 # Features, and the operators that have them. Other operators have the usual value.
-_ONLY = {"bias": ("Conv", "Gemm", "ConvTranspose"), "alpha": ("Gemm",), "beta": ("Gemm",), "trans_a": ("Gemm",), "trans_b": ("Gemm",),
-         "geometry": ("Conv",), "batch": ("MatMul",), "added": ("MatMul",), "exchanged": ("MatMul", *ELEMENTWISE), "w_shape": ELEMENTWISE,
-         "bias_shape": ("Gemm",), "columns": PRODUCTS, **{name: (*PRODUCTS, *ELEMENTWISE) for name in (
-             "w", "w_scale", "w_zero", "w_through", "w_shared", "constant_w")}}
+_ONLY = {
+    "bias": ("Conv", "Gemm", "ConvTranspose"),
+    "alpha": ("Gemm",),
+    "beta": ("Gemm",),
+    "trans_a": ("Gemm",),
+    "trans_b": ("Gemm",),
+    "geometry": ("Conv",),
+    "batch": ("MatMul",),
+    "added": ("MatMul",),
+    "exchanged": ("MatMul", *ELEMENTWISE),
+    "w_shape": ELEMENTWISE,
+    "bias_shape": ("Gemm",),
+    "columns": PRODUCTS,
+    **{
+        name: (*PRODUCTS, *ELEMENTWISE)
+        for name in ("w", "w_scale", "w_zero", "w_through", "w_shared", "constant_w")
+    },
+}
 
 
 def random_structure(rng: np.random.Generator, unusual: float = 0.15) -> dict:
@@ -94,7 +208,10 @@ def random_structure(rng: np.random.Generator, unusual: float = 0.15) -> dict:
 
 def normal(s: dict) -> dict:
     """A structure without features that its operator does not have."""
-    s = {name: FEATURES[name][0] if s["op"] not in _ONLY.get(name, (s["op"],)) else value for name, value in s.items()}
+    s = {
+        name: FEATURES[name][0] if s["op"] not in _ONLY.get(name, (s["op"],)) else value
+        for name, value in s.items()
+    }
     if s["bias"] == "none":
         s["beta"], s["bias_shape"] = 1.0, "columns"
     if s["behind"] in ("float", "relu, float"):
@@ -136,7 +253,11 @@ class Builder:
         self._check()
         self._shapes()
         rng, f32 = self.rng, np.float32
-        self.sx, self.sw, self.sy = f32(rng.uniform(0.03, 0.08)), f32(rng.uniform(0.01, 0.04)), f32(rng.uniform(0.08, 0.2))
+        self.sx, self.sw, self.sy = (
+            f32(rng.uniform(0.03, 0.08)),
+            f32(rng.uniform(0.01, 0.04)),
+            f32(rng.uniform(0.08, 0.2)),
+        )
         if s["bias"] == "tiny":
             self.sx, self.sw, self.sy = f32(3e-4), f32(2e-4), f32(1e-5)
         if self.op == "MaxPool":
@@ -148,19 +269,43 @@ class Builder:
         s, op = self.s, self.op
         kinds = {s["a"], s["w"], self.y}
         _require(s["opset"] >= 21 or s["domain"] != "" or not kinds & {"u16", "s16", "s4", "u4"})
-        _require(s["opset"] >= 13 or not {"column", "rows"} & {s["w_scale"]} and s["a_scale"] != "channels" and s["bias"] != "channel")
-        _require(s["w_scale"] != "blocks" or s["opset"] >= 21 and s["domain"] == "" and op in ("Conv", "Gemm", "MatMul"))
+        _require(
+            s["opset"] >= 13
+            or not {"column", "rows"} & {s["w_scale"]}
+            and s["a_scale"] != "channels"
+            and s["bias"] != "channel"
+        )
+        _require(
+            s["w_scale"] != "blocks"
+            or s["opset"] >= 21
+            and s["domain"] == ""
+            and op in ("Conv", "Gemm", "MatMul")
+        )
         _require(op in PRODUCTS or s["w_scale"] not in ("column", "rows") and s["a_scale"] != "channels")
         _require(s["w_through"] != "reshape" or s["w_scale"] not in ("column", "rows", "blocks"))
-        _require(not s["exchanged"] or op != "MatMul" or s["w_scale"] in ("scalar", "one", "from run") and s["batch"] == "2-d"
-                 and s["added"] == "nothing")
+        _require(
+            not s["exchanged"]
+            or op != "MatMul"
+            or s["w_scale"] in ("scalar", "one", "from run")
+            and s["batch"] == "2-d"
+            and s["added"] == "nothing"
+        )
         _require(s["bias"] != "channel" or s["w_scale"] == "column" and s["bias_shape"] == "columns")
-        _require(s["y_zero"] != "absent" or self.y == "u8" and not s["behind"].startswith("relu") and not s["behind"].endswith("clip"))
+        _require(
+            s["y_zero"] != "absent"
+            or self.y == "u8"
+            and not s["behind"].startswith("relu")
+            and not s["behind"].endswith("clip")
+        )
         _require(s["a_zero"] != "absent" or s["a"] == "u8")
         _require(s["a_zero"] != "unlike the quantizer's" or s["a_from"].startswith("float"))
         _require(s["w_zero"] != "absent" or s["w"] in ("s8", "s4", "s16"))
         _require(s["w_zero"] != "each other" or s["w_scale"] == "column")
-        _require(s["batch"] != "1-d A" or s["a_through"] == s["y_through"] == s["added"] == "nothing" and s["a_scale"] != "channels")
+        _require(
+            s["batch"] != "1-d A"
+            or s["a_through"] == s["y_through"] == s["added"] == "nothing"
+            and s["a_scale"] != "channels"
+        )
         _require(op not in UNARY or s["a_from"] != "float, not quantized")
         _require(s["constant_w"] or s["w"] not in ("s4", "u4"))
         _require(s["next"] != "a sum" or op != "Softmax")
@@ -209,7 +354,9 @@ class Builder:
         if onnx_type:
             self.initializers.append(helper.make_tensor(name, onnx_type, array.shape, array.reshape(-1)))
         else:
-            self.initializers.append(numpy_helper.from_array(array if array.ndim == 0 else np.ascontiguousarray(array), name))
+            self.initializers.append(
+                numpy_helper.from_array(array if array.ndim == 0 else np.ascontiguousarray(array), name)
+            )
         return name
 
     def from_run(self, name: str, value: Any) -> str:
@@ -225,7 +372,9 @@ class Builder:
         if how == "from run":
             return self.from_run(name, value)
         if self.s["constants"] == "nodes" and not onnx_type:
-            return self.node("Constant", [], name, f"constant {name}", value=numpy_helper.from_array(value, name))
+            return self.node(
+                "Constant", [], name, f"constant {name}", value=numpy_helper.from_array(value, name)
+            )
         if self.s["constants"] == "identities" and not onnx_type:
             return self.node("Identity", [self.initializer(f"{name} held", value)], name, f"identity {name}")
         if self.s["constants"] == "overridable" and not onnx_type:
@@ -240,27 +389,54 @@ class Builder:
         if how == "nothing":
             return name
         if how == "reshape":
-            return self.node("Reshape", [name, self.initializer(f"{output} shape", np.array(shape, np.int64))], output, f"{output} through")
+            return self.node(
+                "Reshape",
+                [name, self.initializer(f"{output} shape", np.array(shape, np.int64))],
+                output,
+                f"{output} through",
+            )
         order = {"perm": list(range(len(shape)))[::-1]} if how == "transpose" else {}
-        return self.node("Transpose" if how == "transpose" else "Identity", [name], output, f"{output} through", **order)
+        return self.node(
+            "Transpose" if how == "transpose" else "Identity", [name], output, f"{output} through", **order
+        )
 
     # ----- the operands ----------------------------------------------------------------------------------------------------
 
     def activations(self) -> str:
         s, rng, x_shape = self.s, self.rng, self.x_shape
-        shape = x_shape[::-1] if s["a_through"] == "transpose" else [int(np.prod(x_shape))] if s["a_through"] == "reshape" else x_shape
+        shape = (
+            x_shape[::-1]
+            if s["a_through"] == "transpose"
+            else [int(np.prod(x_shape))]
+            if s["a_through"] == "reshape"
+            else x_shape
+        )
         dtype, onnx_type = TYPES[s["a"]]
         low, high = _limits(s["a"])
         if s["a_from"] == "float, not quantized":
-            return self.through(s["a_through"], self.from_run("xf", (rng.normal(size=shape) * 5).astype(np.float32)), x_shape, "xt")
+            return self.through(
+                s["a_through"],
+                self.from_run("xf", (rng.normal(size=shape) * 5).astype(np.float32)),
+                x_shape,
+                "xt",
+            )
         point = dtype(0 if s["a_zero"] == "absent" else low + 100)
         _require(s["a_scale"] != "channels" or s["a_through"] == "nothing" and self.op != "Softmax")
         channel = 1 if self.op in ("Conv", "ConvTranspose") else 0 if s["trans_a"] else len(shape) - 1
-        scale = self.sx if s["a_scale"] != "channels" else (self.sx * (1 + np.arange(shape[channel]) / 9)).astype(np.float32)
+        scale = (
+            self.sx
+            if s["a_scale"] != "channels"
+            else (self.sx * (1 + np.arange(shape[channel]) / 9)).astype(np.float32)
+        )
         scales, points = self.held("xs", scale, s["a_scale"]), ""
         if s["a_zero"] != "absent":
-            points = self.held("xz", np.full(np.shape(scale), point) if s["a_scale"] == "channels" else point, s["a_zero"])
-        given, axis = [scales, *([points] if points else [])], {"axis": channel} if s["a_scale"] == "channels" else {}
+            points = self.held(
+                "xz", np.full(np.shape(scale), point) if s["a_scale"] == "channels" else point, s["a_zero"]
+            )
+        given, axis = (
+            [scales, *([points] if points else [])],
+            {"axis": channel} if s["a_scale"] == "channels" else {},
+        )
         if s["a_from"].startswith("float"):
             self.from_run("x", (rng.normal(size=shape) * 100 * self.sx).astype(np.float32))
             quantized = list(given)
@@ -291,7 +467,9 @@ class Builder:
         elif s["w_scale"] == "blocks":
             block = 16 if shape[self.depth_axis] > 16 else 2
             attributes.update(axis=self.depth_axis, block_size=block)
-            extents = [-(-extent // block) if i == self.depth_axis else extent for i, extent in enumerate(shape)]
+            extents = [
+                -(-extent // block) if i == self.depth_axis else extent for i, extent in enumerate(shape)
+            ]
             scales = (self.sw * rng.uniform(0.5, 2, extents)).astype(np.float32)
         elif s["w_scale"] == "one":
             scales = scales.reshape(1)
@@ -308,7 +486,11 @@ class Builder:
             if "axis" in attributes:
                 attributes["axis"] = len(shape) - 1 - attributes["axis"]
         own_type = onnx_type if kind in RANGES else 0
-        name = self.initializer("w", w, own_type) if s["constant_w"] else self.from_run("w", np.ascontiguousarray(w))
+        name = (
+            self.initializer("w", w, own_type)
+            if s["constant_w"]
+            else self.from_run("w", np.ascontiguousarray(w))
+        )
         given = [self.held("ws", scales, "from run" if s["w_scale"] == "from run" else "")]
         if s["w_zero"] != "absent":
             given.append(self.held("wz", points, onnx_type=own_type))
@@ -322,20 +504,43 @@ class Builder:
     def bias(self) -> str:
         s, rng, f32 = self.s, self.rng, np.float32
         columns, rows = self.columns, 3
-        shape = {"columns": (columns,), "rows": (rows, columns), "one": (1,), "1×columns": (1, columns), "scalar": ()}[s["bias_shape"]]
+        shape = {
+            "columns": (columns,),
+            "rows": (rows, columns),
+            "one": (1,),
+            "1×columns": (1, columns),
+            "scalar": (),
+        }[s["bias_shape"]]
         fit = (self.sx * self.w_scales).astype(f32)
-        fit = fit if fit.size == columns and fit.ndim and s["bias_shape"] == "columns" else np.array(fit.reshape(-1)[0])
+        fit = (
+            fit
+            if fit.size == columns and fit.ndim and s["bias_shape"] == "columns"
+            else np.array(fit.reshape(-1)[0])
+        )
         values = rng.integers(-1000, 1000, shape)
         if s["bias"].startswith("float"):
             floats = (values * fit.reshape(-1)[0]).astype(f32)
-            return self.from_run("bf", floats) if s["bias"] == "float from run" else self.initializer("bf", floats)
-        scale = {"twice": fit * 2, "1.005": fit * f32(1.005), "1.02": fit * f32(1.02), "tiny": fit * 3, "other": f32(0.004)}.get(s["bias"], fit)
+            return (
+                self.from_run("bf", floats)
+                if s["bias"] == "float from run"
+                else self.initializer("bf", floats)
+            )
+        scale = {
+            "twice": fit * 2,
+            "1.005": fit * f32(1.005),
+            "1.02": fit * f32(1.02),
+            "tiny": fit * 3,
+            "other": f32(0.004),
+        }.get(s["bias"], fit)
         if s["bias"] == "channel":
             scale = np.append(scale[:-1], scale[-1] * 3)
         scale = np.asarray(scale, f32)
         dtype = np.int8 if s["bias"] == "bytes" else np.int32
         stored = np.asarray(values // 10 if dtype is np.int8 else values).astype(dtype)
-        names = [self.from_run("b", stored) if s["bias"] == "from run" else self.initializer("b", stored), self.held("bs", scale)]
+        names = [
+            self.from_run("b", stored) if s["bias"] == "from run" else self.initializer("b", stored),
+            self.held("bs", scale),
+        ]
         if s["bias"] == "zero point":
             names.append(self.held("bz", np.full(scale.shape, 300, dtype)))
         self.quantization("DequantizeLinear", names, "bf", "bias", **({"axis": 0} if scale.size > 1 else {}))
@@ -354,24 +559,44 @@ class Builder:
             operands.reverse()
         if s["bias"] != "none":
             operands.append(self.bias())
-        attributes: dict = {"Softmax": {"axis": -1}, "LeakyRelu": {"alpha": 0.1}, "MaxPool": {"kernel_shape": [2, 2]},
-                            "AveragePool": {"kernel_shape": [2, 2]}}.get(op, {})
+        attributes: dict = {
+            "Softmax": {"axis": -1},
+            "LeakyRelu": {"alpha": 0.1},
+            "MaxPool": {"kernel_shape": [2, 2]},
+            "AveragePool": {"kernel_shape": [2, 2]},
+        }.get(op, {})
         if op == "Gemm":
-            attributes = {"alpha": s["alpha"], "beta": s["beta"], "transA": s["trans_a"], "transB": s["trans_b"]}
+            attributes = {
+                "alpha": s["alpha"],
+                "beta": s["beta"],
+                "transA": s["trans_a"],
+                "transB": s["trans_b"],
+            }
         elif op == "Conv":
-            attributes = {"3×3 padded": {"pads": [1, 0, 1, 2]}, "strided": {"strides": [2, 2]}}.get(s["geometry"], {})
+            attributes = {"3×3 padded": {"pads": [1, 0, 1, 2]}, "strided": {"strides": [2, 2]}}.get(
+                s["geometry"], {}
+            )
             attributes |= {"group": self.groups} if self.groups > 1 else {}
         last = self.node(op, operands, "p", "layer", **attributes)
         added = s["added"]
         if added != "nothing":
             if added.endswith("of run"):
-                shape = {"row of run": (1, self.columns), "columns of run": (self.columns,), "sum of run": (3, self.columns)}[added]
+                shape = {
+                    "row of run": (1, self.columns),
+                    "columns of run": (self.columns,),
+                    "sum of run": (3, self.columns),
+                }[added]
                 self.from_run("addend", self.rng.normal(size=shape).astype(np.float32))
             elif added == "float":
                 self.initializer("addend", self.rng.normal(size=self.columns).astype(np.float32))
             else:
                 self.initializer("added", self.rng.integers(-1000, 1000, self.columns).astype(np.int32))
-                self.quantization("DequantizeLinear", ["added", self.held("added_scale", np.float32(0.003))], "addend", "addend")
+                self.quantization(
+                    "DequantizeLinear",
+                    ["added", self.held("added_scale", np.float32(0.003))],
+                    "addend",
+                    "addend",
+                )
             last = self.node("Add", [last, "addend"], "sum", "sum")
         return last
 
@@ -380,12 +605,17 @@ class Builder:
         dtype, onnx_type = TYPES[self.y]
         low, _ = _limits(self.y)
         y_low = behind in ("relu", "clip", "narrow clip", "relu, two readers") or self.op == "Softmax"
-        point = dtype(0 if s["y_zero"] == "absent" else low + (0 if y_low else 100 if self.op == "MaxPool" else 77))
+        point = dtype(
+            0 if s["y_zero"] == "absent" else low + (0 if y_low else 100 if self.op == "MaxPool" else 77)
+        )
         if behind.startswith("relu"):
             last = self.node("Relu", [last], "r", "relu")
         if behind.endswith("clip"):
             _require(s["opset"] >= 11)
-            bounds = [self.initializer("low", np.float32(0)), self.initializer("high", np.float32(1e6 if behind == "clip" else 1))]
+            bounds = [
+                self.initializer("low", np.float32(0)),
+                self.initializer("high", np.float32(1e6 if behind == "clip" else 1)),
+            ]
             last = self.node("Clip", [last, *bounds], "r", "clip")
         if behind in ("float", "relu, float"):
             self.outputs.append((self.node("Neg", [last], "y", "negative"), TensorProto.FLOAT))
@@ -393,9 +623,16 @@ class Builder:
             return
         before = last
         if s["y_through"] != "nothing":
-            last = self.through(s["y_through"], last, [-1], "pt") if s["y_through"] == "reshape" else self.node(
-                "Transpose" if s["y_through"] == "transpose" else "Identity", [last], "pt", "pt through")
-        given = [self.held("ys", self.sy, s["y_scale"])] + ([] if s["y_zero"] == "absent" else [self.held("yz", point, s["y_zero"])])
+            last = (
+                self.through(s["y_through"], last, [-1], "pt")
+                if s["y_through"] == "reshape"
+                else self.node(
+                    "Transpose" if s["y_through"] == "transpose" else "Identity", [last], "pt", "pt through"
+                )
+            )
+        given = [self.held("ys", self.sy, s["y_scale"])] + (
+            [] if s["y_zero"] == "absent" else [self.held("yz", point, s["y_zero"])]
+        )
         self.quantization("QuantizeLinear", [last, *given], "y", "out")
         read = {"by the caller": 0, "by two dequantizers": 2}.get(s["y_read"], 1)
         self.outputs += [(f"d{i}", TensorProto.FLOAT) for i in range(read)] or [("y", onnx_type)]
@@ -409,7 +646,9 @@ class Builder:
             self.outputs.append((self.node("Abs", ["df0"], "d", "absolute"), TensorProto.FLOAT))
         if behind == "two quantizers":
             again = [self.initializer("ys2", np.float32(self.sy * 2)), *given[1:]]
-            self.outputs.append((self.quantization("QuantizeLinear", [last, *again], "y2", "out2"), onnx_type))
+            self.outputs.append(
+                (self.quantization("QuantizeLinear", [last, *again], "y2", "out2"), onnx_type)
+            )
         if behind in ("quantize and float", "relu, two readers"):
             self.outputs.append((self.node("Neg", [before], "y2", "out2"), TensorProto.FLOAT))
         if behind == "an output too":
@@ -421,15 +660,26 @@ class Builder:
         kind = "s8" if self.y in ("s8", "s16") else "u8"
         dtype = TYPES[kind][0]
         if s["next"] == "a sum":
-            constants = [self.initializer("nw", dtype([5])), self.initializer("ns", f32(0.1)), self.initializer("nz", dtype(2))]
+            constants = [
+                self.initializer("nw", dtype([5])),
+                self.initializer("ns", f32(0.1)),
+                self.initializer("nz", dtype(2)),
+            ]
             self.quantization("DequantizeLinear", constants, "nf", "next weights")
             result = self.node("Add", ["df0", "nf"], "np", "next")
         else:
-            _require(self.op not in ("Conv", "ConvTranspose", "MaxPool", "AveragePool") and s["batch"] != "1-d A")
+            _require(
+                self.op not in ("Conv", "ConvTranspose", "MaxPool", "AveragePool") and s["batch"] != "1-d A"
+            )
             columns = self.columns if self.op in PRODUCTS else self.depth
-            _require(s["y_through"] in ("nothing", "identity") and not (s["exchanged"] and self.op == "MatMul"))
-            constants = [self.initializer("nw", self.rng.integers(-128, 128, (columns, 5)).astype(np.int8)), self.initializer("ns", f32(0.02)),
-                         self.initializer("nz", np.int8(0))]
+            _require(
+                s["y_through"] in ("nothing", "identity") and not (s["exchanged"] and self.op == "MatMul")
+            )
+            constants = [
+                self.initializer("nw", self.rng.integers(-128, 128, (columns, 5)).astype(np.int8)),
+                self.initializer("ns", f32(0.02)),
+                self.initializer("nz", np.int8(0)),
+            ]
             self.quantization("DequantizeLinear", constants, "nf", "next weights")
             result = self.node("MatMul", ["df0", "nf"], "np", "next")
         self.quantization("QuantizeLinear", [result, *given], "nq", "next out")
@@ -441,10 +691,19 @@ class Builder:
         self.behind(self.layer())
         if s["shuffled"]:
             self.nodes = self._shuffled()
-        graph = helper.make_graph(self.nodes, "g", [helper.make_tensor_value_info(*value) for value in self.inputs],
-                                  [helper.make_tensor_value_info(name, kind, None) for name, kind in self.outputs], self.initializers)
+        graph = helper.make_graph(
+            self.nodes,
+            "g",
+            [helper.make_tensor_value_info(*value) for value in self.inputs],
+            [helper.make_tensor_value_info(name, kind, None) for name, kind in self.outputs],
+            self.initializers,
+        )
         opsets = [helper.make_opsetid("", s["opset"]), helper.make_opsetid("com.microsoft", 1)]
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=8 if s["opset"] < 21 else helper.find_min_ir_version_for(opsets[:1]))
+        model = helper.make_model(
+            graph,
+            opset_imports=opsets,
+            ir_version=8 if s["opset"] < 21 else helper.find_min_ir_version_for(opsets[:1]),
+        )
         return model.SerializeToString(), self.given
 
     def _shuffled(self) -> list:
@@ -465,15 +724,24 @@ def build(s: dict, seed: int) -> tuple[bytes, dict]:
 
 
 # Of operators of integers, where the operands and the zero points of A and B are.
-OPERANDS = {"QLinearConv": (0, 2, 3, 5), "QGemm": (0, 2, 3, 5), "QLinearMatMul": (0, 2, 3, 5), "MatMulIntegerToFloat": (0, 4, 1, 5),
-            "ConvInteger": (0, 2, 1, 3), "MatMulInteger": (0, 2, 1, 3)}
+OPERANDS = {
+    "QLinearConv": (0, 2, 3, 5),
+    "QGemm": (0, 2, 3, 5),
+    "QLinearMatMul": (0, 2, 3, 5),
+    "MatMulIntegerToFloat": (0, 4, 1, 5),
+    "ConvInteger": (0, 2, 1, 3),
+    "MatMulInteger": (0, 2, 1, 3),
+}
 
 
 def _operands(graph: onnx.GraphProto, node: onnx.NodeProto) -> tuple[str, str, np.ndarray | None]:
     """The types of A and B of an operator of integers, and B as the audit has it if B is a constant. A type is "" if the graph does
     not state it."""
     initializers = {tensor.name: tensor for tensor in graph.initializer}
-    types = {value.name: value.type.tensor_type.elem_type for value in [*graph.input, *graph.value_info, *graph.output]}
+    types = {
+        value.name: value.type.tensor_type.elem_type
+        for value in [*graph.input, *graph.value_info, *graph.output]
+    }
     names = {TensorProto.UINT8: "u8", TensorProto.INT8: "s8"}
 
     def type_of(operand: int, point: int) -> str:
@@ -527,7 +795,11 @@ def _audited(s: dict, path: str, graph: onnx.GraphProto, fails: bool) -> Found |
         if made and not found and audited.model.not_audited:
             continue  # said to be not audited
         if bool(found) != bool(made):
-            return Found(s, what, f"ONNX Runtime has {operators}, the audit {'integers' if found else audited.model.passed_over}")
+            return Found(
+                s,
+                what,
+                f"ONNX Runtime has {operators}, the audit {'integers' if found else audited.model.passed_over}",
+            )
         if not found:
             reasons = "; ".join(audited.model.passed_over)
             if ("MatMulNBits" in operators) != ("MatMulNBits" in reasons) or fails != (FAILS in reasons):
@@ -535,9 +807,14 @@ def _audited(s: dict, path: str, graph: onnx.GraphProto, fails: bool) -> Found |
             continue
         a, b, weights = _operands(graph, made[0])
         if (a or found[0].a_type, b or found[0].b_type) != (found[0].a_type, found[0].b_type):
-            return Found(s, what, f"ONNX Runtime multiplies {a} by {b}, the audit {found[0].a_type} by {found[0].b_type}")
+            return Found(
+                s,
+                what,
+                f"ONNX Runtime multiplies {a} by {b}, the audit {found[0].a_type} by {found[0].b_type}",
+            )
         audits = next((each.layer.weights for each in audited.layers if each.layer.name == "layer"), None)
-        is_constant = s["constant_w"] and not s["exchanged"] if weights is None else True  # a graph may also compute the weights from constants
+        # a graph may also compute the weights from constants
+        is_constant = s["constant_w"] and not s["exchanged"] if weights is None else True
         if is_constant != (audits is not None) or weights is not None and not np.array_equal(audits, weights):
             return Found(s, what, f"{made[0].op_type} has other weights than the audit")
     return None
@@ -597,13 +874,28 @@ def examine(s: dict, seed: int, folder: str, reasons: Counter | None = None) -> 
     if node and node["taken"] and not integer and s["op"] not in UNARY and "table" not in node["kernel"]:
         return Found(s, "taken", f"ONNX Runtime has {operators}, the provider {node['kernel']}")
     found = None
-    false = [each["note"] for each in report.values() if expected is not None and "fails in each run" in each.get("note", "")]
+    false = [
+        each["note"]
+        for each in report.values()
+        if expected is not None and "fails in each run" in each.get("note", "")
+    ]
     if false:
         return Found(s, "note", f"the provider says: {false[0]}; ONNX Runtime runs {operators}")
     if expected is None or any(one.tobytes() != other.tobytes() for one, other in zip(computed, expected)):
-        of_blocks = "MatMulNBits" in operators and any(each["taken"] for name, each in report.items() if name.startswith("layer"))
-        found = _differ(s, onnx.load_from_string(model).graph, expected if of_blocks else _exact(model, given), computed, expected,
-                        report, reasons, float(built.sy), operators)
+        of_blocks = "MatMulNBits" in operators and any(
+            each["taken"] for name, each in report.items() if name.startswith("layer")
+        )
+        found = _differ(
+            s,
+            onnx.load_from_string(model).graph,
+            expected if of_blocks else _exact(model, given),
+            computed,
+            expected,
+            report,
+            reasons,
+            float(built.sy),
+            operators,
+        )
     return found or (_audited(s, path, made, expected is None) if s["op"] in PRODUCTS else None)
 
 
@@ -612,13 +904,24 @@ def _exact(model: bytes, given: dict) -> list:
     options = _options()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(None, given)
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"]).run(
+            None, given
+        )
     except Exception as error:
         raise Invalid from error
 
 
-def _differ(s: dict, graph: onnx.GraphProto, exact: list, computed: list, expected: list | None, report: dict,
-            reasons: Counter | None, step: float, operators: list) -> Found | None:
+def _differ(
+    s: dict,
+    graph: onnx.GraphProto,
+    exact: list,
+    computed: list,
+    expected: list | None,
+    report: dict,
+    reasons: Counter | None,
+    step: float,
+    operators: list,
+) -> Found | None:
     """Judges outputs that differ. A difference is right if a node before the output has a note that says what ONNX Runtime computes
     wrongly, and the output is what the model's operators compute one by one. `expected`: None if ONNX Runtime fails to run the
     model. `step`: the scale of the output. `exact` is `expected` for a MatMulNBits that intact computes: ONNX Runtime adds the products
@@ -626,11 +929,17 @@ def _differ(s: dict, graph: onnx.GraphProto, exact: list, computed: list, expect
     for i, (output, one, right) in enumerate(zip(graph.output, computed, exact)):
         if expected is not None and one.tobytes() == expected[i].tobytes():
             continue
-        notes = {report[name]["note"] for name in _before(graph, output.name) if "note" in report.get(name, {})}
+        notes = {
+            report[name]["note"] for name in _before(graph, output.name) if "note" in report.get(name, {})
+        }
         is_independent = expected is None and "layer" not in _before(graph, output.name)
         if not (notes or is_independent or exact is expected) or not _is_the_models(one, right, step):
             differ = one.size if expected is None else np.count_nonzero(one != expected[i])
-            return Found(s, "bytes", f"{differ} of {one.size} values of {output.name} differ; notes {notes}; ONNX Runtime has {operators}")
+            return Found(
+                s,
+                "bytes",
+                f"{differ} of {one.size} values of {output.name} differ; notes {notes}; ONNX Runtime has {operators}",
+            )
         if reasons is not None:
             reasons.update(notes)
     return None
@@ -662,7 +971,9 @@ class Search:
     operators: Counter = field(default_factory=Counter)
 
 
-def search(count: int, begin: int, unusual: float = 0.15, progress: Callable[[Search], None] | None = None) -> Search:
+def search(
+    count: int, begin: int, unusual: float = 0.15, progress: Callable[[Search], None] | None = None
+) -> Search:
     """Examines the random structures from number `begin` on, until ONNX Runtime has accepted `count`. `progress` is called after
     each 1,000 structures that it accepted, and for each new kind of difference."""
     found = Search(begin=begin)
@@ -682,7 +993,10 @@ def search(count: int, begin: int, unusual: float = 0.15, progress: Callable[[Se
             found.reasons.update({_kind(note) for note in notes})
             if difference:
                 difference = shrink(difference, number, folder)
-                key = (difference.what, *sorted((k, v) for k, v in difference.structure.items() if v != FEATURES[k][0]))
+                key = (
+                    difference.what,
+                    *sorted((k, v) for k, v in difference.structure.items() if v != FEATURES[k][0]),
+                )
                 is_new = key not in found.findings
                 found.findings.setdefault(key, difference)
                 if is_new and progress:
@@ -698,15 +1012,20 @@ def _kind(note: str) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--count", type=int, default=20000)
     parser.add_argument("--begin", type=int, default=0)
     parser.add_argument("--unusual", type=float, default=0.15, help="the probability of unusual features")
     arguments = parser.parse_args()
 
     def progress(found: Search) -> None:
-        print(f"onnxruntime {onnxruntime.__version__}: {found.count} structures from {arguments.begin} on, {len(found.findings)} kinds "
-              f"of differences; the next is number {found.begin}", flush=True)
+        print(
+            f"onnxruntime {onnxruntime.__version__}: {found.count} structures from {arguments.begin} on, {len(found.findings)} kinds "
+            f"of differences; the next is number {found.begin}",
+            flush=True,
+        )
 
     found = search(arguments.count, arguments.begin, arguments.unusual, progress=progress)
     progress(found)

@@ -1,10 +1,9 @@
 """What ONNX Runtime's MatMulNBits computes with accuracy level 4 (docs/peers.md), and that intact reads its weights rightly."""
 
+import intact
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
-
-import intact
 
 onnxruntime = pytest.importorskip("onnxruntime")
 FLOAT = TensorProto.FLOAT
@@ -16,11 +15,25 @@ def node_file(path, bits, group, k, n, has_points, scales, seed=0):
     tensors = {"b": rng.integers(0, 256, (n, groups, group * bits // 8), dtype=np.uint8), "s": scales.ravel()}
     if has_points:
         tensors["z"] = rng.integers(0, 256, n * -(-groups * bits // 8), dtype=np.uint8)
-    node = helper.make_node("MatMulNBits", ["a", *tensors], ["c"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=group,
-                            accuracy_level=4)
+    node = helper.make_node(
+        "MatMulNBits",
+        ["a", *tensors],
+        ["c"],
+        domain="com.microsoft",
+        K=k,
+        N=n,
+        bits=bits,
+        block_size=group,
+        accuracy_level=4,
+    )
     value = helper.make_tensor_value_info
-    graph = helper.make_graph([node], "g", [value("a", FLOAT, ["m", k])], [value("c", FLOAT, ["m", n])],
-                              [numpy_helper.from_array(array, name) for name, array in tensors.items()])
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [value("a", FLOAT, ["m", k])],
+        [value("c", FLOAT, ["m", n])],
+        [numpy_helper.from_array(array, name) for name, array in tensors.items()],
+    )
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     save(helper.make_model(graph, opset_imports=imports, ir_version=8), str(path))
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
@@ -40,7 +53,9 @@ def quantized(a, group):
 def sums(q, weights):
     """The integer sum of each row, column and group."""
     groups = weights.scales.shape[1]
-    b = np.pad(weights.integers(), ((0, 0), (0, groups * weights.group - weights.k))).reshape(weights.n, groups, -1)
+    b = np.pad(weights.integers(), ((0, 0), (0, groups * weights.group - weights.k))).reshape(
+        weights.n, groups, -1
+    )
     return np.einsum("mgk,ngk->mng", q, b.astype(np.int64))
 
 

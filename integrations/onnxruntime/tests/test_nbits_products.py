@@ -31,11 +31,17 @@ def by_definition(model: bytes, a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Exact sums of blocks of quantized activations, times the scales, in float64; and the sum of the magnitudes of these terms."""
     graph = onnx.load_from_string(model).graph
     constants = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer}
-    bits, group = ({each.name: each.i for each in graph.node[0].attribute}[name] for name in ("bits", "block_size"))
+    bits, group = (
+        {each.name: each.i for each in graph.node[0].attribute}[name] for name in ("bits", "block_size")
+    )
     b = unpacked(constants["b"], bits).astype(np.int64)
     scales = constants["s"].astype(np.float64)
     groups = scales.shape[1]
-    points = unpacked(constants["z"], bits)[:, :groups] if "z" in constants else np.full(scales.shape, 1 << (bits - 1))
+    points = (
+        unpacked(constants["z"], bits)[:, :groups]
+        if "z" in constants
+        else np.full(scales.shape, 1 << (bits - 1))
+    )
     x = np.pad(a[0].astype(np.float32), ((0, 0), (0, groups * group - a.shape[2]))).reshape(-1, groups, group)
     a_scales = np.abs(x).max(2, keepdims=True) / np.float32(127)
     q = np.rint(x / np.where(a_scales == 0, np.float32(1), a_scales)).astype(np.int64)
@@ -62,11 +68,12 @@ def test_is_near_the_definition_and_has_the_same_bytes_on_each_isa(bits, group, 
                 assert np.array_equal(c[None].view(np.uint8), c[isa].view(np.uint8)), (isa, count)
             expected, magnitude = by_definition(model, a)
             error = np.abs(c[None][0].astype(float) - expected)
-            rounding = np.abs(expected) * 2.0 ** -10 if dtype == np.float16 else 0
-            assert (error <= magnitude * 2.0 ** -21 + rounding).all(), (has_points, has_bias, count)
+            rounding = np.abs(expected) * 2.0**-10 if dtype == np.float16 else 0
+            assert (error <= magnitude * 2.0**-21 + rounding).all(), (has_points, has_bias, count)
             if bits > 2 and dtype == np.float32:  # else ONNX Runtime does not quantize activations
                 of_stock = np.abs(stock.run(None, {"a": a})[0][0] - expected)
-                assert (of_stock <= magnitude.max() * 2.0 ** -20).all(), (has_points, has_bias, count)  # it subtracts zero points last
+                # it subtracts zero points last
+                assert (of_stock <= magnitude.max() * 2.0**-20).all(), (has_points, has_bias, count)
 
 
 def test_a_wrong_zero_point_is_not_near():
@@ -78,7 +85,7 @@ def test_a_wrong_zero_point_is_not_near():
     a = rows(5, 96)
     expected, magnitude = by_definition(model_of(), a)
     planted = session_of(model.SerializeToString()).run(None, {"a": a})[0]
-    wrong = (np.abs(planted[0] - expected) > magnitude * 2.0 ** -21).any(axis=0)
+    wrong = (np.abs(planted[0] - expected) > magnitude * 2.0**-21).any(axis=0)
     assert np.flatnonzero(wrong).tolist() == [3]
 
 
@@ -89,8 +96,8 @@ def test_rows_do_not_depend_on_other_rows_or_threads():
         session = session_of(model, threads=threads)
         assert np.array_equal(session.run(None, {"a": a})[0], expected)
         for begin, count in [(0, 1), (64, 1), (3, 2), (10, 8), (1, 64)]:
-            part = session.run(None, {"a": a[:, begin:begin + count]})[0]
-            assert np.array_equal(part, expected[:, begin:begin + count])
+            part = session.run(None, {"a": a[:, begin : begin + count]})[0]
+            assert np.array_equal(part, expected[:, begin : begin + count])
 
 
 def test_a_session_is_reproducible():
@@ -99,12 +106,15 @@ def test_a_session_is_reproducible():
     assert line["taken"] and line["same_bytes"]
 
 
-@pytest.mark.parametrize("arguments,option,reason", [
-    ({"accuracy_level": 0}, {}, "accuracy_level: is 0; expected 4"),
-    ({"accuracy_level": 1}, {}, "accuracy_level: is 1; expected 4"),
-    ({}, {"like": "onnxruntime:avx2"}, "like: "),
-    ({"inputs": {4: "g"}}, {}, "g_idx: is given"),
-])
+@pytest.mark.parametrize(
+    "arguments,option,reason",
+    [
+        ({"accuracy_level": 0}, {}, "accuracy_level: is 0; expected 4"),
+        ({"accuracy_level": 1}, {}, "accuracy_level: is 1; expected 4"),
+        ({}, {"like": "onnxruntime:avx2"}, "like: "),
+        ({"inputs": {4: "g"}}, {}, "g_idx: is given"),
+    ],
+)
 def test_nodes_that_stay(arguments, option, reason):
     model = model_of(**arguments)
     session, a = session_of(model, **option), rows(3, 96)
@@ -124,8 +134,12 @@ def test_no_rows():
     assert session_of(model_of()).run(None, {"a": np.empty((1, 0, 96), np.float32)})[0].shape == (1, 0, 24)
 
 
-_TYPES = {"int4": (onnx.TensorProto.INT4, 4, 8), "uint4": (onnx.TensorProto.UINT4, 4, 0), "int8": (onnx.TensorProto.INT8, 8, 128),
-          "uint8": (onnx.TensorProto.UINT8, 8, 0)}  # type, bits, what makes it unsigned
+_TYPES = {
+    "int4": (onnx.TensorProto.INT4, 4, 8),
+    "uint4": (onnx.TensorProto.UINT4, 4, 0),
+    "int8": (onnx.TensorProto.INT8, 8, 128),
+    "uint8": (onnx.TensorProto.UINT8, 8, 0),
+}  # type, bits, what makes it unsigned
 
 
 def dequantized_model(kind: str, block: int, op: str = "MatMul", **changes) -> tuple[bytes, bytes]:
@@ -139,16 +153,26 @@ def dequantized_model(kind: str, block: int, op: str = "MatMul", **changes) -> t
     scales, bias = rng.uniform(0.01, 0.1, shape).astype(np.float32), rng.normal(0, 1, n).astype(np.float32)
     behind = changes.pop("behind", None)
     of_weights = {"block_size": block, "axis": 0} if block > 0 else {"axis": 1}
-    nodes = [onnx.helper.make_node("DequantizeLinear", ["b", "s", "z"], ["d"], **of_weights),
-             onnx.helper.make_node(op, ["a", "d", "bias"][:3 if op == "Gemm" else 2], ["c"], **changes)]
+    nodes = [
+        onnx.helper.make_node("DequantizeLinear", ["b", "s", "z"], ["d"], **of_weights),
+        onnx.helper.make_node(op, ["a", "d", "bias"][: 3 if op == "Gemm" else 2], ["c"], **changes),
+    ]
     if behind:
         nodes += [onnx.helper.make_node(behind, ["c"], ["e"]), onnx.helper.make_node("Neg", ["e"], ["f"])]
-    constants = [onnx.helper.make_tensor(name, stored, values.shape, (values - shift).ravel().tolist())
-                 for name, values in (("b", b), ("z", points))]
-    constants += [onnx.numpy_helper.from_array(values, name) for name, values in (("s", scales), ("bias", bias))]
+    constants = [
+        onnx.helper.make_tensor(name, stored, values.shape, (values - shift).ravel().tolist())
+        for name, values in (("b", b), ("z", points))
+    ]
+    constants += [
+        onnx.numpy_helper.from_array(values, name) for name, values in (("s", scales), ("bias", bias))
+    ]
     value = onnx.helper.make_tensor_value_info
-    graph = onnx.helper.make_graph(nodes, "g", [value("a", 1, ["m", k])], [value("f" if behind else "c", 1, None)], constants)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10).SerializeToString()
+    graph = onnx.helper.make_graph(
+        nodes, "g", [value("a", 1, ["m", k])], [value("f" if behind else "c", 1, None)], constants
+    )
+    model = onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10
+    ).SerializeToString()
 
     def packed(numbers: np.ndarray) -> np.ndarray:
         if bits == 8:
@@ -157,17 +181,33 @@ def dequantized_model(kind: str, block: int, op: str = "MatMul", **changes) -> t
         return (pairs[..., 0] | pairs[..., 1] << 4).astype(np.uint8)
 
     columns = np.pad(b.T, ((0, 0), (0, groups * depths - k)))
-    of_blocks = {"b": packed(columns).reshape(n, groups, -1), "s": np.broadcast_to(scales, (groups, n)).T.copy(),
-                 "z": packed(np.broadcast_to(points, (groups, n)).T)}
+    of_blocks = {
+        "b": packed(columns).reshape(n, groups, -1),
+        "s": np.broadcast_to(scales, (groups, n)).T.copy(),
+        "z": packed(np.broadcast_to(points, (groups, n)).T),
+    }
     if op == "Gemm":
         of_blocks["bias"] = bias
     names = ["a", "b", "s", "z", *(["", "bias"] if op == "Gemm" else [])]
-    node = onnx.helper.make_node("MatMulNBits", names, ["c"], domain="com.microsoft", K=k, N=n, bits=bits, block_size=depths,
-                                 accuracy_level=4)
-    return model, layers.model_of([node], {"a": (np.float32, ["m", k])}, {"c": (np.float32, ["m", n])}, of_blocks, 17)
+    node = onnx.helper.make_node(
+        "MatMulNBits",
+        names,
+        ["c"],
+        domain="com.microsoft",
+        K=k,
+        N=n,
+        bits=bits,
+        block_size=depths,
+        accuracy_level=4,
+    )
+    return model, layers.model_of(
+        [node], {"a": (np.float32, ["m", k])}, {"c": (np.float32, ["m", n])}, of_blocks, 17
+    )
 
 
-makes_nbits = pytest.mark.skipif(onnxruntime.__version__ < "1.26", reason="ONNX Runtime makes MatMulNBits since 1.26")
+makes_nbits = pytest.mark.skipif(
+    onnxruntime.__version__ < "1.26", reason="ONNX Runtime makes MatMulNBits since 1.26"
+)
 
 
 @makes_nbits
@@ -196,12 +236,20 @@ def test_blocks_of_weights_without_blocks(size, block):
     lines = intact.onnxruntime.report(onnxruntime.InferenceSession(model, options))
     assert [line["taken"] for line in lines] == [block is not None] * 2
     if block is None:
-        assert any(f"session.qdq_matmulnbits_block_size: is {size}; expected 0" in line["reason"] for line in lines), lines
+        assert any(
+            f"session.qdq_matmulnbits_block_size: is {size}; expected 0" in line["reason"] for line in lines
+        ), lines
 
 
 @makes_nbits
-@pytest.mark.parametrize("changes,reason", [({"alpha": 0.5}, "alpha 1"), ({"beta": 0.5}, "beta 1"),
-                                            ({"behind": "Relu"}, "output: one node reads it behind a Relu")])
+@pytest.mark.parametrize(
+    "changes,reason",
+    [
+        ({"alpha": 0.5}, "alpha 1"),
+        ({"beta": 0.5}, "beta 1"),
+        ({"behind": "Relu"}, "output: one node reads it behind a Relu"),
+    ],
+)
 def test_dequantized_weights_that_stay_float(changes, reason, tmp_path):
     """ONNX Runtime computes floats, so intact does not quantize the activations."""
     model, _ = dequantized_model("int4", 32, "Gemm", **changes)
@@ -209,7 +257,9 @@ def test_dequantized_weights_that_stay_float(changes, reason, tmp_path):
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
     onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    assert "MatMulNBits" not in {node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node}
+    assert "MatMulNBits" not in {
+        node.op_type for node in onnx.load(options.optimized_model_filepath).graph.node
+    }
     session = session_of(model)
     node = next(node for node in intact.onnxruntime.report(session) if node["op"] in ("MatMul", "Gemm"))
     assert not node["taken"] and reason in node["reason"], node
@@ -222,12 +272,34 @@ def test_weights_of_the_same_bytes_in_another_order_have_another_plan():
     rng = np.random.default_rng(0)
     b, scales = rng.integers(0, 256, (size, size), dtype=np.uint8), np.full(size, 0.01, np.float32)
     points = np.zeros(size, np.uint8)
-    node = onnx.helper.make_node("MatMulNBits", ["a", "b", "s", "z"], ["y"], domain=layers.MICROSOFT, K=size, N=size, bits=8, block_size=size,
-                                 accuracy_level=4)
-    of_columns = layers.model_of([node], {"a": (np.float32, ["m", size])}, {"y": (np.float32, None)},
-                                 {"b": b.reshape(size, 1, size), "s": scales, "z": points})
-    nodes = [onnx.helper.make_node("DequantizeLinear", ["b", "s", "z"], ["w"], axis=1), onnx.helper.make_node("MatMul", ["a", "w"], ["y"])]
-    of_rows = layers.model_of(nodes, {"a": (np.float32, ["m", size])}, {"y": (np.float32, None)}, {"b": b, "s": scales, "z": points}, 21)
+    node = onnx.helper.make_node(
+        "MatMulNBits",
+        ["a", "b", "s", "z"],
+        ["y"],
+        domain=layers.MICROSOFT,
+        K=size,
+        N=size,
+        bits=8,
+        block_size=size,
+        accuracy_level=4,
+    )
+    of_columns = layers.model_of(
+        [node],
+        {"a": (np.float32, ["m", size])},
+        {"y": (np.float32, None)},
+        {"b": b.reshape(size, 1, size), "s": scales, "z": points},
+    )
+    nodes = [
+        onnx.helper.make_node("DequantizeLinear", ["b", "s", "z"], ["w"], axis=1),
+        onnx.helper.make_node("MatMul", ["a", "w"], ["y"]),
+    ]
+    of_rows = layers.model_of(
+        nodes,
+        {"a": (np.float32, ["m", size])},
+        {"y": (np.float32, None)},
+        {"b": b, "s": scales, "z": points},
+        21,
+    )
     sessions = [session_of(model) for model in (of_columns, of_rows)]
     a = rows(3, size)[0]
     for session, weights in zip(sessions, (b.T, b)):

@@ -37,7 +37,9 @@ long = pytest.mark.long
 
 def emulated(test: Callable) -> Callable:
     """Marks a test that needs a CPU with AVX2 and no VNNI, or its emulator."""
-    needs_cpu = pytest.mark.skipif(not stock.can_run(CPU_IS_EXACT), reason=f"needs {stock.EMULATOR[0]} (qemu-user)")
+    needs_cpu = pytest.mark.skipif(
+        not stock.can_run(CPU_IS_EXACT), reason=f"needs {stock.EMULATOR[0]} (qemu-user)"
+    )
     return pytest.mark.emulated(needs_cpu(test))
 
 
@@ -106,16 +108,34 @@ def test_recurrent_weights_that_l2_does_not_hold(seed):
 
 def test_a_sigmoid_may_be_larger_than_one():
     """Without weights, the gates are the bias."""
-    gate = np.concatenate([np.float32([17.482065, 17.631031, 17.695677, 17.807888]), np.linspace(-20, 20, 60, dtype=np.float32)])
+    gate = np.concatenate(
+        [np.float32([17.482065, 17.631031, 17.695677, 17.807888]), np.linspace(-20, 20, 60, dtype=np.float32)]
+    )
     hidden, one = len(gate), np.ones(len(gate), np.float32)
     assert layers.sigmoid(gate).max() > 1
     weights = [np.zeros((1, depth, 4 * hidden), np.int8) for depth in (1, hidden)]
     bias = np.concatenate([gate, gate, gate, one, np.zeros(4 * hidden, np.float32)])[np.newaxis]
     scale, zero, state = np.ones(1, np.float32), np.zeros(1, np.int8), one.reshape(1, 1, -1)
-    model = layers.one_node("DynamicQuantizeLSTM",
-                            [("x", (np.float32, ["steps", 1, 1])), ("w", weights[0]), ("r", weights[1]), ("bias", bias),
-                             ("lengths", None), ("h", state), ("c", state), ("p", None), ("ws", scale), ("wz", zero),
-                             ("rs", scale), ("rz", zero)], (np.float32, None), layers.MICROSOFT, hidden_size=hidden)
+    model = layers.one_node(
+        "DynamicQuantizeLSTM",
+        [
+            ("x", (np.float32, ["steps", 1, 1])),
+            ("w", weights[0]),
+            ("r", weights[1]),
+            ("bias", bias),
+            ("lengths", None),
+            ("h", state),
+            ("c", state),
+            ("p", None),
+            ("ws", scale),
+            ("wz", zero),
+            ("rs", scale),
+            ("rz", zero),
+        ],
+        (np.float32, None),
+        layers.MICROSOFT,
+        hidden_size=hidden,
+    )
     sigmoids = layers.sigmoid(gate)
     expected = layers.tanh(sigmoids + sigmoids * layers.tanh(one)) * sigmoids
     for session in (session_of(model), cpu_session_of(model), session_of(model, max_isa="portable")):
@@ -133,9 +153,20 @@ def test_scales_are_multiplied_in_onnx_runtimes_order():
     expected = layers.quantized(sums, a_scale * b_scale / y_scale, zero)
     for other in (a_scale * (b_scale / y_scale), a_scale / y_scale * b_scale):
         assert (layers.quantized(sums, other, zero) != expected).any()
-    model = layers.one_node("QLinearMatMul", [("a", (np.uint8, None)), ("a_scale", a_scale), ("a_zero", zero), ("b", b),
-                                              ("b_scale", b_scale), ("b_zero", np.zeros(columns, np.int8)),
-                                              ("y_scale", y_scale), ("y_zero", zero)], (np.uint8, None))
+    model = layers.one_node(
+        "QLinearMatMul",
+        [
+            ("a", (np.uint8, None)),
+            ("a_scale", a_scale),
+            ("a_zero", zero),
+            ("b", b),
+            ("b_scale", b_scale),
+            ("b_zero", np.zeros(columns, np.int8)),
+            ("y_scale", y_scale),
+            ("y_zero", zero),
+        ],
+        (np.uint8, None),
+    )
     assert_same(session_of(model).run(None, {"a": a})[0], expected, "intact")
     if CPU_IS_EXACT:
         assert_same(cpu_session_of(model).run(None, {"a": a})[0], expected, "ONNX Runtime's CPU provider")
@@ -153,9 +184,21 @@ def operands(a_shape: list, b_shape: list) -> list[tuple]:
     return [(of_shape(a_shape, one), of_shape(b_shape, one)) for one in single]
 
 
-@pytest.mark.parametrize("a_shape, b_shape", [([65536], [65536]), ([256, 1], [1, 256]), ([1, 256], [256, 1]), ([256], []),
-                                              ([], [256]), ([2, 128, 1, 1], []), ([], [2, 128, 1, 1]), ([2, 128, 1, 1], [1, 1]),
-                                              ([1], [2, 128, 1, 1]), ([2, 128, 1, 1], [1, 1, 1, 1])])
+@pytest.mark.parametrize(
+    "a_shape, b_shape",
+    [
+        ([65536], [65536]),
+        ([256, 1], [1, 256]),
+        ([1, 256], [256, 1]),
+        ([256], []),
+        ([], [256]),
+        ([2, 128, 1, 1], []),
+        ([], [2, 128, 1, 1]),
+        ([2, 128, 1, 1], [1, 1]),
+        ([1], [2, 128, 1, 1]),
+        ([2, 128, 1, 1], [1, 1, 1, 1]),
+    ],
+)
 @pytest.mark.parametrize("seeds", quick_and_long(range(10, 14), 30))
 def test_sums_are_rounded_as_onnx_runtime_rounds_them(a_shape, b_shape, seeds):
     """Enough outputs that the order of A and B decides how some are rounded."""
@@ -163,11 +206,26 @@ def test_sums_are_rounded_as_onnx_runtime_rounds_them(a_shape, b_shape, seeds):
     for r in map(layers.Random, seeds):
         a_scale, b_scale, y_scale = r.scale(), r.scale(), r.scale()
         a_zero, b_zero, y_zero = (r.integers(np.uint8) for _ in range(3))
-        model = layers.one_node("QLinearAdd", [("a", (np.uint8, None)), ("a_scale", a_scale), ("a_zero", a_zero),
-                                               ("b", (np.uint8, None)), ("b_scale", b_scale), ("b_zero", b_zero),
-                                               ("y_scale", y_scale), ("y_zero", y_zero)], (np.uint8, None), layers.MICROSOFT)
-        sessions = {"intact": session_of(model), "portable": session_of(model, max_isa="portable"),
-                    "ONNX Runtime's CPU provider": cpu_session_of(model)}
+        model = layers.one_node(
+            "QLinearAdd",
+            [
+                ("a", (np.uint8, None)),
+                ("a_scale", a_scale),
+                ("a_zero", a_zero),
+                ("b", (np.uint8, None)),
+                ("b_scale", b_scale),
+                ("b_zero", b_zero),
+                ("y_scale", y_scale),
+                ("y_zero", y_zero),
+            ],
+            (np.uint8, None),
+            layers.MICROSOFT,
+        )
+        sessions = {
+            "intact": session_of(model),
+            "portable": session_of(model, max_isa="portable"),
+            "ONNX Runtime's CPU provider": cpu_session_of(model),
+        }
         scales, zeros = (a_scale, b_scale, y_scale), (a_zero, b_zero, y_zero)
         for a, b in operands(a_shape, b_shape):
             expected = layers.added(a, b, scales, zeros)
@@ -184,11 +242,29 @@ def test_products_of_tensors_are_rounded_as_onnx_runtime_rounds_them():
     r = layers.Random(12)
     (a, b), decided = operands([65536], [65536])[0], 0
     for _ in range(20):
-        a_scale, b_scale, a_zero, b_zero, y_zero = r.scale(), r.scale(), r.integers(np.uint8), r.integers(np.uint8), np.uint8(0)
+        a_scale, b_scale, a_zero, b_zero, y_zero = (
+            r.scale(),
+            r.scale(),
+            r.integers(np.uint8),
+            r.integers(np.uint8),
+            np.uint8(0),
+        )
         y_scale = np.float32(np.float64(a_scale) * np.float64(b_scale) * r.one_of(2, 6, 100))
-        model = layers.one_node("QLinearMul", [("a", (np.uint8, None)), ("a_scale", a_scale), ("a_zero", a_zero),
-                                               ("b", (np.uint8, None)), ("b_scale", b_scale), ("b_zero", b_zero),
-                                               ("y_scale", y_scale), ("y_zero", y_zero)], (np.uint8, None), layers.MICROSOFT)
+        model = layers.one_node(
+            "QLinearMul",
+            [
+                ("a", (np.uint8, None)),
+                ("a_scale", a_scale),
+                ("a_zero", a_zero),
+                ("b", (np.uint8, None)),
+                ("b_scale", b_scale),
+                ("b_zero", b_zero),
+                ("y_scale", y_scale),
+                ("y_zero", y_zero),
+            ],
+            (np.uint8, None),
+            layers.MICROSOFT,
+        )
         scales, zeros = (a_scale, b_scale, y_scale), (a_zero, b_zero, y_zero)
         expected = layers.multiplied(a, b, scales, zeros)
         for session in (session_of(model), session_of(model, max_isa="portable"), cpu_session_of(model)):
@@ -197,9 +273,23 @@ def test_products_of_tensors_are_rounded_as_onnx_runtime_rounds_them():
     assert decided > 0
 
 
-NETWORKS = {"cnn": ([("conv", 16, 3, 2, 1), ("max",), ("conv", 16, 3, 1, 1), ("conv", 16, 3, 1, 1), ("add", 2),
-                     ("conv", 16, 3, 1, 16), ("conv", 24, 1, 1, 1), ("pool",), ("gemm", 10)], [2, 3, 31, 33]),
-            "mlp": ([("matmul", 200), ("matmul", 65)] * 2, [17, 64])}
+NETWORKS = {
+    "cnn": (
+        [
+            ("conv", 16, 3, 2, 1),
+            ("max",),
+            ("conv", 16, 3, 1, 1),
+            ("conv", 16, 3, 1, 1),
+            ("add", 2),
+            ("conv", 16, 3, 1, 16),
+            ("conv", 24, 1, 1, 1),
+            ("pool",),
+            ("gemm", 10),
+        ],
+        [2, 3, 31, 33],
+    ),
+    "mlp": ([("matmul", 200), ("matmul", 65)] * 2, [17, 64]),
+}
 LAYERS = {"cnn": 6, "mlp": 4}
 
 
@@ -210,8 +300,16 @@ def quantized_network(name: str, how: str, signed: bool = False) -> tuple[bytes,
     return model, {"x": rng.normal(size=shape).astype(np.float32)}
 
 
-QUANTIZED = [("cnn", "QOperator", False), ("cnn", "QDQ", False), ("cnn", "QDQ", True), ("mlp", "QOperator", False),
-             ("mlp", "QDQ", False), ("mlp", "QDQ", True), ("cnn", "dynamic", False), ("mlp", "dynamic", False)]
+QUANTIZED = [
+    ("cnn", "QOperator", False),
+    ("cnn", "QDQ", False),
+    ("cnn", "QDQ", True),
+    ("mlp", "QOperator", False),
+    ("mlp", "QDQ", False),
+    ("mlp", "QDQ", True),
+    ("cnn", "dynamic", False),
+    ("mlp", "dynamic", False),
+]
 
 
 @pytest.mark.parametrize("name, how, signed", QUANTIZED)
@@ -225,7 +323,9 @@ def test_networks_equal_the_cpu_provider(name, how, signed):
     floats = ["conv2"] if (name, how, signed) == ("cnn", "QDQ", True) else []
     assert [node["name"] for node in nodes if not node["taken"]] == floats
     if name == "cnn" and how != "dynamic":  # with s8 tensors ONNX Runtime computes the residual in floats
-        assert [node["taken"] for node in intact.onnxruntime.report(session) if "Add" in node["op"]] == [not signed]
+        assert [node["taken"] for node in intact.onnxruntime.report(session) if "Add" in node["op"]] == [
+            not signed
+        ]
     expected = session.run(None, given)[0]
     for isa in ("avx2", "avx512"):
         assert_same(session_of(model, max_isa=isa).run(None, given)[0], expected, isa)
@@ -236,8 +336,13 @@ def test_networks_equal_the_cpu_provider(name, how, signed):
 def random_networks(how: str, seeds: range, signed: bool = False) -> list[tuple[bytes, dict]]:
     networks = pytest.importorskip("networks", reason="needs onnxruntime.quantization")
     shape = networks.RANDOM_SHAPE
-    return [(networks.quantized(networks.random_network(seed), how, shape, signed),
-             {"x": np.random.default_rng(seed).normal(size=shape).astype(np.float32)}) for seed in seeds]
+    return [
+        (
+            networks.quantized(networks.random_network(seed), how, shape, signed),
+            {"x": np.random.default_rng(seed).normal(size=shape).astype(np.float32)},
+        )
+        for seed in seeds
+    ]
 
 
 @pytest.mark.skipif(not CPU_IS_EXACT, reason="needs VNNI")
@@ -276,15 +381,29 @@ def test_convolutions_in_a_row_keep_their_channels_last(how, tmp_path):
     """ONNX Runtime transposes before the first one and behind the last one."""
     networks = pytest.importorskip("networks", reason="needs onnxruntime.quantization")
     shape = [1, 3, 20, 20]
-    model = networks.quantized(networks.network([("conv", 8, 3, 1, 1), ("conv", 8, 3, 1, 1), ("conv", 8, 3, 1, 1), ("add", 2),
-                                                 ("conv", 8, 3, 1, 8)], shape), how, shape)
+    model = networks.quantized(
+        networks.network(
+            [
+                ("conv", 8, 3, 1, 1),
+                ("conv", 8, 3, 1, 1),
+                ("conv", 8, 3, 1, 1),
+                ("add", 2),
+                ("conv", 8, 3, 1, 8),
+            ],
+            shape,
+        ),
+        how,
+        shape,
+    )
     operators = operators_of_run(model, {"x": np.ones(shape, np.float32)}, tmp_path)
     assert operators.count("Transpose") == 2, operators
 
 
 def test_nodes_that_nothing_reads_stay():
     nodes = [onnx.helper.make_node("MatMulInteger", ["a", "b"], [name]) for name in ("y", "unread")]
-    model = layers.model_of(nodes, {"a": (np.uint8, ["m", 8])}, {"y": (np.int32, None)}, {"b": np.ones((8, 3), np.int8)})
+    model = layers.model_of(
+        nodes, {"a": (np.uint8, ["m", 8])}, {"y": (np.int32, None)}, {"b": np.ones((8, 3), np.int8)}
+    )
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     intact.onnxruntime.add(options)
@@ -310,9 +429,13 @@ def test_bytes_do_not_depend_on_the_isa_of_the_environment(name):
     expected = session_of(model).run(None, given)[0].tobytes()
     kernels = set()
     for isa in ("avx2", "avx512", "portable"):
-        done = subprocess.run([sys.executable, "-B", "-c", RUN_IN_CHILD, name], capture_output=True, cwd=Path(__file__).parent,
-                              timeout=120,
-                              env=os.environ | {"INTACT_MAX_ISA": isa, "PYTHONPATH": str(Path(intact.__file__).parents[1])})
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", RUN_IN_CHILD, name],
+            capture_output=True,
+            cwd=Path(__file__).parent,
+            timeout=120,
+            env=os.environ | {"INTACT_MAX_ISA": isa, "PYTHONPATH": str(Path(intact.__file__).parents[1])},
+        )
         assert done.returncode == 0, done.stderr.decode()
         kernel, computed = done.stdout.split(b"\n", 1)
         kernels.add(kernel)
@@ -323,7 +446,9 @@ def test_bytes_do_not_depend_on_the_isa_of_the_environment(name):
 @pytest.mark.parametrize("isa", ["portable", "avx2", None])
 def test_loops_of_sums_do_not_go_beyond_the_cap(isa):
     (node,) = intact.onnxruntime.report(session_of(sum_of_scale(1), max_isa=isa))
-    assert node["kernel"] == ("qlinear_add_avx2" if isa != "portable" and "avx2" in intact.isas() else "qlinear_add_portable")
+    assert node["kernel"] == (
+        "qlinear_add_avx2" if isa != "portable" and "avx2" in intact.isas() else "qlinear_add_portable"
+    )
 
 
 def test_a_clamped_sum_is_found():
@@ -334,10 +459,13 @@ def test_a_clamped_sum_is_found():
     expected = layers.product(given["a"], 0, b, 0).astype(np.int32)
     assert_same(session_of(model, max_isa="avx2").run(None, given)[0], expected, "exact")
     with pytest.raises(AssertionError, match="bytes differ"):
-        assert_same(session_of(model, mode="saturating", max_isa="avx2").run(None, given)[0], expected, "saturating")
+        assert_same(
+            session_of(model, mode="saturating", max_isa="avx2").run(None, given)[0], expected, "saturating"
+        )
 
 
-RECORDED = Path(__file__).parents[3] / "tests/data/onnxruntime-avx2"  # by stock ONNX Runtime on a CPU with AVX2 and no VNNI
+# by stock ONNX Runtime on a CPU with AVX2 and no VNNI
+RECORDED = Path(__file__).parents[3] / "tests/data/onnxruntime-avx2"
 
 
 def recorded(name: str) -> tuple[bytes, dict, np.ndarray]:
@@ -348,13 +476,31 @@ def recorded(name: str) -> tuple[bytes, dict, np.ndarray]:
     (output,) = case["outputs"]
     expected = arrays.pop(f"output_{output}")
     given = {name: arrays.pop(name) for name in case["inputs"]}
-    nodes = [onnx.helper.make_node(node["op"], node["inputs"], node["outputs"], **node["attributes"]) for node in case["nodes"]]
-    return layers.model_of(nodes, {name: (value.dtype, value.shape) for name, value in given.items()},
-                           {output: (expected.dtype, expected.shape)}, arrays), given, expected
+    nodes = [
+        onnx.helper.make_node(node["op"], node["inputs"], node["outputs"], **node["attributes"])
+        for node in case["nodes"]
+    ]
+    return (
+        layers.model_of(
+            nodes,
+            {name: (value.dtype, value.shape) for name, value in given.items()},
+            {output: (expected.dtype, expected.shape)},
+            arrays,
+        ),
+        given,
+        expected,
+    )
 
 
-@pytest.mark.parametrize("name", ["qlinear_conv_c3_i17_o12_k5_s2_g1", "qlinear_conv_c8_i9_o16_k3_s1_g1",
-                                  "qlinear_conv_c12_i10_o18_k3_s1_g3", "qlinear_conv_c16_i8_o32_k1_s1_g1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "qlinear_conv_c3_i17_o12_k5_s2_g1",
+        "qlinear_conv_c8_i9_o16_k3_s1_g1",
+        "qlinear_conv_c12_i10_o18_k3_s1_g3",
+        "qlinear_conv_c16_i8_o32_k1_s1_g1",
+    ],
+)
 @pytest.mark.parametrize("isa", ["avx2", "avx512"])
 def test_saturating_convolutions_equal_recorded_ones(name, isa):
     """The first one has three channels: its pairs cross taps."""
@@ -368,12 +514,21 @@ def test_saturating_convolutions_equal_recorded_ones(name, isa):
 
 
 def sessions_like_avx2(model: bytes) -> dict[str, onnxruntime.InferenceSession]:
-    sessions = {str(isa): session_of(model, like=LIKE, max_isa=isa) for isa in (None, "avx2", "avx512", "avx_vnni")}
+    sessions = {
+        str(isa): session_of(model, like=LIKE, max_isa=isa) for isa in (None, "avx2", "avx512", "avx_vnni")
+    }
     return sessions | {"threads": session_of(model, like=LIKE, threads=4)}
 
 
 # Stock ONNX Runtime's kernels of these layers.
-CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add, layers.qlinear_mul, layers.quotient, layers.max_pool, layers.softmax}
+CLAMP_NOTHING = {
+    layers.conv_integer,
+    layers.qlinear_add,
+    layers.qlinear_mul,
+    layers.quotient,
+    layers.max_pool,
+    layers.softmax,
+}
 
 
 @emulated
@@ -382,7 +537,9 @@ CLAMP_NOTHING = {layers.conv_integer, layers.qlinear_add, layers.qlinear_mul, la
 def test_operators_are_like_stock_ones_on_avx2(operator, seeds):
     made = [layer for layer in map(operator, seeds) if layer.on_cpu and layer.has_like]
     runs = [[layer.inputs() for _ in range(3)] for layer in made]
-    stock_outputs = stock.outputs_on_avx2([(layer.model, given) for layer, given in zip(made, runs)], CPU_IS_EXACT)
+    stock_outputs = stock.outputs_on_avx2(
+        [(layer.model, given) for layer, given in zip(made, runs)], CPU_IS_EXACT
+    )
     clamped = 0
     for i, (layer, given, outputs) in enumerate(zip(made, runs, stock_outputs)):
         for name, session in sessions_like_avx2(layer.model).items():
@@ -398,11 +555,17 @@ def test_layers_that_clamp_in_another_way_are_not_like_stock_ones():
     """ConvInteger of s8 activations and u8 weights. Stock ONNX Runtime clamps there."""
     made = [layer for layer in map(layers.conv_integer, range(40)) if layer.on_cpu and not layer.has_like]
     runs = [layer.inputs() for layer in made]
-    stock_outputs = stock.outputs_on_avx2([(layer.model, [given]) for layer, given in zip(made, runs)], CPU_IS_EXACT)
+    stock_outputs = stock.outputs_on_avx2(
+        [(layer.model, [given]) for layer, given in zip(made, runs)], CPU_IS_EXACT
+    )
     for layer in made:
         (node,) = intact.onnxruntime.report(session_of(layer.model, like=LIKE))
-        assert node["reason"].startswith("like: intact_engine_ask: op is 'ConvInteger' with types s8u8; it is not known")
-    assert any((layer.exact(given) != expected).any() for layer, given, (expected,) in zip(made, runs, stock_outputs))
+        assert node["reason"].startswith(
+            "like: intact_engine_ask: op is 'ConvInteger' with types s8u8; it is not known"
+        )
+    assert any(
+        (layer.exact(given) != expected).any() for layer, given, (expected,) in zip(made, runs, stock_outputs)
+    )
 
 
 @emulated
@@ -416,7 +579,9 @@ def test_networks_are_like_stock_ones_on_avx2():
     assert sum((a != b).any() for a, (b,) in zip(exact, stock_outputs)) > len(made) / 2
 
 
-@pytest.mark.parametrize("name", sorted(path.name for path in RECORDED.iterdir() if not path.name.startswith("dynamic_quantize")))
+@pytest.mark.parametrize(
+    "name", sorted(path.name for path in RECORDED.iterdir() if not path.name.startswith("dynamic_quantize"))
+)
 def test_recorded_layers_are_like_stock_ones(name):
     model, given, expected = recorded(name)
     for isa, session in sessions_like_avx2(model).items():
@@ -430,12 +595,20 @@ def backend_cases(*operators: str) -> list:
     for operator in operators:
         importlib.import_module(f"{cases.__name__}.{operator.lower()}")
     # ONNX Runtime lacks float16. A function of ONNX has a second case with its nodes.
-    return [case for case in cases._NodeTestCases if case.model.graph.node[-1].op_type in operators
-            and not case.name.endswith("float16") and "expanded" not in case.name]
+    return [
+        case
+        for case in cases._NodeTestCases
+        if case.model.graph.node[-1].op_type in operators
+        and not case.name.endswith("float16")
+        and "expanded" not in case.name
+    ]
 
 
-@pytest.mark.parametrize("case", backend_cases("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"),
-                         ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    backend_cases("QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"),
+    ids=lambda case: case.name,
+)
 def test_onnx_backend_cases(case):
     """All inputs except the first become constants."""
     model = onnx.ModelProto()
@@ -448,7 +621,9 @@ def test_onnx_backend_cases(case):
         model.graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(value), constant.name))
     session = session_of(model.SerializeToString())
     if expected.ndim == 3:  # a matrix for each item of the batch
-        assert {node["reason"] for node in intact.onnxruntime.report(session)} == {"B: has 3 dimensions; expected 2"}
+        assert {node["reason"] for node in intact.onnxruntime.report(session)} == {
+            "B: has 3 dimensions; expected 2"
+        }
     else:
         assert_taken(session)
     assert_same(session.run(None, {first.name: values[0]})[0], expected, case.name)
@@ -459,13 +634,29 @@ def of_onnxs_reference(model: bytes, given: dict) -> np.ndarray:
 
 
 # Of cases whose QDQ group stays with ONNX Runtime: what the reason begins with.
-QDQ_REFUSED = {"gemm_default_matrix_bias": "bias", "gemm_alpha": "alpha", "gemm_beta": "beta", "gemm_all_attributes": "alpha",
-               "matmul_3d": "B", "matmul_4d": "B", "matmul_bcast": "B", "matmul_1d_3d": "B",
-               "matmul_4d_1d": "b", "matmul_1d_1d": "b"}
+QDQ_REFUSED = {
+    "gemm_default_matrix_bias": "bias",
+    "gemm_alpha": "alpha",
+    "gemm_beta": "beta",
+    "gemm_all_attributes": "alpha",
+    "matmul_3d": "B",
+    "matmul_4d": "B",
+    "matmul_bcast": "B",
+    "matmul_1d_3d": "B",
+    "matmul_4d_1d": "b",
+    "matmul_1d_1d": "b",
+}
 
 
-@pytest.mark.parametrize("case", [case for case in backend_cases("Conv", "Gemm", "MatMul", "Add")
-                                  if case.data_sets[0][0][0].dtype == np.float32], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case",
+    [
+        case
+        for case in backend_cases("Conv", "Gemm", "MatMul", "Add")
+        if case.data_sets[0][0][0].dtype == np.float32
+    ],
+    ids=lambda case: case.name,
+)
 def test_qdq_groups_of_onnx_backend_cases(case):
     """ONNX's cases of float operators, between DequantizeLinear and QuantizeLinear, with other values. All scales are powers of
     two, so the floats of ONNX's reference are exact."""
@@ -473,7 +664,8 @@ def test_qdq_groups_of_onnx_backend_cases(case):
     (operator,) = case.model.graph.node
     alpha = next((attribute.f for attribute in operator.attribute if attribute.name == "alpha"), 1)
     quantized = {"Add": [(np.uint8, 128, 1 / 16), (np.uint8, 120, 1 / 8)]}.get(
-        operator.op_type, [(np.uint8, 128, 1 / 16), (np.int8, 0, 1 / 8), (np.int32, 0, alpha / 128)])
+        operator.op_type, [(np.uint8, 128, 1 / 16), (np.int8, 0, 1 / 8), (np.int32, 0, alpha / 128)]
+    )
     nodes, constants, inputs = [], {"ys": np.float32(1), "yz": np.uint8(100)}, {}
     for name, value, (dtype, zero, scale) in zip(operator.input, case.data_sets[0][0], quantized):
         values = r.rng.integers(-100, 101, value.shape) + zero
@@ -481,8 +673,13 @@ def test_qdq_groups_of_onnx_backend_cases(case):
         constants |= {f"{name}_s": np.float32(scale), f"{name}_z": np.asarray(zero, dtype)}
         nodes.append(node("DequantizeLinear", [f"{name}_q", f"{name}_s", f"{name}_z"], [name]))
     nodes += [operator, node("QuantizeLinear", [operator.output[0], "ys", "yz"], ["quantized"])]
-    model = layers.model_of(nodes, {name: (value.dtype, value.shape) for name, value in inputs.items()},
-                            {"quantized": (np.uint8, None)}, constants, opset=19)
+    model = layers.model_of(
+        nodes,
+        {name: (value.dtype, value.shape) for name, value in inputs.items()},
+        {"quantized": (np.uint8, None)},
+        constants,
+        opset=19,
+    )
     session = session_of(model)
     (layer,) = [each for each in intact.onnxruntime.report(session) if each["op"] == operator.op_type]
     assert layer.get("reason", "").split(":")[0] == QDQ_REFUSED.get(case.name.removeprefix("test_"), "")
@@ -497,11 +694,20 @@ def test_dynamic_groups_of_onnx_backend_cases(op, case):
     if op == "ConvInteger":
         x = x.reshape(1, -1, x.shape[-1])
     w_shape = (x.shape[-1], 5) if op == "MatMulInteger" else (7, x.shape[1], 2)
-    nodes = [node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]), node(op, ["q", "w", "z"], ["sums"]),
-             node("Cast", ["sums"], ["floats"], to=onnx.TensorProto.FLOAT), node("Mul", ["s", "ws"], ["scale"]),
-             node("Mul", ["floats", "scale"], ["y"])]
-    model = layers.model_of(nodes, {"x": (np.float32, x.shape)}, {"y": (np.float32, None)},
-                            {"w": layers.Random(1).integers(np.uint8, w_shape), "ws": np.float32(0.013)}, opset=19)
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        node(op, ["q", "w", "z"], ["sums"]),
+        node("Cast", ["sums"], ["floats"], to=onnx.TensorProto.FLOAT),
+        node("Mul", ["s", "ws"], ["scale"]),
+        node("Mul", ["floats", "scale"], ["y"]),
+    ]
+    model = layers.model_of(
+        nodes,
+        {"x": (np.float32, x.shape)},
+        {"y": (np.float32, None)},
+        {"w": layers.Random(1).integers(np.uint8, w_shape), "ws": np.float32(0.013)},
+        opset=19,
+    )
     session = session_of(model)
     assert_taken(session)
     assert_same(run(session, {"x": x}), of_onnxs_reference(model, {"x": x}), case.name)
@@ -517,44 +723,100 @@ def test_reasons():
     a = ("a", (np.uint8, ["m", 8]))
     b = np.ones((8, 3), np.int8)
     assert reason_of(layers.one_node("MatMulInteger", [a, ("b", (np.int8, None))], (np.int32, None))) == (
-        "B: has 0 dimensions; expected at least 2, known before the run")
-    assert reason_of(layers.one_node("MatMulInteger", [a, ("b", np.ones((2, 8, 3), np.int8))], (np.int32, None))) == (
-        "B: has 3 dimensions; expected 2")
-    deep = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.full((70000, 1), 127, np.int8))], (np.int32, None))
+        "B: has 0 dimensions; expected at least 2, known before the run"
+    )
+    assert reason_of(
+        layers.one_node("MatMulInteger", [a, ("b", np.ones((2, 8, 3), np.int8))], (np.int32, None))
+    ) == ("B: has 3 dimensions; expected 2")
+    deep = layers.one_node(
+        "MatMulInteger", [("a", (np.uint8, None)), ("b", np.full((70000, 1), 127, np.int8))], (np.int32, None)
+    )
     assert "int32" in reason_of(deep)
     scale, zero = np.float32(0.1), np.uint8(0)
-    assert reason_of(layers.one_node("QLinearMatMul", [a, ("a_scale", (np.float32, [])), ("a_zero", zero), ("b", b),
-                                                       ("b_scale", scale), ("b_zero", np.int8(0)), ("y_scale", scale),
-                                                       ("y_zero", zero)], (np.uint8, None))) == (
-        "a_scale: is computed by each run; expected a constant")
-    assert reason_of(layers.one_node("QGemm", [("a", (np.uint8, [3, 8])), ("a_scale", scale), ("a_zero", zero), ("b", b),
-                                               ("b_scale", scale), ("b_zero", np.int8(0)),
-                                               ("c", np.ones((3, 1), np.int32))], (np.float32, None), layers.MICROSOFT)) == (
-        "bias: has another shape than the columns; expected 1 or 3 values")
-    assert reason_of(layers.one_node("ConvInteger", [("x", (np.uint8, ["n", 1, "h", "w"])), ("w", np.ones((1, 1, 3, 3), np.uint8))],
-                                     (np.int32, None), auto_pad="SAME_UPPER", strides=[2, 2])) == (
-        "auto_pad: is SAME_UPPER with stride 2 and an input of unknown extents; expected explicit pads")
+    assert reason_of(
+        layers.one_node(
+            "QLinearMatMul",
+            [
+                a,
+                ("a_scale", (np.float32, [])),
+                ("a_zero", zero),
+                ("b", b),
+                ("b_scale", scale),
+                ("b_zero", np.int8(0)),
+                ("y_scale", scale),
+                ("y_zero", zero),
+            ],
+            (np.uint8, None),
+        )
+    ) == ("a_scale: is computed by each run; expected a constant")
+    assert reason_of(
+        layers.one_node(
+            "QGemm",
+            [
+                ("a", (np.uint8, [3, 8])),
+                ("a_scale", scale),
+                ("a_zero", zero),
+                ("b", b),
+                ("b_scale", scale),
+                ("b_zero", np.int8(0)),
+                ("c", np.ones((3, 1), np.int32)),
+            ],
+            (np.float32, None),
+            layers.MICROSOFT,
+        )
+    ) == ("bias: has another shape than the columns; expected 1 or 3 values")
+    assert reason_of(
+        layers.one_node(
+            "ConvInteger",
+            [("x", (np.uint8, ["n", 1, "h", "w"])), ("w", np.ones((1, 1, 3, 3), np.uint8))],
+            (np.int32, None),
+            auto_pad="SAME_UPPER",
+            strides=[2, 2],
+        )
+    ) == ("auto_pad: is SAME_UPPER with stride 2 and an input of unknown extents; expected explicit pads")
     assert reason_of(layers.one_node("Sigmoid", [("x", (np.float32, ["n"]))], (np.float32, ["n"]))) == (
-        "no operator of this provider")
+        "no operator of this provider"
+    )
 
 
-def qdq(op: str, x_type: type, w_type: type, tail: list, outputs: dict, x_is_quantized: bool = False, **changes) -> bytes:
+def qdq(
+    op: str, x_type: type, w_type: type, tail: list, outputs: dict, x_is_quantized: bool = False, **changes
+) -> bytes:
     """DequantizeLinear, `op`, then the nodes of `tail`, which begin with the float value "c". `x_is_quantized`: a QuantizeLinear
     of the model makes the input, of x_type; else the caller gives it. `changes`: of the constants."""
     r, node = layers.Random(5), onnx.helper.make_node
     middle = lambda dtype: np.asarray(3 if dtype == np.int8 else 131, dtype)
-    constants = {"xs": np.float32(0.02), "xz": middle(x_type), "ws": np.float32(0.01), "wz": np.asarray(0, w_type),
-                 "w": r.integers(w_type, (8, 16, 3, 3) if op == "Conv" else (60, 40)), "ys": np.float32(0.2), "u8": np.uint8(130),
-                 "s8": np.int8(2), "u8_low": np.uint8(0), "s8_low": np.int8(-128), "low": np.float32(0), "high": np.float32(6)}
+    constants = {
+        "xs": np.float32(0.02),
+        "xz": middle(x_type),
+        "ws": np.float32(0.01),
+        "wz": np.asarray(0, w_type),
+        "w": r.integers(w_type, (8, 16, 3, 3) if op == "Conv" else (60, 40)),
+        "ys": np.float32(0.2),
+        "u8": np.uint8(130),
+        "s8": np.int8(2),
+        "u8_low": np.uint8(0),
+        "s8_low": np.int8(-128),
+        "low": np.float32(0),
+        "high": np.float32(6),
+    }
     if op in ELEMENTWISE:
         constants |= {"w": r.integers(w_type, (7, 60)), "ys": np.float32(0.05)}
     constants |= changes
     nodes = [node("QuantizeLinear", ["x", "xs", "xz"], ["xq"])] if x_is_quantized else []
-    nodes += [node("DequantizeLinear", ["xq" if x_is_quantized else "x", "xs", "xz"], ["xf"]),
-              node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]), node(op, ["xf", "wf"], ["c"], name="layer"), *tail]
+    nodes += [
+        node("DequantizeLinear", ["xq" if x_is_quantized else "x", "xs", "xz"], ["xf"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
+        node(op, ["xf", "wf"], ["c"], name="layer"),
+        *tail,
+    ]
     read = {name for each in nodes for name in each.input}
-    return layers.model_of(nodes, {"x": (np.float32 if x_is_quantized else x_type, [3, 16, 9, 8] if op == "Conv" else [7, 60])},
-                           outputs, {name: value for name, value in constants.items() if name in read})
+    return layers.model_of(
+        nodes,
+        {"x": (np.float32 if x_is_quantized else x_type, [3, 16, 9, 8] if op == "Conv" else [7, 60])},
+        outputs,
+        {name: value for name, value in constants.items() if name in read},
+    )
 
 
 def qdq_input(model: bytes) -> dict:
@@ -588,14 +850,26 @@ ELEMENTWISE = ("Add", "Mul")
 def qdq_of_types(op: str) -> list[bytes]:
     """All types of A, B and the output, where ONNX Runtime may or may not move A and the output to u8."""
     node, models = onnx.helper.make_node, []
-    for x_type, w_type, x_is_quantized in itertools.product((np.uint8, np.int8), (np.uint8, np.int8), (False, True)):
+    for x_type, w_type, x_is_quantized in itertools.product(
+        (np.uint8, np.int8), (np.uint8, np.int8), (False, True)
+    ):
         for y_type, zero in ((np.uint8, "u8"), (np.int8, "s8")):
             quantizer = node("QuantizeLinear", ["c", "ys", zero], ["y"])
             dequantizer = node("DequantizeLinear", ["y", "ys", zero], ["z"])
             models.append(qdq(op, x_type, w_type, [quantizer], {"y": (y_type, None)}, x_is_quantized))
-            models.append(qdq(op, x_type, w_type, [quantizer, dequantizer], {"z": (np.float32, None)}, x_is_quantized))
-        models.append(qdq(op, x_type, w_type, [onnx.helper.make_node("Identity", ["c"], ["y"])], {"y": (np.float32, None)},
-                          x_is_quantized))
+            models.append(
+                qdq(op, x_type, w_type, [quantizer, dequantizer], {"z": (np.float32, None)}, x_is_quantized)
+            )
+        models.append(
+            qdq(
+                op,
+                x_type,
+                w_type,
+                [onnx.helper.make_node("Identity", ["c"], ["y"])],
+                {"y": (np.float32, None)},
+                x_is_quantized,
+            )
+        )
     return models
 
 
@@ -633,12 +907,21 @@ def tails() -> list[tuple[list, dict]]:
     quantized = lambda x, zero: node("QuantizeLinear", [x, "ys", zero] if zero else [x, "ys"], ["y"])
     made = [([first, node("Sigmoid", ["r"], ["y"])], {"y": f}) for first in (relu, clip)]
     made += [([first], {"r": f}) for first in (relu, clip)]
-    made += [([first, node("Sigmoid", ["r"], ["y"]), node("Tanh", ["r"], ["z"])], {"y": f, "z": f}) for first in (relu, clip)]
-    made += [([first, quantized("r", zero)], {"y": s8 if zero and "s8" in zero else u8}) for first in (relu, clip)
-             for zero in ("u8", "u8_low", "s8", "s8_low", None)]
+    made += [
+        ([first, node("Sigmoid", ["r"], ["y"]), node("Tanh", ["r"], ["z"])], {"y": f, "z": f})
+        for first in (relu, clip)
+    ]
+    made += [
+        ([first, quantized("r", zero)], {"y": s8 if zero and "s8" in zero else u8})
+        for first in (relu, clip)
+        for zero in ("u8", "u8_low", "s8", "s8_low", None)
+    ]
     made += [([quantized("c", zero)], {"y": u8, "c": f}) for zero in ("u8", None)]
-    made += [([quantized("c", "u8"), node("Sigmoid", ["c"], ["z"])], {"y": u8, "z": f}), ([quantized("c", None)], {"y": u8}),
-             ([relu, quantized("r", "u8_low"), node("Sigmoid", ["r"], ["z"])], {"y": u8, "z": f})]
+    made += [
+        ([quantized("c", "u8"), node("Sigmoid", ["c"], ["z"])], {"y": u8, "z": f}),
+        ([quantized("c", None)], {"y": u8}),
+        ([relu, quantized("r", "u8_low"), node("Sigmoid", ["r"], ["z"])], {"y": u8, "z": f}),
+    ]
     return made
 
 
@@ -655,14 +938,31 @@ def test_nodes_behind_a_layer_decide_as_in_onnx_runtime(op, tmp_path):
 def qdq_product_of_run(b_is_read: bool) -> tuple[bytes, dict]:
     """A product of a u8 tensor and of an s8 tensor, which ONNX Runtime moves to u8 unless the caller reads it too."""
     r, node = layers.Random(7), onnx.helper.make_node
-    constants = {"xs": np.float32(0.02), "xz": np.uint8(131), "bs": np.float32(0.03), "bz": np.int8(-3), "ys": np.float32(0.8),
-                 "yz": np.uint8(120)}
-    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("QuantizeLinear", ["b", "bs", "bz"], ["bq"]),
-             node("DequantizeLinear", ["bq", "bs", "bz"], ["bf"]), node("MatMul", ["xf", "bf"], ["c"], name="layer"),
-             node("QuantizeLinear", ["c", "ys", "yz"], ["y"])]
-    model = layers.model_of(nodes, {"x": (np.uint8, [3, 7, 60]), "b": (np.float32, [3, 60, 40])},
-                            {"y": (np.uint8, None)} | ({"bq": (np.int8, None)} if b_is_read else {}), constants)
-    return model, {"x": r.integers(np.uint8, (3, 7, 60)), "b": r.rng.uniform(-4, 4, (3, 60, 40)).astype(np.float32)}
+    constants = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(131),
+        "bs": np.float32(0.03),
+        "bz": np.int8(-3),
+        "ys": np.float32(0.8),
+        "yz": np.uint8(120),
+    }
+    nodes = [
+        node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        node("QuantizeLinear", ["b", "bs", "bz"], ["bq"]),
+        node("DequantizeLinear", ["bq", "bs", "bz"], ["bf"]),
+        node("MatMul", ["xf", "bf"], ["c"], name="layer"),
+        node("QuantizeLinear", ["c", "ys", "yz"], ["y"]),
+    ]
+    model = layers.model_of(
+        nodes,
+        {"x": (np.uint8, [3, 7, 60]), "b": (np.float32, [3, 60, 40])},
+        {"y": (np.uint8, None)} | ({"bq": (np.int8, None)} if b_is_read else {}),
+        constants,
+    )
+    return model, {
+        "x": r.integers(np.uint8, (3, 7, 60)),
+        "b": r.rng.uniform(-4, 4, (3, 60, 40)).astype(np.float32),
+    }
 
 
 @emulated
@@ -680,28 +980,56 @@ def test_a_product_of_run_clamps_unless_onnx_runtime_moves_b_to_u8(b_is_read):
 
 def test_products_of_run_of_many_shapes():
     """More shapes than plans are kept."""
-    model = layers.one_node("MatMulInteger", [("a", (np.uint8, [None, None])), ("b", (np.int8, [None, None]))], (np.int32, None))
+    model = layers.one_node(
+        "MatMulInteger", [("a", (np.uint8, [None, None])), ("b", (np.int8, [None, None]))], (np.int32, None)
+    )
     session, r = session_of(model), layers.Random(9)
     assert_taken(session)
     for k in (*range(1, 81), *range(1, 81)):
         given = {"a": r.integers(np.uint8, (3, k)), "b": r.integers(np.int8, (k, 5))}
-        assert_same(run(session, given), layers.product(given["a"], 0, given["b"], 0).astype(np.int32), f"depth {k}")
+        assert_same(
+            run(session, given), layers.product(given["a"], 0, given["b"], 0).astype(np.int32), f"depth {k}"
+        )
 
 
 def s8_sum_behind_a_convolution() -> bytes:
     """A sum of a tensor that ONNX Runtime moves to u8 and of one that it does not, so it computes floats. In NHWC a
     transposition may stand between the first tensor's QuantizeLinear and its DequantizeLinear."""
     r, node = layers.Random(3), onnx.helper.make_node
-    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "w": r.integers(np.int8, (8, 4, 3, 3)), "ws": np.float32(0.01),
-                 "wz": np.int8(0), "cs": np.float32(0.1), "cz": np.uint8(127), "ss": np.float32(0.004), "sz": np.int8(-120),
-                 "bs": np.float32(0.005), "bz": np.int8(3), "ys": np.float32(0.0061), "yz": np.int8(-5)}
-    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
-             node("Conv", ["xf", "wf"], ["c"], pads=[1] * 4), node("QuantizeLinear", ["c", "cs", "cz"], ["cq"]),
-             node("DequantizeLinear", ["cq", "cs", "cz"], ["cf"]), node("Sigmoid", ["cf"], ["s"]),
-             node("QuantizeLinear", ["s", "ss", "sz"], ["sq"]), node("DequantizeLinear", ["sq", "ss", "sz"], ["sf"]),
-             node("DequantizeLinear", ["b", "bs", "bz"], ["bf"]), node("Add", ["sf", "bf"], ["y_f"], name="layer"),
-             node("QuantizeLinear", ["y_f", "ys", "yz"], ["y"])]
-    return layers.model_of(nodes, {"x": (np.uint8, [2, 4, 9, 9]), "b": (np.int8, [2, 8, 9, 9])}, {"y": (np.int8, None)}, constants)
+    constants = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(128),
+        "w": r.integers(np.int8, (8, 4, 3, 3)),
+        "ws": np.float32(0.01),
+        "wz": np.int8(0),
+        "cs": np.float32(0.1),
+        "cz": np.uint8(127),
+        "ss": np.float32(0.004),
+        "sz": np.int8(-120),
+        "bs": np.float32(0.005),
+        "bz": np.int8(3),
+        "ys": np.float32(0.0061),
+        "yz": np.int8(-5),
+    }
+    nodes = [
+        node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
+        node("Conv", ["xf", "wf"], ["c"], pads=[1] * 4),
+        node("QuantizeLinear", ["c", "cs", "cz"], ["cq"]),
+        node("DequantizeLinear", ["cq", "cs", "cz"], ["cf"]),
+        node("Sigmoid", ["cf"], ["s"]),
+        node("QuantizeLinear", ["s", "ss", "sz"], ["sq"]),
+        node("DequantizeLinear", ["sq", "ss", "sz"], ["sf"]),
+        node("DequantizeLinear", ["b", "bs", "bz"], ["bf"]),
+        node("Add", ["sf", "bf"], ["y_f"], name="layer"),
+        node("QuantizeLinear", ["y_f", "ys", "yz"], ["y"]),
+    ]
+    return layers.model_of(
+        nodes,
+        {"x": (np.uint8, [2, 4, 9, 9]), "b": (np.int8, [2, 8, 9, 9])},
+        {"y": (np.int8, None)},
+        constants,
+    )
 
 
 @pytest.mark.skipif(not CPU_IS_EXACT, reason="needs VNNI")
@@ -722,53 +1050,154 @@ def large_layers() -> dict[str, tuple[bytes, dict]]:
     a, scale = (u8, [m, k]), f(0.01)
     b, b_scale, bias = r.integers(s8, (k, n)), r.scale(n), r.bias(n)
     zeros = np.zeros(n, s8)
-    quantized_a, quantized_b = [("a", a), ("as", scale), ("az", u8(120))], [("b", b), ("bs", b_scale), ("bz", zeros)]
+    quantized_a, quantized_b = (
+        [("a", a), ("as", scale), ("az", u8(120))],
+        [("b", b), ("bs", b_scale), ("bz", zeros)],
+    )
     quantized_y = [("ys", f(0.9)), ("yz", u8(128))]
     random_a, random_x = {"a": r.integers(u8, (m, k))}, {"x": r.integers(u8, (5, 33, 36, 36))}
     x, w = (u8, [5, 33, 36, 36]), r.integers(s8, (40, 33, 3, 3))
     made = {
-        "MatMulInteger": (layers.one_node("MatMulInteger", [("a", a), ("b", b), ("az", u8(120))], (np.int32, None)), random_a),
-        "QLinearMatMul": (layers.one_node("QLinearMatMul", quantized_a + quantized_b + quantized_y, (u8, None)), random_a),
-        "QGemm": (layers.one_node("QGemm", quantized_a + quantized_b + [("c", bias)] + quantized_y, (u8, [m, n]),
-                                  layers.MICROSOFT), random_a),
-        "MatMulIntegerToFloat": (layers.one_node(
-            "MatMulIntegerToFloat", [("a", a), ("b", b), ("as", scale), ("bs", b_scale), ("az", u8(120)), ("bz", zeros)],
-            (f, None), layers.MICROSOFT), random_a),
-        "DynamicQuantizeMatMul": (layers.one_node(
-            "DynamicQuantizeMatMul", [("a", (f, [m, k])), ("b", b), ("bs", b_scale), ("bz", zeros)], (f, None),
-            layers.MICROSOFT), {"a": r.rng.normal(size=(m, k)).astype(f)}),
-        "ConvInteger": (layers.one_node("ConvInteger", [("x", x), ("w", w), ("xz", u8(128))], (np.int32, None)), random_x)}
+        "MatMulInteger": (
+            layers.one_node("MatMulInteger", [("a", a), ("b", b), ("az", u8(120))], (np.int32, None)),
+            random_a,
+        ),
+        "QLinearMatMul": (
+            layers.one_node("QLinearMatMul", quantized_a + quantized_b + quantized_y, (u8, None)),
+            random_a,
+        ),
+        "QGemm": (
+            layers.one_node(
+                "QGemm",
+                quantized_a + quantized_b + [("c", bias)] + quantized_y,
+                (u8, [m, n]),
+                layers.MICROSOFT,
+            ),
+            random_a,
+        ),
+        "MatMulIntegerToFloat": (
+            layers.one_node(
+                "MatMulIntegerToFloat",
+                [("a", a), ("b", b), ("as", scale), ("bs", b_scale), ("az", u8(120)), ("bz", zeros)],
+                (f, None),
+                layers.MICROSOFT,
+            ),
+            random_a,
+        ),
+        "DynamicQuantizeMatMul": (
+            layers.one_node(
+                "DynamicQuantizeMatMul",
+                [("a", (f, [m, k])), ("b", b), ("bs", b_scale), ("bz", zeros)],
+                (f, None),
+                layers.MICROSOFT,
+            ),
+            {"a": r.rng.normal(size=(m, k)).astype(f)},
+        ),
+        "ConvInteger": (
+            layers.one_node("ConvInteger", [("x", x), ("w", w), ("xz", u8(128))], (np.int32, None)),
+            random_x,
+        ),
+    }
     quotient = layers.quotient(1)
     numbers = quotient.inputs()["x"].dtype
     made["Div"] = quotient.model, {"x": r.integers(numbers, (3, 90000))}
-    made["Softmax"] = (layers.one_node("QLinearSoftmax", [("x", (u8, [3, 1001, 90])), ("xs", f(0.05)), ("xz", u8(0)),
-                                                          ("ys", f(1 / 256)), ("yz", u8(0))], (u8, None),
-                                       layers.MICROSOFT, axis=-1, opset=13),
-                       {"x": r.integers(u8, (3, 1001, 90))})
-    made["MaxPool"] = layers.one_node("MaxPool", [("x", x)], (u8, None), kernel_shape=[3, 3], pads=[1] * 4), random_x
-    made["QLinearMul"] = (layers.one_node("QLinearMul", [("x", x), ("xs", scale), ("xz", u8(120)), ("b", r.integers(u8, x[1])),
-                                                         ("bs", scale), ("bz", u8(99)), ("ys", f(0.02)), ("yz", u8(128))],
-                                          (u8, None), layers.MICROSOFT), random_x)
-    made["MatMulInteger, B of the run"] = (layers.one_node("MatMulInteger", [("a", a), ("b", (s8, [k, n]))], (np.int32, None)),
-                                           random_a | {"b": b})
-    conv = [("xs", scale), ("xz", u8(120)), ("w", w), ("ws", r.scale(40)), ("wz", np.zeros(40, s8)), *quantized_y,
-            ("bias", r.bias(40))]
+    made["Softmax"] = (
+        layers.one_node(
+            "QLinearSoftmax",
+            [("x", (u8, [3, 1001, 90])), ("xs", f(0.05)), ("xz", u8(0)), ("ys", f(1 / 256)), ("yz", u8(0))],
+            (u8, None),
+            layers.MICROSOFT,
+            axis=-1,
+            opset=13,
+        ),
+        {"x": r.integers(u8, (3, 1001, 90))},
+    )
+    made["MaxPool"] = (
+        layers.one_node("MaxPool", [("x", x)], (u8, None), kernel_shape=[3, 3], pads=[1] * 4),
+        random_x,
+    )
+    made["QLinearMul"] = (
+        layers.one_node(
+            "QLinearMul",
+            [
+                ("x", x),
+                ("xs", scale),
+                ("xz", u8(120)),
+                ("b", r.integers(u8, x[1])),
+                ("bs", scale),
+                ("bz", u8(99)),
+                ("ys", f(0.02)),
+                ("yz", u8(128)),
+            ],
+            (u8, None),
+            layers.MICROSOFT,
+        ),
+        random_x,
+    )
+    made["MatMulInteger, B of the run"] = (
+        layers.one_node("MatMulInteger", [("a", a), ("b", (s8, [k, n]))], (np.int32, None)),
+        random_a | {"b": b},
+    )
+    conv = [
+        ("xs", scale),
+        ("xz", u8(120)),
+        ("w", w),
+        ("ws", r.scale(40)),
+        ("wz", np.zeros(40, s8)),
+        *quantized_y,
+        ("bias", r.bias(40)),
+    ]
     last = {"x": np.moveaxis(random_x["x"], 1, -1).copy()}
     made["QLinearConv"] = layers.one_node("QLinearConv", [("x", x), *conv], (u8, None)), random_x
-    made["QLinearConv, channels last"] = layers.one_node("QLinearConv", [("x", (u8, last["x"].shape)), *conv], (u8, None),
-                                                         layers.MICROSOFT, channels_last=1), last
-    of_a, of_b = [("as", scale), ("az", u8(120))], [("bs", f(0.013)), ("bz", u8(99)), ("ys", f(0.02)), ("yz", u8(128))]
-    for name, shapes in {"Add": ([5, 70001], [5, 70001]), "Add, broadcast": ([5, 70001], [70001]),
-                         "Add, exchanged": ([5, 1], [5, 70001]), "Add, pooled": ([5, 70001, 1, 1], [1])}.items():
-        made[name] = layers.one_node("QLinearAdd", [("a", (u8, shapes[0])), *of_a, ("b", (u8, shapes[1])), *of_b],
-                                     (u8, None), layers.MICROSOFT), {"a": r.integers(u8, shapes[0]), "b": r.integers(u8, shapes[1])}
+    made["QLinearConv, channels last"] = (
+        layers.one_node(
+            "QLinearConv",
+            [("x", (u8, last["x"].shape)), *conv],
+            (u8, None),
+            layers.MICROSOFT,
+            channels_last=1,
+        ),
+        last,
+    )
+    of_a, of_b = (
+        [("as", scale), ("az", u8(120))],
+        [("bs", f(0.013)), ("bz", u8(99)), ("ys", f(0.02)), ("yz", u8(128))],
+    )
+    for name, shapes in {
+        "Add": ([5, 70001], [5, 70001]),
+        "Add, broadcast": ([5, 70001], [70001]),
+        "Add, exchanged": ([5, 1], [5, 70001]),
+        "Add, pooled": ([5, 70001, 1, 1], [1]),
+    }.items():
+        made[name] = (
+            layers.one_node(
+                "QLinearAdd",
+                [("a", (u8, shapes[0])), *of_a, ("b", (u8, shapes[1])), *of_b],
+                (u8, None),
+                layers.MICROSOFT,
+            ),
+            {"a": r.integers(u8, shapes[0]), "b": r.integers(u8, shapes[1])},
+        )
     steps, batch, size, hidden = 8, 64, 512, 256
-    constants = {"W": r.integers(s8, (1, size, 4 * hidden)), "R": r.integers(s8, (1, hidden, 4 * hidden)), "ws": r.scale([1]) / 9,
-                 "wz": np.zeros(1, s8), "rs": r.scale([1]) / 9, "rz": np.zeros(1, s8)}
-    lstm = onnx.helper.make_node("DynamicQuantizeLSTM", ["x", "W", "R", "", "", "", "", "", "ws", "wz", "rs", "rz"], ["Y"],
-                                 domain=layers.MICROSOFT, hidden_size=hidden)
-    made["LSTM"] = (layers.model_of([lstm], {"x": (f, [steps, batch, size])}, {"Y": (f, None)}, constants),
-                    {"x": r.rng.normal(size=(steps, batch, size)).astype(f)})
+    constants = {
+        "W": r.integers(s8, (1, size, 4 * hidden)),
+        "R": r.integers(s8, (1, hidden, 4 * hidden)),
+        "ws": r.scale([1]) / 9,
+        "wz": np.zeros(1, s8),
+        "rs": r.scale([1]) / 9,
+        "rz": np.zeros(1, s8),
+    }
+    lstm = onnx.helper.make_node(
+        "DynamicQuantizeLSTM",
+        ["x", "W", "R", "", "", "", "", "", "ws", "wz", "rs", "rz"],
+        ["Y"],
+        domain=layers.MICROSOFT,
+        hidden_size=hidden,
+    )
+    made["LSTM"] = (
+        layers.model_of([lstm], {"x": (f, [steps, batch, size])}, {"Y": (f, None)}, constants),
+        {"x": r.rng.normal(size=(steps, batch, size)).astype(f)},
+    )
     return made
 
 
@@ -787,68 +1216,143 @@ def test_large_layers_do_not_depend_on_threads(name):
 def small_lstm(given: dict = {}, **attributes: object) -> bytes:
     """`given`: optional inputs, by their place."""
     r, hidden = layers.Random(1), 5
-    constants = {"W": r.integers(np.int8, (1, 7, 4 * hidden)), "R": r.integers(np.int8, (1, hidden, 4 * hidden)),
-                 "ws": np.full(1, 0.01, np.float32), "wz": np.zeros(1, np.int8), "rs": np.full(1, 0.01, np.float32),
-                 "rz": np.zeros(1, np.int8)}
+    constants = {
+        "W": r.integers(np.int8, (1, 7, 4 * hidden)),
+        "R": r.integers(np.int8, (1, hidden, 4 * hidden)),
+        "ws": np.full(1, 0.01, np.float32),
+        "wz": np.zeros(1, np.int8),
+        "rs": np.full(1, 0.01, np.float32),
+        "rz": np.zeros(1, np.int8),
+    }
     names = ["x", "W", "R", "", "", "", "", "", "ws", "wz", "rs", "rz"]
     for place, value in given.items():
         names[place] = f"given{place}"
         constants[names[place]] = value
-    node = onnx.helper.make_node("DynamicQuantizeLSTM", names, ["Y"], name="layer", domain=layers.MICROSOFT, hidden_size=hidden,
-                                 **attributes)
+    node = onnx.helper.make_node(
+        "DynamicQuantizeLSTM",
+        names,
+        ["Y"],
+        name="layer",
+        domain=layers.MICROSOFT,
+        hidden_size=hidden,
+        **attributes,
+    )
     return layers.model_of([node], {"x": (np.float32, [4, 2, 7])}, {"Y": (np.float32, None)}, constants)
 
 
 def small_transposed_convolution() -> bytes:
     node, r = onnx.helper.make_node, layers.Random(2)
-    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "w": r.integers(np.int8, (3, 4, 3, 3)), "ws": np.float32(0.01),
-                 "wz": np.int8(0), "ys": np.float32(0.1), "yz": np.uint8(99)}
-    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
-             node("ConvTranspose", ["xf", "wf"], ["c"], name="layer", strides=[2, 2]),
-             node("QuantizeLinear", ["c", "ys", "yz"], ["y"])]
+    constants = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(128),
+        "w": r.integers(np.int8, (3, 4, 3, 3)),
+        "ws": np.float32(0.01),
+        "wz": np.int8(0),
+        "ys": np.float32(0.1),
+        "yz": np.uint8(99),
+    }
+    nodes = [
+        node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
+        node("ConvTranspose", ["xf", "wf"], ["c"], name="layer", strides=[2, 2]),
+        node("QuantizeLinear", ["c", "ys", "yz"], ["y"]),
+    ]
     return layers.model_of(nodes, {"x": (np.uint8, [1, 3, 5, 5])}, {"y": (np.uint8, None)}, constants)
 
 
 def qdq_float(op: str) -> bytes:
-    return qdq(op, np.uint8, np.uint8, [onnx.helper.make_node("Identity", ["c"], ["y"])], {"y": (np.float32, None)})
+    return qdq(
+        op, np.uint8, np.uint8, [onnx.helper.make_node("Identity", ["c"], ["y"])], {"y": (np.float32, None)}
+    )
 
 
 def int64_sum() -> bytes:
     node = onnx.helper.make_node("Add", ["x", "x"], ["y"], name="layer")
-    graph = onnx.helper.make_graph([node], "g", [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.INT64, [3])],
-                                   [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT64, [3])])
-    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [onnx.helper.make_tensor_value_info("x", onnx.TensorProto.INT64, [3])],
+        [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT64, [3])],
+    )
+    return onnx.helper.make_model(
+        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9
+    ).SerializeToString()
 
 
 def sum_of_scale(y_scale: float) -> bytes:
-    return layers.one_node("QLinearAdd", [("x", (np.uint8, [9])), ("xs", np.float32(1)), ("xz", np.uint8(3)),
-                                          ("b", np.arange(9, dtype=np.uint8)), ("bs", np.float32(2)), ("bz", np.uint8(4)),
-                                          ("ys", np.float32(y_scale)), ("yz", np.uint8(5))], (np.uint8, None), layers.MICROSOFT)
+    return layers.one_node(
+        "QLinearAdd",
+        [
+            ("x", (np.uint8, [9])),
+            ("xs", np.float32(1)),
+            ("xz", np.uint8(3)),
+            ("b", np.arange(9, dtype=np.uint8)),
+            ("bs", np.float32(2)),
+            ("bz", np.uint8(4)),
+            ("ys", np.float32(y_scale)),
+            ("yz", np.uint8(5)),
+        ],
+        (np.uint8, None),
+        layers.MICROSOFT,
+    )
 
 
 def zero_point_of_each_run() -> bytes:
     """The caller gives the QuantizeLinear's zero point, so ONNX Runtime does not move A to u8."""
     node = onnx.helper.make_node
-    constants = {"xs": np.float32(0.02), "ws": np.float32(0.01), "wz": np.int8(0), "dz": np.int8(0),
-                 "w": layers.Random(1).integers(np.int8, (60, 40))}
-    nodes = [node("QuantizeLinear", ["x", "xs", "z"], ["xq"]), node("DequantizeLinear", ["xq", "xs", "dz"], ["xf"]),
-             node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]), node("MatMul", ["xf", "wf"], ["y"], name="layer")]
-    return layers.model_of(nodes, {"x": (np.float32, [7, 60]), "z": (np.int8, [])}, {"y": (np.float32, None)}, constants)
+    constants = {
+        "xs": np.float32(0.02),
+        "ws": np.float32(0.01),
+        "wz": np.int8(0),
+        "dz": np.int8(0),
+        "w": layers.Random(1).integers(np.int8, (60, 40)),
+    }
+    nodes = [
+        node("QuantizeLinear", ["x", "xs", "z"], ["xq"]),
+        node("DequantizeLinear", ["xq", "xs", "dz"], ["xf"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
+        node("MatMul", ["xf", "wf"], ["y"], name="layer"),
+    ]
+    return layers.model_of(
+        nodes, {"x": (np.float32, [7, 60]), "z": (np.int8, [])}, {"y": (np.float32, None)}, constants
+    )
 
 
-def qdq_unary(op: str, y_scale: float = 0.02, more_inputs: dict = {}, outputs: list = ["c"], divisor: object = np.float32(2),
-              **attributes: object) -> bytes:
+def qdq_unary(
+    op: str,
+    y_scale: float = 0.02,
+    more_inputs: dict = {},
+    outputs: list = ["c"],
+    divisor: object = np.float32(2),
+    **attributes: object,
+) -> bytes:
     node, given = onnx.helper.make_node, {"x": (np.uint8, [1, 3, 9, 9])} | more_inputs
     constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "ys": np.float32(y_scale), "two": divisor}
-    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
-             node(op, ["xf", *(["two"] if op == "Div" and not more_inputs else more_inputs)], outputs, name="layer", **attributes),
-             node("QuantizeLinear", ["c", "ys", "xz"], ["y"])]
-    return layers.model_of(nodes, given, {"y": (np.uint8, None)} | ({"i": (np.int64, None)} if "i" in outputs else {}), constants)
+    nodes = [
+        node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        node(
+            op,
+            ["xf", *(["two"] if op == "Div" and not more_inputs else more_inputs)],
+            outputs,
+            name="layer",
+            **attributes,
+        ),
+        node("QuantizeLinear", ["c", "ys", "xz"], ["y"]),
+    ]
+    return layers.model_of(
+        nodes, given, {"y": (np.uint8, None)} | ({"i": (np.int64, None)} if "i" in outputs else {}), constants
+    )
 
 
 def test_a_pool_whose_taps_lie_in_the_padding():
-    model = layers.one_node("MaxPool", [("x", (np.uint8, [1, 3, 1, 1]))], (np.uint8, None), kernel_shape=[2, 2], dilations=[2, 2],
-                            pads=[1] * 4)
+    model = layers.one_node(
+        "MaxPool",
+        [("x", (np.uint8, [1, 3, 1, 1]))],
+        (np.uint8, None),
+        kernel_shape=[2, 2],
+        dilations=[2, 2],
+        pads=[1] * 4,
+    )
     session, given = session_of(model), {"x": np.full((1, 3, 1, 1), 7, np.uint8)}
     assert_taken(session)
     assert_same(run(session, given), np.zeros((1, 3, 1, 1), np.uint8), "the lowest value")
@@ -856,8 +1360,13 @@ def test_a_pool_whose_taps_lie_in_the_padding():
 
 
 def test_sums_of_products_of_the_run_wrap():
-    model = layers.one_node("MatMulInteger", [("a", (np.uint8, [1, 70000])), ("b", (np.int8, [70000, 1]))], (np.int32, None))
-    session, given = session_of(model), {"a": np.full((1, 70000), 255, np.uint8), "b": np.full((70000, 1), 127, np.int8)}
+    model = layers.one_node(
+        "MatMulInteger", [("a", (np.uint8, [1, 70000])), ("b", (np.int8, [70000, 1]))], (np.int32, None)
+    )
+    session, given = (
+        session_of(model),
+        {"a": np.full((1, 70000), 255, np.uint8), "b": np.full((70000, 1), 127, np.int8)},
+    )
     assert_taken(session)
     expected = np.array([[255 * 127 * 70000]]).astype(np.int32)
     assert expected[0, 0] != 255 * 127 * 70000
@@ -868,10 +1377,19 @@ def test_sums_of_products_of_the_run_wrap():
 
 def test_a_dynamic_product_whose_b_each_run_gives():
     node = onnx.helper.make_node
-    nodes = [node("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"]), node("MatMulInteger", ["q", "b", "qz"], ["p"], name="layer"),
-             node("Cast", ["p"], ["f"], to=onnx.TensorProto.FLOAT), node("Mul", ["qs", "bs"], ["s"]), node("Mul", ["f", "s"], ["y"])]
-    model = layers.model_of(nodes, {"x": (np.float32, [5, 30]), "b": (np.int8, [30, 8])}, {"y": (np.float32, None)},
-                            {"bs": np.float32(0.02)})
+    nodes = [
+        node("DynamicQuantizeLinear", ["x"], ["q", "qs", "qz"]),
+        node("MatMulInteger", ["q", "b", "qz"], ["p"], name="layer"),
+        node("Cast", ["p"], ["f"], to=onnx.TensorProto.FLOAT),
+        node("Mul", ["qs", "bs"], ["s"]),
+        node("Mul", ["f", "s"], ["y"]),
+    ]
+    model = layers.model_of(
+        nodes,
+        {"x": (np.float32, [5, 30]), "b": (np.int8, [30, 8])},
+        {"y": (np.float32, None)},
+        {"bs": np.float32(0.02)},
+    )
     r = layers.Random(11)
     given = {"x": r.rng.normal(size=(5, 30)).astype(np.float32), "b": r.integers(np.int8, (30, 8))}
     session = session_of(model)
@@ -893,7 +1411,9 @@ def test_functions_of_bytes_equal_the_cpu_provider(seeds):
     taken = 0
     for seed in seeds:
         model, operators = layers.function_of_bytes(seed)
-        sessions = [session_of(model, max_isa=isa) for isa in (None, "avx2", "portable")] + [session_of(model, threads=3)]
+        sessions = [session_of(model, max_isa=isa) for isa in (None, "avx2", "portable")] + [
+            session_of(model, threads=3)
+        ]
         cpu = cpu_session_of(model)
         dtype = np.uint8 if "uint8" in cpu.get_inputs()[0].type else np.int8
         r, columns = layers.Random(seed), cpu.get_inputs()[0].shape[1]
@@ -902,37 +1422,78 @@ def test_functions_of_bytes_equal_the_cpu_provider(seeds):
             expected = run(cpu, each)
             for session in sessions:
                 assert_same(run(session, each), expected, f"seed {seed}: {operators}")
-        taken += all(node["taken"] and node["kernel"] == "table" for node in intact.onnxruntime.report(sessions[0]))
+        taken += all(
+            node["taken"] and node["kernel"] == "table" for node in intact.onnxruntime.report(sessions[0])
+        )
     assert taken == len(seeds)
 
 
-def byte_operators(operators: list[tuple[str, list[str], str]], shape: list, constant: np.ndarray, outputs: list[str]) -> bytes:
+def byte_operators(
+    operators: list[tuple[str, list[str], str]], shape: list, constant: np.ndarray, outputs: list[str]
+) -> bytes:
     """Each operator, (type, inputs, output), between DequantizeLinear and QuantizeLinear; `k` is the constant."""
     node, nodes = onnx.helper.make_node, []
     for op, inputs, output in operators:
         floats = [name if name == "k" else f"{output}_{i}" for i, name in enumerate(inputs)]
-        nodes += [node("DequantizeLinear", [name, "s", "z"], [floats[i]]) for i, name in enumerate(inputs) if name != "k"]
-        nodes += [node(op, floats, [f"{output}_f"], name=output),
-                  node("QuantizeLinear", [f"{output}_f", "s", "z"], [output])]
-    return layers.model_of(nodes, {"x": (np.uint8, shape)}, {name: (np.uint8, None) for name in outputs},
-                           {"s": np.float32(0.02), "z": np.uint8(100), "k": constant})
+        nodes += [
+            node("DequantizeLinear", [name, "s", "z"], [floats[i]])
+            for i, name in enumerate(inputs)
+            if name != "k"
+        ]
+        nodes += [
+            node(op, floats, [f"{output}_f"], name=output),
+            node("QuantizeLinear", [f"{output}_f", "s", "z"], [output]),
+        ]
+    return layers.model_of(
+        nodes,
+        {"x": (np.uint8, shape)},
+        {name: (np.uint8, None) for name in outputs},
+        {"s": np.float32(0.02), "z": np.uint8(100), "k": constant},
+    )
 
 
 SILU = [("Sigmoid", ["x"], "u"), ("Mul", ["x", "u"], "y")]
 
 
-@pytest.mark.parametrize("operators, shape, constant, outputs, kernels", [
-    (SILU, ["n", 70], np.float32(1), ["y"], {"u": "table", "y": "table"}),
-    (SILU, ["n", 70], np.float32(1), ["y", "u"], {"u": "table", "y": "qlinear_mul_avx2"}),
-    ([("Sqrt", ["x"], "y"), ("Tanh", ["x"], "u")], [5], np.float32(1), ["y", "u"], {"u": "table", "y": "table"}),
-    ([("Mul", ["x", "k"], "y")], ["n", 70], np.float32([[[2]]]), ["y"], {"y": None}),
-    ([("Mul", ["x", "k"], "y")], ["n", 2], np.float32([2, 3]), ["y"], {"y": None}),
-    ([("Softmax", ["x"], "u"), ("Neg", ["u"], "y")], ["n", 70], np.float32(1), ["y"], {"u": "softmax_avx2", "y": "table"}),
-], ids=["SiLU", "SiLU, its Sigmoid is read", "two functions", "a constant of more dimensions", "a vector", "behind a Softmax"])
+@pytest.mark.parametrize(
+    "operators, shape, constant, outputs, kernels",
+    [
+        (SILU, ["n", 70], np.float32(1), ["y"], {"u": "table", "y": "table"}),
+        (SILU, ["n", 70], np.float32(1), ["y", "u"], {"u": "table", "y": "qlinear_mul_avx2"}),
+        (
+            [("Sqrt", ["x"], "y"), ("Tanh", ["x"], "u")],
+            [5],
+            np.float32(1),
+            ["y", "u"],
+            {"u": "table", "y": "table"},
+        ),
+        ([("Mul", ["x", "k"], "y")], ["n", 70], np.float32([[[2]]]), ["y"], {"y": None}),
+        ([("Mul", ["x", "k"], "y")], ["n", 2], np.float32([2, 3]), ["y"], {"y": None}),
+        (
+            [("Softmax", ["x"], "u"), ("Neg", ["u"], "y")],
+            ["n", 70],
+            np.float32(1),
+            ["y"],
+            {"u": "softmax_avx2", "y": "table"},
+        ),
+    ],
+    ids=[
+        "SiLU",
+        "SiLU, its Sigmoid is read",
+        "two functions",
+        "a constant of more dimensions",
+        "a vector",
+        "behind a Softmax",
+    ],
+)
 def test_functions_of_bytes_end_where_they_must(operators, shape, constant, outputs, kernels):
     model = byte_operators(operators, shape, constant, outputs)
     session = session_of(model)
-    assert {node["name"]: node.get("kernel") for node in intact.onnxruntime.report(session) if node["name"] in kernels} == kernels
+    assert {
+        node["name"]: node.get("kernel")
+        for node in intact.onnxruntime.report(session)
+        if node["name"] in kernels
+    } == kernels
     given = {"x": layers.Random(5).integers(np.uint8, [7 if extent == "n" else extent for extent in shape])}
     assert_same(run(session, given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
 
@@ -952,8 +1513,10 @@ def signed_chain(operators: list[tuple], scales: dict = {}, shape: list = ["n", 
         if op != "Identity":
             nodes.append(node(op, inputs, [f"f{i}"], name=f"{op}{i}", **attributes))
             x = f"f{i}"
-        nodes += [node("QuantizeLinear", [x, f"s{i}", f"z{i}"], [f"q{i}"]),
-                  node("DequantizeLinear", [f"q{i}", f"s{i}", f"z{i}"], [f"d{i}"])]
+        nodes += [
+            node("QuantizeLinear", [x, f"s{i}", f"z{i}"], [f"q{i}"]),
+            node("DequantizeLinear", [f"q{i}", f"s{i}", f"z{i}"], [f"d{i}"]),
+        ]
         x = f"d{i}"
     nodes[-1].output[0] = "y"
     return layers.model_of(nodes, {"x": (np.float32, shape)}, {"y": (np.float32, None)}, constants)
@@ -965,38 +1528,63 @@ def test_functions_of_signed_bytes_do_not_change_their_neighbours():
     weights = {"w": r.integers(np.int8, (3, 3, 3, 3))}
     for conv in ({"auto_pad": "SAME_UPPER", "strides": [2, 2]}, {"pads": [1] * 4}):
         for function in ("Neg", "Sigmoid"):
-            model = signed_chain([("Conv", weights, conv), (function, {}, {}), ("Conv", weights, conv)], {1: 0.4})
+            model = signed_chain(
+                [("Conv", weights, conv), (function, {}, {}), ("Conv", weights, conv)], {1: 0.4}
+            )
             given = {"x": r.rng.normal(size=(2, 3, 60, 60)).astype(np.float32)}
-            assert_same(run(session_of(model), given), run(cpu_session_of(model), given), f"{conv}, {function}")
+            assert_same(
+                run(session_of(model), given), run(cpu_session_of(model), given), f"{conv}, {function}"
+            )
 
 
 def test_functions_of_signed_bytes_with_a_large_scale():
     r = layers.Random(2)
     weights = {"w": r.integers(np.int8, (40, 40))}
-    model = signed_chain([("MatMul", weights, {}), ("Mul", {"k": np.int8(100)}, {}), ("MatMul", weights, {})], {2: 6e36, 3: 1e36},
-                         ["n", 40])
+    model = signed_chain(
+        [("MatMul", weights, {}), ("Mul", {"k": np.int8(100)}, {}), ("MatMul", weights, {})],
+        {2: 6e36, 3: 1e36},
+        ["n", 40],
+    )
     given = {"x": r.rng.normal(size=(60, 40)).astype(np.float32)}
-    assert_same(run(session_of(model), given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
+    assert_same(
+        run(session_of(model), given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider"
+    )
 
 
 @pytest.mark.parametrize("y_scale", (1 / 255, 0.004, 0.0021))
 def test_attention_of_signed_bytes(y_scale):
     r = layers.Random(3)
     weights = {"w": r.integers(np.int8, (50, 50))}
-    model = signed_chain([("MatMul", weights, {}), ("Softmax", {}, {}), ("MatMul", weights, {})], {1: 0.1, 2: y_scale}, ["n", 50])
+    model = signed_chain(
+        [("MatMul", weights, {}), ("Softmax", {}, {}), ("MatMul", weights, {})],
+        {1: 0.1, 2: y_scale},
+        ["n", 50],
+    )
     session, given = session_of(model), {"x": r.rng.normal(size=(400, 50)).astype(np.float32)}
-    assert [node["taken"] for node in intact.onnxruntime.report(session) if node["op"] in ("MatMul", "Softmax")] == [True] * 3
+    assert [
+        node["taken"] for node in intact.onnxruntime.report(session) if node["op"] in ("MatMul", "Softmax")
+    ] == [True] * 3
     assert_same(run(session, given), run(cpu_session_of(model), given), "ONNX Runtime's CPU provider")
 
 
 def test_the_report_keeps_nodes_beside_functions_of_onnx():
     """ONNX Runtime replaces HardSwish by its nodes, and asks the provider again."""
     node = onnx.helper.make_node
-    nodes = [node("DequantizeLinear", ["x", "s", "z"], ["f"]), node("Sigmoid", ["f"], ["g"], name="table"),
-             node("QuantizeLinear", ["g", "s", "z"], ["y"]), node("HardSwish", ["h"], ["i"])]
-    model = layers.model_of(nodes, {"x": (np.uint8, [4, 5]), "h": (np.float32, [7])},
-                            {"y": (np.uint8, None), "i": (np.float32, None)}, {"s": np.float32(0.02), "z": np.uint8(9)})
-    assert [each["kernel"] for each in intact.onnxruntime.report(session_of(model)) if each["name"] == "table"] == ["table"]
+    nodes = [
+        node("DequantizeLinear", ["x", "s", "z"], ["f"]),
+        node("Sigmoid", ["f"], ["g"], name="table"),
+        node("QuantizeLinear", ["g", "s", "z"], ["y"]),
+        node("HardSwish", ["h"], ["i"]),
+    ]
+    model = layers.model_of(
+        nodes,
+        {"x": (np.uint8, [4, 5]), "h": (np.float32, [7])},
+        {"y": (np.uint8, None), "i": (np.float32, None)},
+        {"s": np.float32(0.02), "z": np.uint8(9)},
+    )
+    assert [
+        each["kernel"] for each in intact.onnxruntime.report(session_of(model)) if each["name"] == "table"
+    ] == ["table"]
 
 
 @pytest.mark.parametrize("shape", (["n", "m"], [1, 1]), ids=str)
@@ -1004,37 +1592,69 @@ def test_sums_of_one_element_are_no_functions_of_bytes(shape):
     """ONNX Runtime exchanges the operands of such a sum, so its bytes depend on the extents of a run."""
     model = byte_operators([("Add", ["x", "x"], "y")], shape, np.float32(1), ["y"])
     session, cpu = session_of(model), cpu_session_of(model)
-    assert [node["kernel"] for node in intact.onnxruntime.report(session) if node["name"] == "y"] == ["qlinear_add_avx2"]
+    assert [node["kernel"] for node in intact.onnxruntime.report(session) if node["name"] == "y"] == [
+        "qlinear_add_avx2"
+    ]
     for x in range(256):
         given = {"x": np.full((1, 1), x, np.uint8)}
         assert_same(run(session, given), run(cpu, given), f"{x}")
 
 
 REFUSED = {
-    "other scale": (lambda: qdq_unary("MaxPool", 0.03, kernel_shape=[3, 3]),
-                    "output: is quantized in another way than X; expected one type, scale and zero point"),
-    "ceil_mode": (lambda: qdq_unary("MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1), "ceil_mode: is not 0; expected 0"),
-    "indices": (lambda: qdq_unary("MaxPool", outputs=["c", "i"], kernel_shape=[3, 3]), "Indices: are read; expected one output"),
-    "pool with SAME": (lambda: qdq_unary("MaxPool", kernel_shape=[3, 3], auto_pad="SAME_UPPER"),
-                       "auto_pad: is SAME_UPPER; expected explicit pads"),
-    "divisor of more dimensions": (lambda: qdq_unary("Div", divisor=np.full((1, 1, 1, 1, 1), 2, np.float32)),
-                                   "no operator of this provider"),
-    "divisor": (lambda: qdq_unary("Div", more_inputs={"d": (np.float32, [])}), "no operator of this provider"),
+    "other scale": (
+        lambda: qdq_unary("MaxPool", 0.03, kernel_shape=[3, 3]),
+        "output: is quantized in another way than X; expected one type, scale and zero point",
+    ),
+    "ceil_mode": (
+        lambda: qdq_unary("MaxPool", kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1),
+        "ceil_mode: is not 0; expected 0",
+    ),
+    "indices": (
+        lambda: qdq_unary("MaxPool", outputs=["c", "i"], kernel_shape=[3, 3]),
+        "Indices: are read; expected one output",
+    ),
+    "pool with SAME": (
+        lambda: qdq_unary("MaxPool", kernel_shape=[3, 3], auto_pad="SAME_UPPER"),
+        "auto_pad: is SAME_UPPER; expected explicit pads",
+    ),
+    "divisor of more dimensions": (
+        lambda: qdq_unary("Div", divisor=np.full((1, 1, 1, 1, 1), 2, np.float32)),
+        "no operator of this provider",
+    ),
+    "divisor": (
+        lambda: qdq_unary("Div", more_inputs={"d": (np.float32, [])}),
+        "no operator of this provider",
+    ),
     "axis": (lambda: qdq_unary("Softmax", axis=1), "axis: is 1; expected the last of 4 dimensions"),
     "small y_scale": (lambda: qdq_unary("Softmax", 0.0005), "y_scale: is 0.000500; expected at least 1/1024"),
-    "sequence_lens": (lambda: small_lstm({4: np.array([4, 2], np.int32)}), "sequence_lens: is given; expected none"),
+    "sequence_lens": (
+        lambda: small_lstm({4: np.array([4, 2], np.int32)}),
+        "sequence_lens: is given; expected none",
+    ),
     "P": (lambda: small_lstm({7: np.full((1, 15), 0.1, np.float32)}), "P: is given; expected none"),
     "clip": (lambda: small_lstm(clip=0.5), "clip: is given; expected none"),
     "input_forget": (lambda: small_lstm(input_forget=1), "input_forget: is given; expected none"),
-    "activations": (lambda: small_lstm(activations=["Sigmoid", "Relu", "Tanh"]), "activations: has Relu; expected Tanh"),
-    "ConvTranspose": (small_transposed_convolution,
-                      "operator: ONNX Runtime computes ConvTranspose in floats; expected another one"),
+    "activations": (
+        lambda: small_lstm(activations=["Sigmoid", "Relu", "Tanh"]),
+        "activations: has Relu; expected Tanh",
+    ),
+    "ConvTranspose": (
+        small_transposed_convolution,
+        "operator: ONNX Runtime computes ConvTranspose in floats; expected another one",
+    ),
     "float Conv": (lambda: qdq_float("Conv"), "output: stays float; expected a QuantizeLinear behind it"),
     "float Add": (lambda: qdq_float("Add"), "output: stays float; expected a QuantizeLinear behind it"),
     "int64 Add": (int64_sum, "no operator of this provider"),
-    "large sums": (lambda: sum_of_scale(1e-7), "C_scale: is 1e-07, which makes results that leave int32; expected a larger scale"),
-    "zero point": (zero_point_of_each_run, "A: is int8, and ONNX Runtime does not move it to uint8 but computes floats; expected "
-                   "uint8, or a QuantizeLinear before this DequantizeLinear alone")}
+    "large sums": (
+        lambda: sum_of_scale(1e-7),
+        "C_scale: is 1e-07, which makes results that leave int32; expected a larger scale",
+    ),
+    "zero point": (
+        zero_point_of_each_run,
+        "A: is int8, and ONNX Runtime does not move it to uint8 but computes floats; expected "
+        "uint8, or a QuantizeLinear before this DequantizeLinear alone",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -1042,9 +1662,18 @@ def test_refused_nodes_have_a_reason_and_are_computed(name):
     make, reason = REFUSED[name]
     model = make()
     session, cpu = session_of(model), cpu_session_of(model)
-    assert [node["reason"] for node in intact.onnxruntime.report(session) if node["name"] in ("layer", "QLinearAdd")] == [reason]
+    assert [
+        node["reason"]
+        for node in intact.onnxruntime.report(session)
+        if node["name"] in ("layer", "QLinearAdd")
+    ] == [reason]
     r = layers.Random(8)
-    types = {"tensor(float)": np.float32, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8, "tensor(int64)": np.int64}
+    types = {
+        "tensor(float)": np.float32,
+        "tensor(uint8)": np.uint8,
+        "tensor(int8)": np.int8,
+        "tensor(int64)": np.int64,
+    }
     given = {x.name: r.integers(np.uint8, x.shape).astype(types[x.type]) for x in cpu.get_inputs()}
     assert_same(run(session, given), run(cpu, given), name)
 
@@ -1052,16 +1681,28 @@ def test_refused_nodes_have_a_reason_and_are_computed(name):
 def qdq_conv(**changes) -> bytes:
     """DequantizeLinear, Conv, Relu, QuantizeLinear; `changes`: of the constants, or `axis`."""
     rng = np.random.default_rng(0)
-    constants = {"xs": np.float32(0.02), "xz": np.uint8(128), "w": rng.integers(-128, 128, (4, 4, 3, 3)).astype(np.int8),
-                 "ws": rng.uniform(0.01, 0.02, 4).astype(np.float32), "wz": np.zeros(4, np.int8),
-                 "b": rng.integers(-9999, 9999, 4).astype(np.int32), "ys": np.float32(0.3), "yz": np.uint8(0)}
+    constants = {
+        "xs": np.float32(0.02),
+        "xz": np.uint8(128),
+        "w": rng.integers(-128, 128, (4, 4, 3, 3)).astype(np.int8),
+        "ws": rng.uniform(0.01, 0.02, 4).astype(np.float32),
+        "wz": np.zeros(4, np.int8),
+        "b": rng.integers(-9999, 9999, 4).astype(np.int32),
+        "ys": np.float32(0.3),
+        "yz": np.uint8(0),
+    }
     axis = changes.pop("axis", 0)
     constants |= changes
     constants["bs"] = constants["xs"] * constants["ws"]
     node = onnx.helper.make_node
-    nodes = [node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]), node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=axis),
-             node("DequantizeLinear", ["b", "bs"], ["bf"], axis=0), node("Conv", ["xf", "wf", "bf"], ["c"], pads=[1] * 4),
-             node("Relu", ["c"], ["r"]), node("QuantizeLinear", ["r", "ys", "yz"], ["y"])]
+    nodes = [
+        node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+        node("DequantizeLinear", ["w", "ws", "wz"], ["wf"], axis=axis),
+        node("DequantizeLinear", ["b", "bs"], ["bf"], axis=0),
+        node("Conv", ["xf", "wf", "bf"], ["c"], pads=[1] * 4),
+        node("Relu", ["c"], ["r"]),
+        node("QuantizeLinear", ["r", "ys", "yz"], ["y"]),
+    ]
     return layers.model_of(nodes, {"x": (np.uint8, ["n", 4, "h", "w"])}, {"y": (np.uint8, None)}, constants)
 
 
@@ -1070,27 +1711,43 @@ def test_a_relu_is_part_of_a_group_only_where_quantizing_clamps_alike():
     model = qdq_conv()
     assert_taken(session_of(model))
     if CPU_IS_EXACT:
-        assert_same(session_of(model).run(None, given)[0], cpu_session_of(model).run(None, given)[0], "with Relu")
-    for changed, reason in (({"yz": np.uint8(3)}, "y_zero_point: is not the lowest value; expected that behind a Relu"),
-                            ({"axis": 1}, "axis: is 1 for the scales of the weights; expected 0")):
+        assert_same(
+            session_of(model).run(None, given)[0], cpu_session_of(model).run(None, given)[0], "with Relu"
+        )
+    for changed, reason in (
+        ({"yz": np.uint8(3)}, "y_zero_point: is not the lowest value; expected that behind a Relu"),
+        ({"axis": 1}, "axis: is 1 for the scales of the weights; expected 0"),
+    ):
         model = qdq_conv(**changed)
         session = session_of(model)
-        assert [node["reason"] for node in intact.onnxruntime.report(session) if node["op"] == "Conv"] == [reason]
+        assert [node["reason"] for node in intact.onnxruntime.report(session) if node["op"] == "Conv"] == [
+            reason
+        ]
         assert_same(session.run(None, given)[0], cpu_session_of(model).run(None, given)[0], reason)
 
 
 def test_branches_of_one_model_have_their_own_layers():
     """Subgraphs whose values have the same names."""
+
     def branch(fill: int) -> onnx.GraphProto:
         return onnx.helper.make_graph(
-            [onnx.helper.make_node("MatMulInteger", ["a", "b"], ["y"])], f"branch{fill}", [],
+            [onnx.helper.make_node("MatMulInteger", ["a", "b"], ["y"])],
+            f"branch{fill}",
+            [],
             [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.INT32, None)],
-            [onnx.numpy_helper.from_array(np.full((8, 3), fill, np.int8), "b")])
+            [onnx.numpy_helper.from_array(np.full((8, 3), fill, np.int8), "b")],
+        )
 
     node = onnx.helper.make_node("If", ["c"], ["z"], then_branch=branch(1), else_branch=branch(2))
-    graph = onnx.helper.make_graph([node], "g", [onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []),
-                                                 onnx.helper.make_tensor_value_info("a", onnx.TensorProto.UINT8, [1, 8])],
-                                   [onnx.helper.make_tensor_value_info("z", onnx.TensorProto.INT32, None)])
+    graph = onnx.helper.make_graph(
+        [node],
+        "g",
+        [
+            onnx.helper.make_tensor_value_info("c", onnx.TensorProto.BOOL, []),
+            onnx.helper.make_tensor_value_info("a", onnx.TensorProto.UINT8, [1, 8]),
+        ],
+        [onnx.helper.make_tensor_value_info("z", onnx.TensorProto.INT32, None)],
+    )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
     session = session_of(model.SerializeToString())
     assert sorted(node["taken"] for node in intact.onnxruntime.report(session)) == [False, True, True]
@@ -1100,10 +1757,14 @@ def test_branches_of_one_model_have_their_own_layers():
 
 
 def test_runs_are_refused_in_one_line():
-    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    model = layers.one_node(
+        "MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None)
+    )
     with pytest.raises(Exception, match="intact: A: has rows of 7 elements; expected 8"):
         session_of(model).run(None, {"a": np.zeros((2, 7), np.uint8)})
-    model = layers.one_node("ConvInteger", [("x", (np.uint8, None)), ("w", np.ones((1, 2, 3), np.uint8))], (np.int32, None))
+    model = layers.one_node(
+        "ConvInteger", [("x", (np.uint8, None)), ("w", np.ones((1, 2, 3), np.uint8))], (np.int32, None)
+    )
     with pytest.raises(Exception, match="intact: X: has 1 channels; expected 2"):
         session_of(model).run(None, {"x": np.zeros((1, 1, 9), np.uint8)})
     with pytest.raises(Exception, match="intact: X: has extent 2 with its padding; expected at least 3"):
@@ -1111,27 +1772,42 @@ def test_runs_are_refused_in_one_line():
 
 
 def test_empty_batches():
-    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    model = layers.one_node(
+        "MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None)
+    )
     assert session_of(model).run(None, {"a": np.zeros((0, 8), np.uint8)})[0].shape == (0, 3)
-    model = layers.one_node("ConvInteger", [("x", (np.uint8, None)), ("w", np.ones((5, 2, 3), np.uint8))], (np.int32, None))
+    model = layers.one_node(
+        "ConvInteger", [("x", (np.uint8, None)), ("w", np.ones((5, 2, 3), np.uint8))], (np.int32, None)
+    )
     assert session_of(model).run(None, {"x": np.zeros((0, 2, 9), np.uint8)})[0].shape == (0, 5, 7)
 
 
-@pytest.mark.parametrize("option, value, expected", [("mode", "fast", "exact or saturating"), ("threads", "0", "a positive number"),
-                                                     ("max_isa", "sse9", "a name of intact_isa_name"),
-                                                     ("like", "onnxruntime:sse", "onnxruntime:avx2"), ("reproducible", "yes", "0 or 1")])
+@pytest.mark.parametrize(
+    "option, value, expected",
+    [
+        ("mode", "fast", "exact or saturating"),
+        ("threads", "0", "a positive number"),
+        ("max_isa", "sse9", "a name of intact_isa_name"),
+        ("like", "onnxruntime:sse", "onnxruntime:avx2"),
+        ("reproducible", "yes", "0 or 1"),
+    ],
+)
 def test_options_are_checked(option, value, expected):
     intact.onnxruntime.register()
     options = onnxruntime.SessionOptions()
     device = next(each for each in onnxruntime.get_ep_devices() if each.ep_name == intact.onnxruntime.NAME)
     options.add_provider_for_devices([device], {option: value})
-    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    model = layers.one_node(
+        "MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None)
+    )
     with pytest.raises(Exception, match=f"intact: {option}: is '{value}'; expected {expected}"):
         onnxruntime.InferenceSession(model, options)
 
 
 def test_like_needs_the_exact_mode_and_avx2():
-    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    model = layers.one_node(
+        "MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None)
+    )
     with pytest.raises(Exception, match="intact: mode: is 'saturating' with like; expected exact"):
         session_of(model, like=LIKE, mode="saturating")
     with pytest.raises(Exception, match="intact: like: is 'onnxruntime:avx2' without AVX2"):
@@ -1139,11 +1815,20 @@ def test_like_needs_the_exact_mode_and_avx2():
 
 
 def test_python_arguments_are_checked():
-    for arguments in ({"mode": "fast"}, {"max_isa": "sse9"}, {"like": "avx2"}, {"threads": -1}, {"threads": 0}, {"threads": 1.5},
-                      {"threads": 1 << 31}):
+    for arguments in (
+        {"mode": "fast"},
+        {"max_isa": "sse9"},
+        {"like": "avx2"},
+        {"threads": -1},
+        {"threads": 0},
+        {"threads": 1.5},
+        {"threads": 1 << 31},
+    ):
         with pytest.raises(intact.Error, match=f"^{next(iter(arguments))}: is "):
             intact.onnxruntime.add(onnxruntime.SessionOptions(), **arguments)
-    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    model = layers.one_node(
+        "MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None)
+    )
     with pytest.raises(intact.Error, match="has no IntactExecutionProvider"):
         intact.onnxruntime.report(cpu_session_of(model))
     assert [node["taken"] for node in intact.onnxruntime.report(model)] == [True]
@@ -1153,20 +1838,33 @@ def test_an_older_onnx_runtime_is_refused():
     """A runtime that has only version 1 of the API. Its first function is CreateStatus()."""
     messages = []
     create_status = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p)(
-        lambda code, message: messages.append(message.decode()) or 1)
-    api, version = (ctypes.c_void_p * 1)(ctypes.cast(create_status, ctypes.c_void_p).value), ctypes.create_string_buffer(b"1.22.0")
-    get_api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(lambda wanted: ctypes.addressof(api) if wanted == 1 else None)
+        lambda code, message: messages.append(message.decode()) or 1
+    )
+    api, version = (
+        (ctypes.c_void_p * 1)(ctypes.cast(create_status, ctypes.c_void_p).value),
+        ctypes.create_string_buffer(b"1.22.0"),
+    )
+    get_api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(
+        lambda wanted: ctypes.addressof(api) if wanted == 1 else None
+    )
     get_version = ctypes.CFUNCTYPE(ctypes.c_void_p)(lambda: ctypes.addressof(version))
-    base = (ctypes.c_void_p * 2)(*(ctypes.cast(each, ctypes.c_void_p).value for each in (get_api, get_version)))
+    base = (ctypes.c_void_p * 2)(
+        *(ctypes.cast(each, ctypes.c_void_p).value for each in (get_api, get_version))
+    )
     make = ctypes.CDLL(str(Path(intact.__file__).with_name("libintact_onnxruntime_ep.so"))).CreateEpFactories
     make.restype = ctypes.c_size_t
     assert make(None, base, None, None, ctypes.c_size_t(1), None) == 1
     (message,) = messages
-    assert re.fullmatch(r"intact: ONNX Runtime is 1\.22\.0; expected 1\.\d+ or newer, the version of the headers that .*", message)
+    assert re.fullmatch(
+        r"intact: ONNX Runtime is 1\.22\.0; expected 1\.\d+ or newer, the version of the headers that .*",
+        message,
+    )
 
 
 def test_a_report_lives_as_long_as_its_session():
-    model = layers.one_node("MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None))
+    model = layers.one_node(
+        "MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None)
+    )
     options = onnxruntime.SessionOptions()
     intact.onnxruntime.add(options)
     first, second = (onnxruntime.InferenceSession(model, options) for _ in range(2))
@@ -1248,9 +1946,14 @@ test_provider.session_of(model)
 @pytest.mark.parametrize("name, how", [("cnn", "QOperator"), ("cnn", "QDQ"), ("mlp", "dynamic")])
 def test_equal_layers_of_living_sessions_have_one_plan(name, how):
     """Also if ONNX Runtime asks for a layer twice, as it does with convolutions."""
-    done = subprocess.run([sys.executable, "-B", "-c", PLANS_IN_CHILD, name, how], capture_output=True, text=True, timeout=120,
-                          cwd=Path(__file__).parent,
-                          env=os.environ | {"INTACT_VERBOSE": "1", "PYTHONPATH": str(Path(intact.__file__).parents[1])})
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", PLANS_IN_CHILD, name, how],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=Path(__file__).parent,
+        env=os.environ | {"INTACT_VERBOSE": "1", "PYTHONPATH": str(Path(intact.__file__).parents[1])},
+    )
     assert done.returncode == 0, done.stderr
     plans = []
     for line in done.stderr.splitlines():
@@ -1276,7 +1979,9 @@ def test_two_sessions_have_the_weights_of_a_layer_once():
 
 def test_plans_of_many_extents_leave_memory_flat():
     w = np.random.default_rng(5).integers(-128, 128, (64, 64, 3, 3), np.int8)
-    model = layers.one_node("ConvInteger", [("x", (np.uint8, [1, 64, "h", "w"])), ("w", w)], (np.int32, None), pads=[1] * 4)
+    model = layers.one_node(
+        "ConvInteger", [("x", (np.uint8, [1, 64, "h", "w"])), ("w", w)], (np.int32, None), pads=[1] * 4
+    )
     session = session_of(model)
 
     def run(widths: range) -> None:

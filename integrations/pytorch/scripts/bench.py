@@ -14,10 +14,9 @@ import statistics
 import time
 from pathlib import Path
 
-import torch
-
 import intact
 import intact.torch
+import torch
 
 # How the weights of a layer lie: w.t() of torch.nn.Linear, or K×N.
 LAYOUTS = {"N×K": lambda weight: weight.t(), "K×N": lambda weight: weight.t().contiguous()}
@@ -64,20 +63,28 @@ def cpu() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 32, 128, 1024])
     parser.add_argument("--size", type=int, default=4096, help="columns and depth")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2, help="for the turns of one line")
-    parser.add_argument("--longest", type=float, default=30,
-                        help="a line is left out if a run of PyTorch would take longer, by the time of the line before")
+    parser.add_argument(
+        "--longest",
+        type=float,
+        default=30,
+        help="a line is left out if a run of PyTorch would take longer, by the time of the line before",
+    )
     options = parser.parse_args()
 
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     held = os.environ.get("HELD_TO")
-    print(f"{cpu()}{f', held to {held}' if held else ''}; {time.strftime('%Y-%m-%d')}; torch {torch.__version__}, "
-          f"intact {intact.version()} ({', '.join(intact.isas())}); {options.threads} thread(s)\n")
+    print(
+        f"{cpu()}{f', held to {held}' if held else ''}; {time.strftime('%Y-%m-%d')}; torch {torch.__version__}, "
+        f"intact {intact.version()} ({', '.join(intact.isas())}); {options.threads} thread(s)\n"
+    )
     print(f"| weights {options.size}×{options.size} | rows | PyTorch ms | intact ms | intact GOPS | ratio |")
     print("|---|---:|---:|---:|---:|---:|")
     weight = torch.randint(-128, 128, (options.size, options.size), dtype=torch.int8)
@@ -87,12 +94,17 @@ def main() -> None:
             if rows * per_row > options.longest:
                 print(f"| {name} | {rows} | left out | | | |")
                 continue
-            own, times = measure(torch.randint(-128, 128, (rows, options.size), dtype=torch.int8), b, options.seconds)
+            own, times = measure(
+                torch.randint(-128, 128, (rows, options.size), dtype=torch.int8), b, options.seconds
+            )
             ratio = statistics.median(slow / fast for slow, fast in zip(own, times))
             own_median, median = statistics.median(own), statistics.median(times)
             per_row = own_median / rows
-            print(f"| {name} | {rows} | {own_median * 1e3:.2f} | {median * 1e3:.2f} | "
-                  f"{2 * rows * options.size**2 / median / 1e9:.0f} | {ratio:.2f} |", flush=True)
+            print(
+                f"| {name} | {rows} | {own_median * 1e3:.2f} | {median * 1e3:.2f} | "
+                f"{2 * rows * options.size**2 / median / 1e9:.0f} | {ratio:.2f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import os
 import statistics
 import time
 
+import intact.torch
 import torch
 import torch._inductor.config
 import torch.nn.functional as F
@@ -21,8 +22,6 @@ from torch import nn
 from torchao.quantization import Int8DynamicActivationInt8WeightConfig, quantize_
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
-
-import intact.torch
 
 
 def image_network(name: str, batch: int) -> "tuple[nn.Module, torch.Tensor]":
@@ -69,7 +68,9 @@ def milliseconds(model: torch.nn.Module, x: torch.Tensor) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("models", nargs="+", help="bert, or names of torchvision")
     parser.add_argument("--batch", type=int, default=1, help="images or texts (1)")
     parser.add_argument("--threads", type=int, default=1, help="threads (1)")
@@ -94,8 +95,11 @@ def main() -> None:
         ratio = statistics.median(pytorch / exact for pytorch, exact in times)
         medians = [statistics.median(column) for column in zip(*times)]
         noise = (own - given).abs().max().item() / own.abs().max().item()
-        print(f"{name}: PyTorch {medians[0]:.2f} ms, intact {medians[1]:.2f} ms, ratio {ratio:.2f}; "
-              f"largest difference of outputs {noise:.2g} of the largest output", flush=True)
+        print(
+            f"{name}: PyTorch {medians[0]:.2f} ms, intact {medians[1]:.2f} ms, ratio {ratio:.2f}; "
+            f"largest difference of outputs {noise:.2g} of the largest output",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

@@ -43,9 +43,14 @@ def random_layer(rng: np.random.Generator, kind: str) -> Layer:
     outputs, channels, window = int(rng.integers(1, 40)), int(rng.integers(1, 40)), None
     if kind == "linear":
         depth = int(rng.integers(1, 300))
-        x, weight = integers(int(rng.integers(1, 20)), depth, dtype=np.uint8), integers(outputs, depth, dtype=np.int8)
+        x, weight = (
+            integers(int(rng.integers(1, 20)), depth, dtype=np.uint8),
+            integers(outputs, depth, dtype=np.int8),
+        )
     else:
-        groups = {"conv": 1, "groups": int(rng.integers(2, 5)), "depthwise": 8 * int(rng.integers(1, 4))}[kind]
+        groups = {"conv": 1, "groups": int(rng.integers(2, 5)), "depthwise": 8 * int(rng.integers(1, 4))}[
+            kind
+        ]
         outputs, channels = (groups, groups) if kind == "depthwise" else (outputs * groups, channels * groups)
         kernel = 3 if kind == "depthwise" else int(rng.integers(1, 5))
         window = (int(rng.integers(1, 3)), int(rng.integers(0, 2)) if kernel > 1 else 0, groups)
@@ -53,21 +58,34 @@ def random_layer(rng: np.random.Generator, kind: str) -> Layer:
         weight = integers(outputs, channels // groups, kernel, kernel, dtype=np.int8)
     depth = weight[0].numel()
     # Sums reach a few times 100·70·√depth. Most outputs are inside of 0…255.
-    return Layer(x, weight, (rng.random(len(weight)) * 0.01 + 0.001).astype(F32), rng.standard_normal(len(weight)).astype(F32),
-                 bool(rng.integers(2)), float(rng.random() * 0.02 + 0.005), int(rng.integers(256)),
-                 float(np.sqrt(depth) * (rng.random() + 0.5) * 0.01), int(rng.integers(256)), window)
+    return Layer(
+        x,
+        weight,
+        (rng.random(len(weight)) * 0.01 + 0.001).astype(F32),
+        rng.standard_normal(len(weight)).astype(F32),
+        bool(rng.integers(2)),
+        float(rng.random() * 0.02 + 0.005),
+        int(rng.integers(256)),
+        float(np.sqrt(depth) * (rng.random() + 0.5) * 0.01),
+        int(rng.integers(256)),
+        window,
+    )
 
 
 def random_layers() -> "list[Layer]":
     rng = np.random.default_rng(41)
-    return [random_layer(rng, ("linear", "conv", "groups", "depthwise", "linear")[i % 5]) for i in range(LAYERS)]
+    return [
+        random_layer(rng, ("linear", "conv", "groups", "depthwise", "linear")[i % 5]) for i in range(LAYERS)
+    ]
 
 
 def run(layer: Layer) -> np.ndarray:
     """FBGEMM's outputs."""
     quantized, points = torch.ops.quantized, torch.zeros(len(layer.weight), dtype=torch.int64)
     x = torch._make_per_tensor_quantized_tensor(layer.x, layer.x_scale, layer.x_zero_point)
-    weight = torch._make_per_channel_quantized_tensor(layer.weight, torch.from_numpy(layer.w_scale).double(), points, 0)
+    weight = torch._make_per_channel_quantized_tensor(
+        layer.weight, torch.from_numpy(layer.w_scale).double(), points, 0
+    )
     bias, name = torch.from_numpy(layer.bias), "linear" if layer.window is None else "conv2d"
     if layer.window is None:
         packed = quantized.linear_prepack(weight, bias)
@@ -88,7 +106,9 @@ def operands(layer: Layer) -> "tuple[np.ndarray, np.ndarray]":
     x = F.pad(layer.x.int(), [padding] * 4, value=layer.x_zero_point)
     windows = x.unfold(2, kernel, stride).unfold(3, kernel, stride)  # n, c, oh, ow, kh, kw
     n, channels, height, width = windows.shape[:4]
-    windows = windows.reshape(n, groups, channels // groups, height, width, kernel, kernel).permute(0, 3, 4, 1, 5, 6, 2)
+    windows = windows.reshape(n, groups, channels // groups, height, width, kernel, kernel).permute(
+        0, 3, 4, 1, 5, 6, 2
+    )
     weight = layer.weight.int().permute(0, 2, 3, 1).reshape(groups, len(layer.weight) // groups, -1)
     return windows.reshape(n, height, width, groups, -1).numpy(), weight.numpy()
 
@@ -159,12 +179,21 @@ def counted(expression: str = "equal_layers()", **environment: str) -> "dict[str
 
 def test_pairs_clamp_without_vnni(without_vnni):
     counts = counted(**without_vnni)
-    assert set(counts) == {"linear", "conv", "depthwise"} and sum(count.layers for count in counts.values()) == LAYERS
+    assert (
+        set(counts) == {"linear", "conv", "depthwise"}
+        and sum(count.layers for count in counts.values()) == LAYERS
+    )
     for count in counts.values():
-        assert count.clamped == count.layers and count.exact == count.layers - count.differ and count.differ > count.layers / 2
+        assert (
+            count.clamped == count.layers
+            and count.exact == count.layers - count.differ
+            and count.differ > count.layers / 2
+        )
 
 
-@pytest.mark.skipif("avx512_vnni" not in Path("/proc/cpuinfo").read_text(), reason="this CPU has no AVX-512-VNNI")
+@pytest.mark.skipif(
+    "avx512_vnni" not in Path("/proc/cpuinfo").read_text(), reason="this CPU has no AVX-512-VNNI"
+)
 def test_only_depthwise_kernels_clamp_with_vnni():
     counts = counted()
     for name in ("linear", "conv"):

@@ -31,7 +31,8 @@ from test_operators import python, without_vnni  # noqa: E402, F401
 ONEDNN = torch.ops.onednn
 LIMITS = {torch.uint8: (0, 255), torch.int8: (-128, 127)}
 BOUNDS = {"none": (-np.inf, np.inf), "relu": (0, np.inf), "hardtanh": (0.25, 6)}
-OTHERS = {"gelu": lambda f: F.gelu(f, approximate="tanh"), "swish": F.silu, "hardswish": F.hardswish}  # no plan fuses them
+# no plan fuses them
+OTHERS = {"gelu": lambda f: F.gelu(f, approximate="tanh"), "swish": F.silu, "hardswish": F.hardswish}
 
 
 @dataclass
@@ -62,8 +63,17 @@ class Layer:
             self.packed = ONEDNN.qlinear_prepack(self.weight, None)
         else:
             stride, padding, dilation, groups = self.window
-            self.packed = ONEDNN.qconv_prepack(self.weight, self.w_scale, self.x_scale, self.x_zero_point, [stride] * 2,
-                                               [padding] * 2, [dilation] * 2, groups, None)
+            self.packed = ONEDNN.qconv_prepack(
+                self.weight,
+                self.w_scale,
+                self.x_scale,
+                self.x_zero_point,
+                [stride] * 2,
+                [padding] * 2,
+                [dilation] * 2,
+                groups,
+                None,
+            )
         return self
 
     def run(self, tensors: bool = True, other: "torch.Tensor | None" = None) -> torch.Tensor:
@@ -71,20 +81,47 @@ class Layer:
         x_scale, x_zero_point = self.x_scale, self.x_zero_point
         if tensors:
             x_scale, x_zero_point = torch.as_tensor(x_scale), torch.as_tensor(x_zero_point)
-        kept = (self.x, x_scale, x_zero_point, self.packed, self.w_scale, torch.zeros(len(self.w_scale), dtype=torch.int32))
-        window = () if self.window is None else ([self.window[0]] * 2, [self.window[1]] * 2, [self.window[2]] * 2, self.window[3])
+        kept = (
+            self.x,
+            x_scale,
+            x_zero_point,
+            self.packed,
+            self.w_scale,
+            torch.zeros(len(self.w_scale), dtype=torch.int32),
+        )
+        window = (
+            ()
+            if self.window is None
+            else ([self.window[0]] * 2, [self.window[1]] * 2, [self.window[2]] * 2, self.window[3])
+        )
         output = (self.scale, self.zero_point, self.dtype)
-        unary = (self.unary, [0.25, 6] if self.unary == "hardtanh" else [None], "tanh" if self.unary == "gelu" else "")
+        unary = (
+            self.unary,
+            [0.25, 6] if self.unary == "hardtanh" else [None],
+            "tanh" if self.unary == "gelu" else "",
+        )
         unary = unary if self.arguments is None else (self.unary, *self.arguments)
         suffix = "_tensor" if tensors else ""
         if self.other is None:
             operator = ONEDNN.qlinear_pointwise if self.window is None else getattr(ONEDNN, self.convolution)
-            return getattr(operator, "tensor" if tensors else "default")(*kept, self.bias, *window, *output, *unary)
+            return getattr(operator, "tensor" if tensors else "default")(
+                *kept, self.bias, *window, *output, *unary
+            )
         operator = ONEDNN.qlinear_pointwise if self.window is None else ONEDNN.qconv2d_pointwise
         if other is None:
             other = self.x if self.other is self.x else self.other.clone()
-        result = getattr(operator, "binary" + suffix)(*kept, other, self.bias, *window, *output, self.other_scale,
-                                                     self.other_zero_point, self.binary, 1.0, *unary)
+        result = getattr(operator, "binary" + suffix)(
+            *kept,
+            other,
+            self.bias,
+            *window,
+            *output,
+            self.other_scale,
+            self.other_zero_point,
+            self.binary,
+            1.0,
+            *unary,
+        )
         assert torch.equal(other, result if self.binary == "sum" else self.other)
         return result
 
@@ -144,16 +181,32 @@ def linear(m: int, n: int, k: int, dtype: Any = torch.uint8) -> Layer:
 
 
 def conv(batch: int, inputs: int, outputs: int, extent: int, kernel: int, *window: int) -> Layer:
-    x = integers(batch, inputs, extent, extent + 1, dtype=torch.uint8).contiguous(memory_format=torch.channels_last)
-    return Layer(x, integers(outputs, inputs // window[3], kernel, kernel), torch.rand(outputs) / 100 + 1e-3,
-                 torch.randn(outputs), window)
+    x = integers(batch, inputs, extent, extent + 1, dtype=torch.uint8).contiguous(
+        memory_format=torch.channels_last
+    )
+    return Layer(
+        x,
+        integers(outputs, inputs // window[3], kernel, kernel),
+        torch.rand(outputs) / 100 + 1e-3,
+        torch.randn(outputs),
+        window,
+    )
 
 
-CONVS = [(2, 16, 32, 9, 3, 1, 1, 1, 1), (1, 3, 16, 12, 3, 2, 1, 1, 1), (2, 32, 32, 7, 3, 1, 1, 1, 32),
-         (1, 16, 24, 9, 1, 1, 0, 1, 1), (2, 16, 24, 8, 3, 1, 2, 2, 2), (1, 9, 6, 11, 3, 2, 0, 1, 3)]
-OUTPUTS: "list[dict]" = [{"dtype": torch.float32}, {"dtype": torch.bfloat16},
-                         {"dtype": torch.uint8, "scale": 0.11, "zero_point": 128},
-                         {"dtype": torch.int8, "scale": 0.07, "zero_point": -9}]
+CONVS = [
+    (2, 16, 32, 9, 3, 1, 1, 1, 1),
+    (1, 3, 16, 12, 3, 2, 1, 1, 1),
+    (2, 32, 32, 7, 3, 1, 1, 1, 32),
+    (1, 16, 24, 9, 1, 1, 0, 1, 1),
+    (2, 16, 24, 8, 3, 1, 2, 2, 2),
+    (1, 9, 6, 11, 3, 2, 0, 1, 3),
+]
+OUTPUTS: "list[dict]" = [
+    {"dtype": torch.float32},
+    {"dtype": torch.bfloat16},
+    {"dtype": torch.uint8, "scale": 0.11, "zero_point": 128},
+    {"dtype": torch.int8, "scale": 0.07, "zero_point": -9},
+]
 
 
 def layers() -> "list[Layer]":
@@ -177,21 +230,35 @@ def check_binary(run: Runner) -> None:
                 other, scales = integers(*shape, dtype=dtype), (0.03, 100 if dtype == torch.uint8 else -3)
             else:
                 other, scales = torch.randn(*shape).to(dtype), (1.0, 0)
-            summed = replace(layer, **output, unary=unary, binary="sum", other=other.contiguous(memory_format=format_of(layer)),
-                             other_scale=scales[0], other_zero_point=scales[1])
+            summed = replace(
+                layer,
+                **output,
+                unary=unary,
+                binary="sum",
+                other=other.contiguous(memory_format=format_of(layer)),
+                other_scale=scales[0],
+                other_zero_point=scales[1],
+            )
             check(summed, run)
             if layer.window is None:
                 for kind in (torch.float32, torch.bfloat16):
-                    check(replace(layer, **output, unary=unary, binary="add", other=torch.randn(*shape).to(kind)), run)
+                    check(
+                        replace(
+                            layer, **output, unary=unary, binary="add", other=torch.randn(*shape).to(kind)
+                        ),
+                        run,
+                    )
 
 
 def check_others(run: Runner) -> None:
     """Second inputs of any strides, and a sum with the input itself."""
     for output in (OUTPUTS[0], OUTPUTS[2]):
         dtype, scales = output["dtype"], {"other_scale": 0.03, "other_zero_point": 99}
-        for layer, other in ((linear(6, 20, 16).pack(), integers(20, 6, dtype=torch.uint8).t()),
-                             (conv(*CONVS[0]).pack(), integers(2, 32, 9, 10, dtype=torch.uint8)),
-                             (conv(*CONVS[0]).pack(), integers(2, 9, 32, 20, dtype=torch.uint8).transpose(1, 2)[..., ::2])):
+        for layer, other in (
+            (linear(6, 20, 16).pack(), integers(20, 6, dtype=torch.uint8).t()),
+            (conv(*CONVS[0]).pack(), integers(2, 32, 9, 10, dtype=torch.uint8)),
+            (conv(*CONVS[0]).pack(), integers(2, 9, 32, 20, dtype=torch.uint8).transpose(1, 2)[..., ::2]),
+        ):
             scales = scales if dtype == torch.uint8 else {}
             other = other if dtype == torch.uint8 else (other.float() / 16)
             check(replace(layer, **output, **scales, unary="relu", binary="sum", other=other), run)
@@ -200,7 +267,10 @@ def check_others(run: Runner) -> None:
                 for kind in (torch.float32, torch.bfloat16):
                     check(replace(layer, **output, binary="add", other=(other.float() / 16).to(kind)), run)
     for layer in (linear(6, 16, 16).pack(), conv(2, 16, 16, 6, 3, 1, 1, 1, 1).pack()):
-        check(replace(layer, **OUTPUTS[2], binary="sum", other=layer.x, other_scale=0.03, other_zero_point=99), run)
+        check(
+            replace(layer, **OUTPUTS[2], binary="sum", other=layer.x, other_scale=0.03, other_zero_point=99),
+            run,
+        )
 
 
 def check_parts(run: Runner) -> None:
@@ -248,14 +318,20 @@ def check_threads(run: Runner) -> None:
     """Threads that run new layers at the same time, and replace their steps."""
     for _ in range(5):
         layer = linear(5, 24, 64).pack()
-        calls = [replace(layer, x=layer.x[number % 3:], dtype=torch.uint8, scale=0.1 + number % 6) for number in range(30)]
+        calls = [
+            replace(layer, x=layer.x[number % 3 :], dtype=torch.uint8, scale=0.1 + number % 6)
+            for number in range(30)
+        ]
         with ThreadPoolExecutor(6) as pool:
             for done in [pool.submit(check, call, run) for call in (layer, *calls)]:
                 done.result()
 
 
 def check_empty(run: Runner) -> None:
-    for layer in (linear(0, 8, 16).pack(), replace(conv(*CONVS[0]), x=torch.empty(0, 16, 4, 4, dtype=torch.uint8)).pack()):
+    for layer in (
+        linear(0, 8, 16).pack(),
+        replace(conv(*CONVS[0]), x=torch.empty(0, 16, 4, 4, dtype=torch.uint8)).pack(),
+    ):
         assert run(layer).shape == defined(layer).shape
 
 
@@ -270,22 +346,39 @@ def seeded():
     torch.manual_seed(41)
 
 
-@pytest.mark.parametrize("judge,tensors", [(check_unary, True), (check_binary, False), (check_others, True),
-                                           (check_parts, True), (check_changes, True), (check_changes, False),
-                                           (check_threads, True), (check_empty, True)])
+@pytest.mark.parametrize(
+    "judge,tensors",
+    [
+        (check_unary, True),
+        (check_binary, False),
+        (check_others, True),
+        (check_parts, True),
+        (check_changes, True),
+        (check_changes, False),
+        (check_threads, True),
+        (check_empty, True),
+    ],
+)
 def test_exact(enabled, judge, tensors):
     judge(lambda layer: layer.run(tensors))
 
 
 # How the names of kernels end that a plan of an ISA may use.
-KERNELS = {"portable": {"portable"}, "avx2": {"avx2"}, "avx_vnni": {"avx2", "avxvnni"}, "avx512": {"avx2", "avx512"},
-           "avx512_vnni": {"avx2", "avx512", "avx512vnni"}, "amx_int8": {"avx2", "avx512", "avx512vnni", "amxint8"}}
+KERNELS = {
+    "portable": {"portable"},
+    "avx2": {"avx2"},
+    "avx_vnni": {"avx2", "avxvnni"},
+    "avx512": {"avx2", "avx512"},
+    "avx512_vnni": {"avx2", "avx512", "avx512vnni"},
+    "amx_int8": {"avx2", "avx512", "avx512vnni", "amxint8"},
+}
 
 
 @pytest.mark.parametrize("isa", [isa for isa in intact.isas() if isa != "any"])
 def test_exact_on_isa(isa):
     """Layers and products: one process for each ISA."""
-    done = python("""
+    done = python(
+        """
 import sys, torch, intact.torch, test_layers, test_operators
 torch.manual_seed(41)
 with intact.torch.enable():
@@ -293,7 +386,11 @@ with intact.torch.enable():
     print("products", file=sys.stderr, flush=True)
     torch.set_num_threads(2)
     for judge in test_operators.CHECKS: judge(torch._int_mm)
-""", INTACT_MAX_ISA=isa, INTACT_VERBOSE="1", OMP_NUM_THREADS="1")
+""",
+        INTACT_MAX_ISA=isa,
+        INTACT_VERBOSE="1",
+        OMP_NUM_THREADS="1",
+    )
     for text, least in zip(done.stderr.split("\nproducts\n"), (200, 50), strict=True):
         runs = [line for line in text.splitlines() if line.startswith("intact: run")]
         assert len(runs) > least
@@ -302,6 +399,7 @@ with intact.torch.enable():
 
 
 # Planted faults: each check must find the fault that it is for.
+
 
 def clamped_sums(layer: Layer) -> np.ndarray:
     """What VPMADDUBSW computes of a linear layer: two products are added in int16, with a clamp. Convolutions stay exact."""
@@ -320,7 +418,9 @@ def one_rounding(layer: Layer) -> torch.Tensor:
         return defined(layer)
     by_channel = (-1,) if layer.window is None else (-1, 1, 1)
     scale = (np.float32(layer.x_scale) * layer.w_scale.numpy()).astype(np.float64).reshape(by_channel)
-    return torch.from_numpy((exact_sums(layer) * scale + layer.bias.numpy().reshape(by_channel)).astype(np.float32))
+    return torch.from_numpy(
+        (exact_sums(layer) * scale + layer.bias.numpy().reshape(by_channel)).astype(np.float32)
+    )
 
 
 def remembers(key: Callable[[Layer], Any], *names: str) -> Runner:
@@ -328,17 +428,24 @@ def remembers(key: Callable[[Layer], Any], *names: str) -> Runner:
     kept: dict = {}
 
     def run(layer: Layer) -> torch.Tensor:
-        old = kept.setdefault((key(layer), layer.weight.shape), {name: copy.deepcopy(getattr(layer, name)) for name in names})
+        old = kept.setdefault(
+            (key(layer), layer.weight.shape), {name: copy.deepcopy(getattr(layer, name)) for name in names}
+        )
         return defined(replace(layer, **old))
+
     return run
 
 
 def lost_part(layer: Layer) -> torch.Tensor:
     """The second of four parts is not computed."""
     out = defined(layer)
-    rows = out.view(-1, out.shape[-1]) if layer.window is None else out.permute(0, 2, 3, 1).reshape(-1, out.shape[1])
+    rows = (
+        out.view(-1, out.shape[-1])
+        if layer.window is None
+        else out.permute(0, 2, 3, 1).reshape(-1, out.shape[1])
+    )
     rows = rows.clone()
-    rows[len(rows) // 4:len(rows) // 2] = 0
+    rows[len(rows) // 4 : len(rows) // 2] = 0
     if layer.window is None:
         return rows.view(out.shape)
     return rows.view(out.shape[0], *out.shape[2:], out.shape[1]).permute(0, 3, 1, 2)
@@ -379,14 +486,25 @@ def test_planted_fault_is_found(judge, fault):
 
 # What is PyTorch's stays PyTorch's.
 
+
 def own_calls() -> "dict[str, Callable[[], torch.Tensor]]":
     """Calls that intact leaves to PyTorch: it computes them, or refuses them."""
     layer, window = linear(4, 8, 16).pack(), conv(*CONVS[0]).pack()
     other = integers(4, 8, dtype=torch.uint8)
-    as_other = {torch.float32: torch.randn(4, 8), torch.bfloat16: torch.randn(4, 8).bfloat16(), torch.uint8: other}
-    calls = {f"{binary} {other_dtype} to {dtype}": replace(layer, binary=binary, other=as_other[other_dtype], dtype=dtype).run
-             for binary, other_dtype, dtype in itertools.product(("sum", "mul"), as_other, (torch.float32, torch.uint8))
-             if binary == "mul" or other_dtype != dtype}
+    as_other = {
+        torch.float32: torch.randn(4, 8),
+        torch.bfloat16: torch.randn(4, 8).bfloat16(),
+        torch.uint8: other,
+    }
+    calls = {
+        f"{binary} {other_dtype} to {dtype}": replace(
+            layer, binary=binary, other=as_other[other_dtype], dtype=dtype
+        ).run
+        for binary, other_dtype, dtype in itertools.product(
+            ("sum", "mul"), as_other, (torch.float32, torch.uint8)
+        )
+        if binary == "mul" or other_dtype != dtype
+    }
     calls["depth"] = replace(layer, x=layer.x[:, :5]).run
     calls["x float"] = replace(layer, x=layer.x.float()).run
     calls["float64"] = replace(layer, dtype=torch.float64).run
@@ -406,7 +524,9 @@ def own_calls() -> "dict[str, Callable[[], torch.Tensor]]":
     for value in (300, -1):
         calls[f"x zero point {value}"] = replace(layer, x_zero_point=value).run
         calls[f"zero point {value}"] = replace(eight, zero_point=value).run
-        calls[f"other zero point {value}"] = replace(eight, binary="sum", other=other, other_zero_point=value).run
+        calls[f"other zero point {value}"] = replace(
+            eight, binary="sum", other=other, other_zero_point=value
+        ).run
     for value in (0.0, -0.1, np.inf):
         calls[f"scale {value}"] = replace(eight, scale=value).run
         calls[f"other scale {value}"] = replace(eight, binary="sum", other=other, other_scale=value).run
@@ -414,8 +534,15 @@ def own_calls() -> "dict[str, Callable[[], torch.Tensor]]":
         calls[f"x scale {value}"] = replace(eight, x_scale=value).run
     calls["scales of weights"] = replace(layer, w_scale=-layer.w_scale).run
     calls["bias"] = replace(layer, bias=torch.full((8,), np.inf)).run
-    for unary, *arguments in (("hardtanh", [6, 0.25], ""), ("hardtanh", [], ""), ("hardtanh", [None, None], ""),
-                              ("gelu", [None], ""), ("gelu", [None], "erf"), ("leaky_relu", [], ""), ("leaky_relu", [None], "")):
+    for unary, *arguments in (
+        ("hardtanh", [6, 0.25], ""),
+        ("hardtanh", [], ""),
+        ("hardtanh", [None, None], ""),
+        ("gelu", [None], ""),
+        ("gelu", [None], "erf"),
+        ("leaky_relu", [], ""),
+        ("leaky_relu", [None], ""),
+    ):
         calls[f"{unary} {arguments}"] = replace(layer, unary=unary, arguments=tuple(arguments)).run
     calls["gelu of a sum"] = replace(eight, unary="gelu", binary="sum", other=other).run
     calls["0 dimensions"] = replace(layer, x=layer.x[0, 0]).run
@@ -436,7 +563,11 @@ def test_other_calls_are_pytorchs():
         given = {name: outcome(call) for name, call in calls.items()}
     for name in calls:
         assert given[name][0] == own[name][0], name
-        assert torch.equal(given[name][1], own[name][1]) if own[name][0] == "returns" else given[name] == own[name], name
+        assert (
+            torch.equal(given[name][1], own[name][1])
+            if own[name][0] == "returns"
+            else given[name] == own[name]
+        ), name
     assert sum(kind == "RuntimeError" for kind, _ in own.values()) >= 20
     assert sum(kind == "returns" for kind, _ in own.values()) >= 10
 
@@ -444,8 +575,10 @@ def test_other_calls_are_pytorchs():
 def later_calls() -> "list[tuple[str, Layer, dict]]":
     """Calls that intact computes, and changes that make them PyTorch's, although parameters and packed weights stay."""
     plain = linear(4, 8, 16).pack()
-    calls = [(f"{name} on meta", plain, {name: torch.as_tensor(getattr(plain, name)).to("meta")})
-             for name in ("x", "x_scale", "x_zero_point", "w_scale", "bias")]
+    calls = [
+        (f"{name} on meta", plain, {name: torch.as_tensor(getattr(plain, name)).to("meta")})
+        for name in ("x", "x_scale", "x_zero_point", "w_scale", "bias")
+    ]
     added = replace(plain, binary="add", other=torch.randn(4, 8).abs().bfloat16())
     summed = replace(added, binary="sum", dtype=torch.bfloat16)
     for layer in (added, summed):
@@ -463,7 +596,9 @@ def test_later_calls_are_pytorchs():
         for (name, layer, changes), (kind, value) in zip(calls, own):
             layer.run()
             given = outcome(replace(layer, **changes).run)
-            assert given[0] == kind and (torch.equal(given[1], value) if kind == "returns" else given[1] == value), name
+            assert given[0] == kind and (
+                torch.equal(given[1], value) if kind == "returns" else given[1] == value
+            ), name
 
 
 def steps_of(layer: Layer) -> list:
@@ -472,18 +607,30 @@ def steps_of(layer: Layer) -> list:
 
 def test_sums_are_in_place(enabled):
     """A sum writes into the second input, also if the input overlaps x."""
-    layer = replace(linear(4, 16, 16).pack(), **OUTPUTS[2], binary="sum", other_scale=0.03, other_zero_point=99)
+    layer = replace(
+        linear(4, 16, 16).pack(), **OUTPUTS[2], binary="sum", other_scale=0.03, other_zero_point=99
+    )
     memory = np.empty(128, np.uint8)
     for begin in (64, 32, 0):
         memory[:] = integers(128, dtype=torch.uint8)
-        layer.x, layer.other = (torch.from_numpy(memory[first:first + 64]).view(4, 16) for first in (0, begin))
+        layer.x, layer.other = (
+            torch.from_numpy(memory[first : first + 64]).view(4, 16) for first in (0, begin)
+        )
         wanted, x, other = defined(layer), layer.x.clone(), layer.other.clone()
         given = layer.run(other=layer.other)
         assert given is layer.other and torch.equal(given, wanted), begin
         layer.other.copy_(other)
         layer.x.copy_(x)
-        out = torch.ops.intact.run_step(steps_of(layer)[0]._number, layer.packed, layer.x, torch.tensor(layer.x_scale),
-                                        torch.tensor(layer.x_zero_point), layer.w_scale, layer.other, layer.bias)
+        out = torch.ops.intact.run_step(
+            steps_of(layer)[0]._number,
+            layer.packed,
+            layer.x,
+            torch.tensor(layer.x_scale),
+            torch.tensor(layer.x_zero_point),
+            layer.w_scale,
+            layer.other,
+            layer.bias,
+        )
         assert (out is layer.other) == (begin == 64) and torch.equal(out, wanted)
 
 
@@ -509,13 +656,25 @@ def test_steps_are_kept(enabled):
 SUMMED = {"binary": "sum", "other_scale": 0.03, "other_zero_point": 99}
 
 
-@pytest.mark.parametrize("changes", [{}, *({"unary": unary} for unary in OTHERS), {"dtype": torch.bfloat16, "binary": "sum"},
-                                     {**OUTPUTS[2], **SUMMED}, {"binary": "add"}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        *({"unary": unary} for unary in OTHERS),
+        {"dtype": torch.bfloat16, "binary": "sum"},
+        {**OUTPUTS[2], **SUMMED},
+        {"binary": "add"},
+    ],
+    ids=str,
+)
 def test_second_calls(enabled, monkeypatch, changes):
     """Calls that find the newest step end without `_run`, also with an activation that no plan has, and with a second input."""
     if "binary" in changes:
         dtype = changes.get("dtype", torch.bfloat16)
-        changes = {**changes, "other": integers(4, 8, dtype=dtype) if dtype in LIMITS else torch.randn(4, 8).to(dtype)}
+        changes = {
+            **changes,
+            "other": integers(4, 8, dtype=dtype) if dtype in LIMITS else torch.randn(4, 8).to(dtype),
+        }
     layer = replace(linear(4, 8, 16), **changes).pack()
     called, run = [], _torch_layers.Layers._run
     monkeypatch.setattr(_torch_layers.Layers, "_run", lambda *given: called.append(given) or run(*given))
@@ -533,7 +692,11 @@ def test_each_operator(name):
     layer = linear(4, 8, 16) if operator == "qlinear_pointwise" else conv(*CONVS[0])
     layer.convolution = operator
     if overload.startswith("binary"):
-        layer = replace(layer, binary="sum", other=torch.randn(defined(layer).shape).contiguous(memory_format=format_of(layer)))
+        layer = replace(
+            layer,
+            binary="sum",
+            other=torch.randn(defined(layer).shape).contiguous(memory_format=format_of(layer)),
+        )
     layer.pack()
     tensors, others = overload.endswith("tensor"), replace(layer, x_zero_point=300)
     own = others.run(tensors)
@@ -554,12 +717,17 @@ def test_each_operator(name):
             assert len(calls) == 1
 
 
-@pytest.mark.parametrize("layer", [linear(4, 8, 16), replace(linear(4, 8, 16), **OUTPUTS[2]), conv(*CONVS[0])],
-                         ids=["float", "8 bits", "convolution"])
+@pytest.mark.parametrize(
+    "layer",
+    [linear(4, 8, 16), replace(linear(4, 8, 16), **OUTPUTS[2]), conv(*CONVS[0])],
+    ids=["float", "8 bits", "convolution"],
+)
 def test_compare(layer, monkeypatch):
     """Each changed output of PyTorch's kernel is found, also in a sum, which overwrites its second input."""
     other = defined(layer)
-    layer = replace(layer, binary="sum", other=other, other_scale=layer.scale, other_zero_point=layer.zero_point).pack()
+    layer = replace(
+        layer, binary="sum", other=other, other_scale=layer.scale, other_zero_point=layer.zero_point
+    ).pack()
     exact, get = defined(layer), torch.library.get_kernel
     wrong = exact.clone()
     unit = 1.0 if layer.dtype == torch.uint8 else exact.abs().max().item()
@@ -573,8 +741,9 @@ def test_compare(layer, monkeypatch):
     for computed in (exact, wrong):
         rows = intact.torch.compare(model)
         apart = (computed.double() - exact.double()).abs()
-        assert [row[1:5] for row in rows] == [(tuple(layer.x.shape), tuple(layer.packed.shape), exact.numel(),
-                                               int((apart > 0).sum()))] * 2
+        assert [row[1:5] for row in rows] == [
+            (tuple(layer.x.shape), tuple(layer.packed.shape), exact.numel(), int((apart > 0).sum()))
+        ] * 2
         assert all(row.largest == apart.max().item() / unit for row in rows)
     assert int((apart > 0).sum()) >= 1 and not intact.torch.is_enabled()
     monkeypatch.setattr(torch.library, "get_kernel", get)
@@ -587,10 +756,18 @@ def test_compare_special_values():
     """Values of PyTorch's output and of the exact one, how many differ, and the largest difference."""
     inf, nan = math.inf, math.nan
     layer = linear(1, 1, 1)
-    for out, exact, differing, largest in [([inf, -inf, nan, 4], [inf, -inf, nan, 4], 0, 0), ([], [], 0, 0), ([0], [0], 0, 0),
-                                           ([inf, nan, 3, 4], [inf, nan, 4, -4], 2, 2), ([inf], [-inf], 1, inf),
-                                           ([-inf, 4], [3, 4], 1, inf), ([3, 4], [nan, 4], 1, inf), ([nan], [0], 1, inf),
-                                           ([0, 2.0**-149], [0, 0], 1, inf), ([1], [inf], 1, inf)]:
+    for out, exact, differing, largest in [
+        ([inf, -inf, nan, 4], [inf, -inf, nan, 4], 0, 0),
+        ([], [], 0, 0),
+        ([0], [0], 0, 0),
+        ([inf, nan, 3, 4], [inf, nan, 4, -4], 2, 2),
+        ([inf], [-inf], 1, inf),
+        ([-inf, 4], [3, 4], 1, inf),
+        ([3, 4], [nan, 4], 1, inf),
+        ([nan], [0], 1, inf),
+        ([0, 2.0**-149], [0, 0], 1, inf),
+        ([1], [inf], 1, inf),
+    ]:
         for dtype in (torch.float32, torch.bfloat16) if 2.0**-149 not in out else (torch.float32,):
             values = (torch.tensor(numbers, dtype=dtype) for numbers in (out, exact))
             row = _torch_layers.difference("some", layer, *values)
@@ -602,18 +779,25 @@ def test_compare_special_values():
 def test_compare_without_layers():
     """No row is an error, and leaves PyTorch as it was. compare() calls the model without gradients."""
     before, layer, is_enabled = kernels(), linear(4, 8, 16).pack(), []
-    message = r"^model: calls no quantized layer that intact computes; expected a model compiled with freezing$"
+    message = (
+        r"^model: calls no quantized layer that intact computes; expected a model compiled with freezing$"
+    )
     for model in (lambda: None, replace(layer, x_zero_point=300).run):
         with pytest.raises(intact.Error, match=message):
             intact.torch.compare(model)
     with torch.enable_grad():
-        assert len(intact.torch.compare(lambda: is_enabled.append(torch.is_grad_enabled()) or layer.run())) == 1
+        assert (
+            len(intact.torch.compare(lambda: is_enabled.append(torch.is_grad_enabled()) or layer.run())) == 1
+        )
         assert is_enabled == [False] and torch.is_grad_enabled()
     assert kernels() == before
 
 
-@pytest.mark.parametrize("call", [lambda: intact.torch.enable(), lambda: intact.torch.compare(lambda: None)],
-                         ids=["enable", "compare"])
+@pytest.mark.parametrize(
+    "call",
+    [lambda: intact.torch.enable(), lambda: intact.torch.compare(lambda: None)],
+    ids=["enable", "compare"],
+)
 def test_compared_model_changes_nothing(call):
     """A compared model calls neither enable() nor compare(). disable() does nothing there, as after an earlier disable()."""
     before, layer = kernels(), linear(4, 8, 16).pack()
@@ -621,8 +805,11 @@ def test_compared_model_changes_nothing(call):
     def model() -> None:
         intact.torch.disable()
         layer.run()
-        with pytest.raises(intact.Error, match=r"^model: calls enable\(\), compare\(\) or dump\(\) while "
-                                               r"compare\(\) or dump\(\) runs it; expected a model that calls none of them$"):
+        with pytest.raises(
+            intact.Error,
+            match=r"^model: calls enable\(\), compare\(\) or dump\(\) while "
+            r"compare\(\) or dump\(\) runs it; expected a model that calls none of them$",
+        ):
             call()
         layer.run()
 
@@ -637,7 +824,9 @@ def verified(folder: Path) -> "dict[str, tuple[int, str]]":
     """The line of each layer that `intact verify layer` prints: how many outputs are not exact, and the arithmetic."""
     command, environment = _program.native(["verify", "layer", str(folder)])
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
-    lines = re.findall(r"^  (\S+) +output_pytorch.npy +(\d+) of +\d+ not exact  (.*)$", done.stdout, re.MULTILINE)
+    lines = re.findall(
+        r"^  (\S+) +output_pytorch.npy +(\d+) of +\d+ not exact  (.*)$", done.stdout, re.MULTILINE
+    )
     assert lines, done.stderr
     return {name: (int(count), arithmetic) for name, count, arithmetic in lines}
 
@@ -647,32 +836,48 @@ def change_outputs(folder: Path) -> None:
     for path in folder.glob("*/output_pytorch.npy"):
         values = np.load(path)
         last = values[(-1,) * values.ndim]
-        values[(-1,) * values.ndim] = np.nextafter(last, np.float32(np.inf)) if values.dtype == np.float32 else last ^ 1
+        values[(-1,) * values.ndim] = (
+            np.nextafter(last, np.float32(np.inf)) if values.dtype == np.float32 else last ^ 1
+        )
         np.save(path, values)
 
 
 def test_dump(tmp_path, monkeypatch):
     """Recorded layers describe the calls: the outputs of the definition are exact, and changed outputs are not."""
-    first, wide, image, grouped = (linear(9, 24, 64), linear(5, 40, 300, torch.int8), conv(*CONVS[0]), conv(*CONVS[4]))
+    first, wide, image, grouped = (
+        linear(9, 24, 64),
+        linear(5, 40, 300, torch.int8),
+        conv(*CONVS[0]),
+        conv(*CONVS[4]),
+    )
     u8, s8, other = OUTPUTS[2], OUTPUTS[3], {"other_scale": 0.03, "other_zero_point": 99}
-    recorded = [replace(first, **u8, unary="relu", w_scale=torch.tensor([0.004])),
-                replace(first, x=integers(2, 3, 64, dtype=torch.uint8)), wide, replace(wide, **s8),
-                replace(first, x=integers(64, 9, dtype=torch.uint8).t(), bias=None),
-                replace(first, **u8, binary="add", other=torch.randn(9, 24).bfloat16()),
-                replace(first, **u8, **other, binary="sum", other=integers(9, 24, dtype=torch.uint8)), image,
-                replace(image, **u8, unary="hardtanh"), replace(grouped, **s8, unary="relu"),
-                replace(grouped, x=grouped.x.contiguous(), unary="hardtanh")]
+    recorded = [
+        replace(first, **u8, unary="relu", w_scale=torch.tensor([0.004])),
+        replace(first, x=integers(2, 3, 64, dtype=torch.uint8)),
+        wide,
+        replace(wide, **s8),
+        replace(first, x=integers(64, 9, dtype=torch.uint8).t(), bias=None),
+        replace(first, **u8, binary="add", other=torch.randn(9, 24).bfloat16()),
+        replace(first, **u8, **other, binary="sum", other=integers(9, 24, dtype=torch.uint8)),
+        image,
+        replace(image, **u8, unary="hardtanh"),
+        replace(grouped, **s8, unary="relu"),
+        replace(grouped, x=grouped.x.contiguous(), unary="hardtanh"),
+    ]
     for output in (OUTPUTS[0], {**u8, **other}):
         residual = defined(replace(image, **output))
         recorded.append(replace(image, **output, unary="relu", binary="sum", other=residual))
     square = conv(2, 16, 16, 6, 3, 1, 1, 1, 1)
     recorded += [replace(square, **u8, **other, binary="sum", other=square.x), conv(*CONVS[5])]
-    skipped = {"its activation is gelu": replace(first, unary="gelu"),
-               "its outputs are bfloat16": replace(first, dtype=torch.bfloat16),
-               "it has no outputs": linear(0, 8, 16),
-               "its activation is hardtanh": replace(first, unary="hardtanh", arguments=([0, 0], "")),
-               "its activation clamps to -0.01 and 0.01, which are 0 steps of the output":
-                   replace(first, **u8, unary="hardtanh", arguments=([-0.01, 0.01], ""))}
+    skipped = {
+        "its activation is gelu": replace(first, unary="gelu"),
+        "its outputs are bfloat16": replace(first, dtype=torch.bfloat16),
+        "it has no outputs": linear(0, 8, 16),
+        "its activation is hardtanh": replace(first, unary="hardtanh", arguments=([0, 0], "")),
+        "its activation clamps to -0.01 and 0.01, which are 0 steps of the output": replace(
+            first, **u8, unary="hardtanh", arguments=([-0.01, 0.01], "")
+        ),
+    }
     calls = [*recorded, *skipped.values()]
     outputs = [defined(layer) for layer in calls]
 
@@ -685,6 +890,7 @@ def test_dump(tmp_path, monkeypatch):
             number = len(ran)
             ran.append(number)
             return given[6].copy_(outputs[number]) if calls[number].binary == "sum" else outputs[number]
+
         return SimpleNamespace(call_boxed=computed)
 
     ran: "list[int]" = []
@@ -692,7 +898,9 @@ def test_dump(tmp_path, monkeypatch):
     folder = tmp_path / "new" / "layers"
     rows = intact.torch.dump(model, folder=folder)
     assert [row.reason for row in rows] == [""] * len(recorded) + list(skipped)
-    assert [row[1:3] for row in rows] == [(tuple(layer.x.shape), tuple(replace(layer).pack().packed.shape)) for layer in calls]
+    assert [row[1:3] for row in rows] == [
+        (tuple(layer.x.shape), tuple(replace(layer).pack().packed.shape)) for layer in calls
+    ]
     names = [row.folder.name for row in rows if row.folder is not None]
     assert names[:2] == ["0000_qlinear_pointwise", "0001_qlinear_pointwise"] and len(names) == len(recorded)
     assert verified(folder) == dict.fromkeys(names, (0, "exact"))
@@ -703,19 +911,27 @@ def test_dump(tmp_path, monkeypatch):
 def test_dump_refuses(tmp_path):
     before, layer = kernels(), linear(4, 8, 16).pack()
     (tmp_path / "file").write_text("some")
-    for folder, problem in [(tmp_path, "is not empty"), (tmp_path / "file", "cannot be used: File exists"),
-                            (tmp_path / "file" / "new", "cannot be used: Not a directory")]:
+    for folder, problem in [
+        (tmp_path, "is not empty"),
+        (tmp_path / "file", "cannot be used: File exists"),
+        (tmp_path / "file" / "new", "cannot be used: Not a directory"),
+    ]:
         with pytest.raises(intact.Error) as error:
             intact.torch.dump(layer.run, folder=folder)
         assert error.value.message == f"folder: {folder} {problem}; expected an empty folder or a new one"
-    with pytest.raises(intact.Error, match="^model: calls no quantized layer that intact computes; expected a model compiled "):
+    with pytest.raises(
+        intact.Error,
+        match="^model: calls no quantized layer that intact computes; expected a model compiled ",
+    ):
         intact.torch.dump(lambda: None, folder=tmp_path / "new")
 
     def model() -> None:
         (tmp_path / "new" / "0000_qlinear_pointwise").mkdir()
         layer.run()
 
-    with pytest.raises(intact.Error, match="^folder: .*/new/0000_qlinear_pointwise cannot be written: File exists$"):
+    with pytest.raises(
+        intact.Error, match="^folder: .*/new/0000_qlinear_pointwise cannot be written: File exists$"
+    ):
         intact.torch.dump(model, folder=tmp_path / "new")
     assert kernels() == before and not intact.torch.is_enabled()
 
@@ -751,8 +967,10 @@ def test_dump_without_vnni(without_vnni, tmp_path):  # noqa: F811
     python(DUMPED, str(tmp_path), TORCHINDUCTOR_COMPILE_THREADS="1", **without_vnni)
     found = verified(tmp_path)
     assert found.keys() == DUMPED_NAMES
-    assert all(count > 0 and arithmetic.startswith("pairs of adjacent depths clamped to int16 (maddubs)")
-               for count, arithmetic in found.values()), found
+    assert all(
+        count > 0 and arithmetic.startswith("pairs of adjacent depths clamped to int16 (maddubs)")
+        for count, arithmetic in found.values()
+    ), found
 
 
 def test_stride_0(enabled):
@@ -774,53 +992,101 @@ def test_enable_fails():
 
 def new_step(layer: int, **given: Any) -> int:
     """intact's operator, with parameters of a linear layer 16×8."""
-    arguments = {"packed": 0, "x_type": torch.uint8, "x_sizes": [16], "w_scale": torch.ones(8), "bias": None, "window": [],
-                 "type": torch.uint8, "scale": 1.0, "zero_point": 0, "residual_type": None, "residual_scale": 1.0,
-                 "residual_zero_point": 0, "is_sum": False, "lowest": -np.inf, "highest": np.inf, **given}
+    arguments = {
+        "packed": 0,
+        "x_type": torch.uint8,
+        "x_sizes": [16],
+        "w_scale": torch.ones(8),
+        "bias": None,
+        "window": [],
+        "type": torch.uint8,
+        "scale": 1.0,
+        "zero_point": 0,
+        "residual_type": None,
+        "residual_scale": 1.0,
+        "residual_zero_point": 0,
+        "is_sum": False,
+        "lowest": -np.inf,
+        "highest": np.inf,
+        **given,
+    }
     return torch.ops.intact.step(layer, **arguments)
 
 
 def test_wrong_parameters_are_refused():
     intact.torch.library()
     free = intact.torch._operators._library.intact_pytorch_free_step
-    linear_layer, conv_layer = torch.ops.intact.layer(integers(16, 8)), torch.ops.intact.layer(integers(8, 3, 3, 16))
+    linear_layer, conv_layer = (
+        torch.ops.intact.layer(integers(16, 8)),
+        torch.ops.intact.layer(integers(8, 3, 3, 16)),
+    )
     image = {"window": [1] * 7, "x_sizes": [16, 5, 5]}
     for number in (new_step(linear_layer), new_step(conv_layer, **image)):
         assert number != 0
         free(number)
     assert new_step(linear_layer, w_scale=-torch.ones(8)) == 0
     for layer, arguments, message in [
-            (linear_layer, {"w_scale": torch.ones(7)}, "w_scale has 7 numbers; expected 8"),
-            (linear_layer, {"w_scale": torch.ones(8).double()}, "w_scale has the type Double; expected Float"),
-            (linear_layer, {"w_scale": torch.ones(16)[::2]}, "w_scale has gaps; expected adjacent elements"),
-            (linear_layer, {"bias": torch.ones(7)}, "bias has 7 numbers; expected 8"),
-            (linear_layer, {"x_type": torch.float32}, "x has the type Float; expected Byte or Char"),
-            (linear_layer, {"type": torch.float64}, "type is Double; expected Byte, Char, Float or BFloat16"),
-            (linear_layer, {"x_sizes": [5]}, r"x has the last sizes \[5\]; expected \[16\]"),
-            (linear_layer, {"scale": 0.0}, "output has the scale 0.0*; expected a normal float32 number above 0"),
-            (linear_layer, {"zero_point": 2**32}, "output has the zero point 4294967296; expected a value of its type"),
-            (linear_layer, {"residual_type": torch.int8, "residual_zero_point": 128}, "other has the zero point 128; expected"),
-            (conv_layer, {**image, "x_sizes": [3, 5, 5]}, r"x has the last sizes \[3, 5, 5\]; expected \[16, height, width\]"),
-            (conv_layer, {**image, "window": [0] * 7}, "window is .*; expected strides above 0"),
-            (conv_layer, {"x_sizes": [16, 5, 1], "window": [1, 1, 0, 0, 1, 1, 1]},
-             r"x has the last sizes \[16, 5, 1\]; expected images that contain the window"),
-            (linear_layer, image, "window has 7 numbers; expected 0"),
-            (conv_layer, {}, "window has 0 numbers; expected 7"),
-            (conv_layer, {**image, "x_sizes": [5, 5]}, r"x has the last sizes \[5, 5\]; expected \[16, height, width\]")]:
+        (linear_layer, {"w_scale": torch.ones(7)}, "w_scale has 7 numbers; expected 8"),
+        (linear_layer, {"w_scale": torch.ones(8).double()}, "w_scale has the type Double; expected Float"),
+        (linear_layer, {"w_scale": torch.ones(16)[::2]}, "w_scale has gaps; expected adjacent elements"),
+        (linear_layer, {"bias": torch.ones(7)}, "bias has 7 numbers; expected 8"),
+        (linear_layer, {"x_type": torch.float32}, "x has the type Float; expected Byte or Char"),
+        (linear_layer, {"type": torch.float64}, "type is Double; expected Byte, Char, Float or BFloat16"),
+        (linear_layer, {"x_sizes": [5]}, r"x has the last sizes \[5\]; expected \[16\]"),
+        (linear_layer, {"scale": 0.0}, "output has the scale 0.0*; expected a normal float32 number above 0"),
+        (
+            linear_layer,
+            {"zero_point": 2**32},
+            "output has the zero point 4294967296; expected a value of its type",
+        ),
+        (
+            linear_layer,
+            {"residual_type": torch.int8, "residual_zero_point": 128},
+            "other has the zero point 128; expected",
+        ),
+        (
+            conv_layer,
+            {**image, "x_sizes": [3, 5, 5]},
+            r"x has the last sizes \[3, 5, 5\]; expected \[16, height, width\]",
+        ),
+        (conv_layer, {**image, "window": [0] * 7}, "window is .*; expected strides above 0"),
+        (
+            conv_layer,
+            {"x_sizes": [16, 5, 1], "window": [1, 1, 0, 0, 1, 1, 1]},
+            r"x has the last sizes \[16, 5, 1\]; expected images that contain the window",
+        ),
+        (linear_layer, image, "window has 7 numbers; expected 0"),
+        (conv_layer, {}, "window has 0 numbers; expected 7"),
+        (
+            conv_layer,
+            {**image, "x_sizes": [5, 5]},
+            r"x has the last sizes \[5, 5\]; expected \[16, height, width\]",
+        ),
+    ]:
         with pytest.raises(RuntimeError, match=f"^intact: {message}"):
             new_step(layer, **arguments)
-    for weights, message in [(integers(8), r"have the sizes \[8\]; expected 2 or 4 sizes"),
-                             (torch.empty(8, 8), "have the type Float; expected Char"),
-                             (integers(8, 4).t(), "are not contiguous; expected adjacent elements")]:
+    for weights, message in [
+        (integers(8), r"have the sizes \[8\]; expected 2 or 4 sizes"),
+        (torch.empty(8, 8), "have the type Float; expected Char"),
+        (integers(8, 4).t(), "are not contiguous; expected adjacent elements"),
+    ]:
         with pytest.raises(RuntimeError, match=f"^intact: weights {message}"):
             torch.ops.intact.layer(weights)
     layer = linear(4, 8, 16).pack()
-    with pytest.raises(RuntimeError, match="^intact: step is 0; expected a number that intact::step returned"):
-        torch.ops.intact.run_step(0, layer.packed, layer.x, torch.tensor(1.0), torch.tensor(0), layer.w_scale, None, layer.bias)
+    with pytest.raises(
+        RuntimeError, match="^intact: step is 0; expected a number that intact::step returned"
+    ):
+        torch.ops.intact.run_step(
+            0, layer.packed, layer.x, torch.tensor(1.0), torch.tensor(0), layer.w_scale, None, layer.bias
+        )
 
 
 def kernels() -> "list[str]":
-    names = [name for name in torch._C._dispatch_get_all_op_names() if name.startswith(("onednn::qlinear", "onednn::qconv"))]
+    names = [
+        name
+        for name in torch._C._dispatch_get_all_op_names()
+        if name.startswith(("onednn::qlinear", "onednn::qconv"))
+    ]
     return [torch._C._dispatch_dump(name) for name in sorted(names)]
 
 
@@ -830,12 +1096,15 @@ def test_enable_and_disable():
         with intact.torch.enable():
             assert sum("torch/_layers.py" in text for text in kernels()) >= 7
         assert kernels() == before
-    done = python("""
+    done = python(
+        """
 import test_layers, intact.torch
 layer = test_layers.linear(4, 8, 16).pack()
 with intact.torch.enable(): pass
 layer.run()
-""", INTACT_VERBOSE="1")
+""",
+        INTACT_VERBOSE="1",
+    )
     assert "intact: run" not in done.stderr
 
 
@@ -850,26 +1119,32 @@ def test_layers_live_as_long_as_packed_weights(enabled):
     layer.packed = None
     gc.collect()
     assert len(kept) == count - 1 and step() is None
-    with pytest.raises(RuntimeError, match=f"layer is {number}; expected a number that intact::layer returned"):
+    with pytest.raises(
+        RuntimeError, match=f"layer is {number}; expected a number that intact::layer returned"
+    ):
         new_step(number)
 
 
 def test_sizes_share_plans():
     """Each plan has packed weights. Sizes that vary must not fill memory."""
-    done = python("""
+    done = python(
+        """
 import torch, test_layers, intact.torch
 layer = test_layers.conv(1, 16, 8, 7, 3, 1, 1, 1, 1).pack()
 with intact.torch.enable():
     for extent in range(4, 24):
         x = test_layers.integers(2, 16, extent, extent, dtype=torch.uint8)
         test_layers.check(test_layers.replace(layer, x=x), test_layers.Layer.run)
-""", INTACT_VERBOSE="1")
+""",
+        INTACT_VERBOSE="1",
+    )
     lines = done.stderr.splitlines()
     assert sum(line.startswith("intact: plan") for line in lines) == 2
     assert sum(line.startswith("intact: run") for line in lines) == 20
 
 
 # Packages of AOTInductor.
+
 
 def packaged(layer: Layer) -> torch.Tensor:
     """The operator that packages call, if a plan fuses the activation."""
@@ -880,14 +1155,28 @@ def packaged(layer: Layer) -> torch.Tensor:
     other = None if layer.binary == "none" else layer.other
     other = other.float() if other is not None and other.dtype == torch.bfloat16 else other
     out = torch.ops.intact.packaged_layer(
-        layer.x, torch.tensor(layer.x_scale), torch.tensor(layer.x_zero_point), weights, _torch_layers.digest_of(weights),
-        layer.w_scale, layer.bias, other,
+        layer.x,
+        torch.tensor(layer.x_scale),
+        torch.tensor(layer.x_zero_point),
+        weights,
+        _torch_layers.digest_of(weights),
+        layer.w_scale,
+        layer.bias,
+        other,
         None if window is None else [*window[:1] * 2, *window[1:2] * 2, *window[2:3] * 2, window[3]],
-        layer.dtype, layer.scale, layer.zero_point, layer.other_scale, layer.other_zero_point, *bounds)
+        layer.dtype,
+        layer.scale,
+        layer.zero_point,
+        layer.other_scale,
+        layer.other_zero_point,
+        *bounds,
+    )
     return layer.other.copy_(out) if layer.binary == "sum" else out
 
 
-@pytest.mark.parametrize("judge", [check_unary, check_binary, check_others, check_changes, check_threads, check_empty])
+@pytest.mark.parametrize(
+    "judge", [check_unary, check_binary, check_others, check_changes, check_threads, check_empty]
+)
 def test_packaged_layer(enabled, judge):
     judge(packaged)
 
@@ -898,10 +1187,34 @@ def test_packaged_layer_refuses():
     x, weights, image = integers(4, 16, dtype=torch.uint8), integers(16, 8), integers(8, 3, 3, 16)
     window = [1] * 7
 
-    def call(x=x, x_scale=0.5, x_zero_point=3, weights=weights, digest="some", w_scale=torch.ones(8), window=None,
-             other=None):
-        return torch.ops.intact.packaged_layer(x, torch.tensor(x_scale), torch.tensor(x_zero_point), weights, digest, w_scale,
-                                               None, other, window, torch.float32, 1.0, 0, 1.0, 0, None, None)
+    def call(
+        x=x,
+        x_scale=0.5,
+        x_zero_point=3,
+        weights=weights,
+        digest="some",
+        w_scale=torch.ones(8),
+        window=None,
+        other=None,
+    ):
+        return torch.ops.intact.packaged_layer(
+            x,
+            torch.tensor(x_scale),
+            torch.tensor(x_zero_point),
+            weights,
+            digest,
+            w_scale,
+            None,
+            other,
+            window,
+            torch.float32,
+            1.0,
+            0,
+            1.0,
+            0,
+            None,
+            None,
+        )
 
     out = call()
     copies = [weights.clone() for _ in range(5)]
@@ -911,30 +1224,39 @@ def test_packaged_layer_refuses():
     pixels = integers(1, 16, 5, 5, dtype=torch.uint8)
     assert call(pixels, weights=image, digest="image", window=window).shape == (1, 8, 5, 5)
     for arguments, message in [
-            ({"weights": weights + 1}, "weights differ from the weights of the first call"),
-            ({"weights": copies[0]}, "weights differ from the weights of the first call"),
-            ({"weights": weights.t()}, "weights are not contiguous"),
-            ({"x": x[:, :5]}, r"x has the last sizes \[5\]; expected \[16\]"),
-            ({"x": x[0, 0]}, r"x has the last sizes \[\]; expected \[16\]"),
-            ({"x": x.float()}, "x has the type Float; expected Byte or Char"),
-            ({"x": pixels[0], "weights": image, "digest": "image", "window": window},
-             r"x has the last sizes \[5, 5\]; expected \[16, height, width\]"),
-            ({"x": pixels[..., :1], "weights": image, "digest": "image", "window": [1, 1, 0, 0, 1, 1, 1]},
-             r"x has the last sizes \[16, 5, 1\]; expected images that contain the window"),
-            ({"x": pixels, "weights": image, "digest": "image", "window": [1, 1, -1, 1, 1, 1, 1]}, ".*pad"),
-            ({"window": window}, "window has 7 numbers; expected 0"),
-            ({"weights": image, "digest": "image"}, "window has 0 numbers; expected 7"),
-            ({"x": pixels, "weights": image, "digest": "image", "window": [0] * 7}, "window is .*; expected strides above 0"),
-            ({"x_scale": -1.0}, "x_scale is -1.0*; expected one normal float32 number above 0"),
-            ({"x_scale": [1.0, 1.0]}, "x_scale is not one number; expected one normal float32 number above 0"),
-            ({"x_zero_point": 256}, "x_zero_point is 256; expected one int32 or int64 number that x's type has"),
-            ({"other": torch.ones(3, 8)}, r"other has the sizes \[3, 8\]; expected \[4, 8\]"),
-            ({"w_scale": -torch.ones(8)}, ".*scales.*-1")]:
+        ({"weights": weights + 1}, "weights differ from the weights of the first call"),
+        ({"weights": copies[0]}, "weights differ from the weights of the first call"),
+        ({"weights": weights.t()}, "weights are not contiguous"),
+        ({"x": x[:, :5]}, r"x has the last sizes \[5\]; expected \[16\]"),
+        ({"x": x[0, 0]}, r"x has the last sizes \[\]; expected \[16\]"),
+        ({"x": x.float()}, "x has the type Float; expected Byte or Char"),
+        (
+            {"x": pixels[0], "weights": image, "digest": "image", "window": window},
+            r"x has the last sizes \[5, 5\]; expected \[16, height, width\]",
+        ),
+        (
+            {"x": pixels[..., :1], "weights": image, "digest": "image", "window": [1, 1, 0, 0, 1, 1, 1]},
+            r"x has the last sizes \[16, 5, 1\]; expected images that contain the window",
+        ),
+        ({"x": pixels, "weights": image, "digest": "image", "window": [1, 1, -1, 1, 1, 1, 1]}, ".*pad"),
+        ({"window": window}, "window has 7 numbers; expected 0"),
+        ({"weights": image, "digest": "image"}, "window has 0 numbers; expected 7"),
+        (
+            {"x": pixels, "weights": image, "digest": "image", "window": [0] * 7},
+            "window is .*; expected strides above 0",
+        ),
+        ({"x_scale": -1.0}, "x_scale is -1.0*; expected one normal float32 number above 0"),
+        ({"x_scale": [1.0, 1.0]}, "x_scale is not one number; expected one normal float32 number above 0"),
+        ({"x_zero_point": 256}, "x_zero_point is 256; expected one int32 or int64 number that x's type has"),
+        ({"other": torch.ones(3, 8)}, r"other has the sizes \[3, 8\]; expected \[4, 8\]"),
+        ({"w_scale": -torch.ones(8)}, ".*scales.*-1"),
+    ]:
         with pytest.raises(RuntimeError, match=f"^intact: {message}"):
             call(**arguments)
 
 
 # Networks that torchao quantizes and Inductor compiles.
+
 
 class Net(torch.nn.Module):
     """Six quantized layers, and a product of integers."""
@@ -958,6 +1280,7 @@ class Net(torch.nn.Module):
 def quantized(net: torch.nn.Module, *inputs: torch.Tensor) -> torch.nn.Module:
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
     from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
     quantizer = x86.X86InductorQuantizer().set_global(x86.get_default_x86_inductor_quantization_config())
     with torch.no_grad():
         prepared = prepare_pt2e(torch.export.export(net.eval(), inputs).module(), quantizer)
@@ -987,8 +1310,23 @@ def defined_call(_: Any, adapter: Callable, arguments: tuple) -> torch.Tensor:
     if call.window is not None:
         window = (*call.window[:6:2], call.window[6])
     weight = weight.t() if window is None else weight
-    layer = Layer(call.x, weight, call.w_scale, call.bias, window, call.x_scale, call.x_zero_point, call.dtype, call.scale,
-                  call.zero_point, call.unary, call.binary, call.other, call.other_scale, call.other_zero_point)
+    layer = Layer(
+        call.x,
+        weight,
+        call.w_scale,
+        call.bias,
+        window,
+        call.x_scale,
+        call.x_zero_point,
+        call.dtype,
+        call.scale,
+        call.zero_point,
+        call.unary,
+        call.binary,
+        call.other,
+        call.other_scale,
+        call.other_zero_point,
+    )
     out = laid_out(layer, defined)
     return call.other.copy_(out) if call.binary == "sum" else out
 
@@ -1048,7 +1386,9 @@ def test_compiled_and_packaged(folder):
     """Compiled networks run with and without intact, and two packages share a process. All layers are intact's, and have the
     definition's bytes."""
     pytest.importorskip("torchao")
-    parts = python(COMPILED, str(folder), INTACT_VERBOSE="1", TORCHINDUCTOR_COMPILE_THREADS="1").stderr.split("begin ")[1:]
+    parts = python(COMPILED, str(folder), INTACT_VERBOSE="1", TORCHINDUCTOR_COMPILE_THREADS="1").stderr.split(
+        "begin "
+    )[1:]
     runs = {part.split("\n")[0]: part.split("end\n")[0] for part in parts}
     text = runs["compiled 0"]
     assert "groups=16" in text and "c=3 " in text and "m=4 n=64 k=256" in text and "m=4 n=10 k=64" in text
@@ -1058,7 +1398,9 @@ def test_compiled_and_packaged(folder):
         assert runs_of(text) == (1 if " 1" in name.split(",")[0] else 7), name
 
 
-@pytest.mark.skipif("INTACT_PYTORCH_RUN_PACKAGE" not in os.environ, reason="INTACT_PYTORCH_RUN_PACKAGE names no program")
+@pytest.mark.skipif(
+    "INTACT_PYTORCH_RUN_PACKAGE" not in os.environ, reason="INTACT_PYTORCH_RUN_PACKAGE names no program"
+)
 def test_package_runs_without_python(folder):
     """The package of the last test in examples/run_package.cc."""
     if not (folder / "wanted.pt").is_file():
@@ -1066,8 +1408,13 @@ def test_package_runs_without_python(folder):
 
     def run(library: str) -> subprocess.CompletedProcess:
         files = (folder / name for name in ("0.pt2", "inputs.pt", "outputs.pt"))
-        return subprocess.run([os.environ["INTACT_PYTORCH_RUN_PACKAGE"], library, *files], capture_output=True, text=True,
-                              timeout=60, env={**os.environ, "INTACT_VERBOSE": "1"})
+        return subprocess.run(
+            [os.environ["INTACT_PYTORCH_RUN_PACKAGE"], library, *files],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, "INTACT_VERBOSE": "1"},
+        )
 
     done = run(intact.torch.library())
     assert done.returncode == 0, done.stderr

@@ -45,14 +45,31 @@ def expected(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 def check(a: torch.Tensor, b: torch.Tensor, product: Product) -> None:
     given = product(a, b)
     assert given.dtype == torch.int32 and given.is_contiguous()
-    assert torch.equal(given, expected(a, b)), f"{tuple(a.shape)}×{tuple(b.shape)}, strides {a.stride()} {b.stride()}"
+    assert torch.equal(given, expected(a, b)), (
+        f"{tuple(a.shape)}×{tuple(b.shape)}, strides {a.stride()} {b.stride()}"
+    )
     out = torch.full(given.shape, 77, dtype=torch.int32)
     assert product(a, b, out=out) is out
     assert torch.equal(out, given)
 
 
-SHAPES = [(1, 1, 1), (1, 16, 64), (1, 100, 33), (2, 5, 3), (3, 17, 130), (4, 64, 4), (5, 1, 9), (7, 48, 65), (16, 33, 64),
-          (17, 16, 1), (32, 96, 256), (33, 130, 77), (64, 8, 100), (129, 70, 50), (40, 520, 300)]
+SHAPES = [
+    (1, 1, 1),
+    (1, 16, 64),
+    (1, 100, 33),
+    (2, 5, 3),
+    (3, 17, 130),
+    (4, 64, 4),
+    (5, 1, 9),
+    (7, 48, 65),
+    (16, 33, 64),
+    (17, 16, 1),
+    (32, 96, 256),
+    (33, 130, 77),
+    (64, 8, 100),
+    (129, 70, 50),
+    (40, 520, 300),
+]
 EMPTY = [(0, 4, 5), (4, 0, 5), (4, 5, 0), (0, 0, 0)]
 
 
@@ -71,8 +88,14 @@ def laid_out(values: torch.Tensor) -> dict[str, torch.Tensor]:
     steps[::2, ::3] = values
     tall = torch.full((columns, rows + 7), 99, dtype=values.dtype)
     tall[:, 4:-3] = values.t()
-    return {"rows": values.contiguous(), "columns": values.t().contiguous().t(), "slice": wide[2:-1, 3:-2],
-            "steps": steps[::2, ::3], "slice of columns": tall[:, 4:-3].t(), "row steps": steps[::2, :][:, ::3]}
+    return {
+        "rows": values.contiguous(),
+        "columns": values.t().contiguous().t(),
+        "slice": wide[2:-1, 3:-2],
+        "steps": steps[::2, ::3],
+        "slice of columns": tall[:, 4:-3].t(),
+        "row steps": steps[::2, :][:, ::3],
+    }
 
 
 def check_layouts(product: Product) -> None:
@@ -169,8 +192,13 @@ def test_many_shapes(enabled):
 
 def python(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
     path = os.pathsep.join([str(Path(intact.__file__).parents[1]), str(Path(__file__).parent)])
-    done = subprocess.run([sys.executable, "-B", "-c", code, *arguments], env={**os.environ, "PYTHONPATH": path, **environment},
-                          capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, *arguments],
+        env={**os.environ, "PYTHONPATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr
     return done
 
@@ -188,11 +216,14 @@ def without_vnni(tmp_path_factory) -> "dict[str, str]":
 
 # Planted faults: each check must find the fault that it is for.
 
+
 def into(product: Product) -> Product:
     """`product` with an argument `out`."""
+
     def with_out(a, b, *, out=None):
         sums = product(a, b)
         return sums if out is None else out.copy_(sums)
+
     return with_out
 
 
@@ -213,8 +244,12 @@ def remembers(key: Callable) -> Product:
 
 
 def ignores_strides(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return expected(a, b.as_strided(b.shape, (b.shape[1], 1), b.storage_offset()) if b.is_contiguous() or b.t().is_contiguous()
-                    else b)
+    return expected(
+        a,
+        b.as_strided(b.shape, (b.shape[1], 1), b.storage_offset())
+        if b.is_contiguous() or b.t().is_contiguous()
+        else b,
+    )
 
 
 def shares_a_buffer(a: torch.Tensor, b: torch.Tensor, buffer: list = []) -> torch.Tensor:
@@ -231,7 +266,7 @@ def forgets_a_part(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def clamped_sums(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return (a.double() @ b.double()).clamp(-2**31, 2**31 - 1).to(torch.int32)
+    return (a.double() @ b.double()).clamp(-(2**31), 2**31 - 1).to(torch.int32)
 
 
 PLANTED = [
@@ -254,20 +289,66 @@ def test_planted_fault_is_found(judge, fault):
 
 # Errors.
 
+
 def wrong_calls() -> dict[str, Callable]:
     a, b, out = random(4, 8), random(8, 6), torch.empty(4, 6, dtype=torch.int32)
-    calls = {f"self {dtype}": (lambda dtype=dtype: torch._int_mm(a.to(dtype), b))
-             for dtype in (torch.int16, torch.int32, torch.int64, torch.uint16, torch.uint32, torch.uint64, torch.float16,
-                           torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128, torch.bool)}
-    calls |= {f"mat2 {dtype}": (lambda dtype=dtype: torch._int_mm(a, b.to(dtype)))
-              for dtype in (torch.uint8, torch.int16, torch.int32, torch.float32, torch.bool)}
-    calls |= {f"out {dtype}": (lambda dtype=dtype: torch._int_mm(a, b, out=out.to(dtype)))
-              for dtype in (torch.int8, torch.int64, torch.float32)}
-    tensors = {"a": a, "b": b, "a[0]": a[0], "b[0]": b[0], "3d": a[None], "0d": a[0, 0], "b[:4]": b[:4], "float": a.float()}
-    outs = {"none": None, "ok": out, "flat": out.view(-1), "t": out.t(), "rows": out[:2], "columns": out[:, :3], "0": out[:0],
-            "0d": out[0, 0], "not contiguous": torch.empty(6, 4, dtype=torch.int32).t(), "long": out.long(), "3d": out[None]}
-    for (x_name, x), (y_name, y), (out_name, z) in itertools.product(tensors.items(), tensors.items(), outs.items()):
-        call = (lambda x=x, y=y: torch._int_mm(x, y)) if z is None else (lambda x=x, y=y, z=z: torch._int_mm(x, y, out=z))
+    calls = {
+        f"self {dtype}": (lambda dtype=dtype: torch._int_mm(a.to(dtype), b))
+        for dtype in (
+            torch.int16,
+            torch.int32,
+            torch.int64,
+            torch.uint16,
+            torch.uint32,
+            torch.uint64,
+            torch.float16,
+            torch.bfloat16,
+            torch.float32,
+            torch.float64,
+            torch.complex64,
+            torch.complex128,
+            torch.bool,
+        )
+    }
+    calls |= {
+        f"mat2 {dtype}": (lambda dtype=dtype: torch._int_mm(a, b.to(dtype)))
+        for dtype in (torch.uint8, torch.int16, torch.int32, torch.float32, torch.bool)
+    }
+    calls |= {
+        f"out {dtype}": (lambda dtype=dtype: torch._int_mm(a, b, out=out.to(dtype)))
+        for dtype in (torch.int8, torch.int64, torch.float32)
+    }
+    tensors = {
+        "a": a,
+        "b": b,
+        "a[0]": a[0],
+        "b[0]": b[0],
+        "3d": a[None],
+        "0d": a[0, 0],
+        "b[:4]": b[:4],
+        "float": a.float(),
+    }
+    outs = {
+        "none": None,
+        "ok": out,
+        "flat": out.view(-1),
+        "t": out.t(),
+        "rows": out[:2],
+        "columns": out[:, :3],
+        "0": out[:0],
+        "0d": out[0, 0],
+        "not contiguous": torch.empty(6, 4, dtype=torch.int32).t(),
+        "long": out.long(),
+        "3d": out[None],
+    }
+    for (x_name, x), (y_name, y), (out_name, z) in itertools.product(
+        tensors.items(), tensors.items(), outs.items()
+    ):
+        call = (
+            (lambda x=x, y=y: torch._int_mm(x, y))
+            if z is None
+            else (lambda x=x, y=y, z=z: torch._int_mm(x, y, out=z))
+        )
         calls[f"{x_name}, {y_name}, out {out_name}"] = call
     calls["sparse"] = lambda: torch._int_mm(a.to_sparse(), b)
     calls["requires_grad"] = lambda: torch._int_mm(a.float().requires_grad_(), b)
@@ -287,8 +368,15 @@ def test_errors_are_pytorchs():
         given = {name: outcome(call) for name, call in wrong_calls().items()}
     kinds = collections.Counter(kind for kind, _ in own.values())
     # A kernel of the stable ABI cannot throw an IndexError. torch 2.10 does not take u8 yet.
-    assert given == {name: (kind.replace("IndexError", "RuntimeError"), text.replace("to be of type int8 but", "to be int8 or uint8 but")
-                            if "Expected self" in text else text) for name, (kind, text) in own.items()}
+    assert given == {
+        name: (
+            kind.replace("IndexError", "RuntimeError"),
+            text.replace("to be of type int8 but", "to be int8 or uint8 but")
+            if "Expected self" in text
+            else text,
+        )
+        for name, (kind, text) in own.items()
+    }
     assert kinds["RuntimeError"] > 100 and kinds["IndexError"] > 10 and kinds["returns"] >= 2
 
 
@@ -304,9 +392,12 @@ def test_other_devices_and_gradients(enabled):
 
 # On and off.
 
+
 def kernel() -> str:
     """Where the kernel was registered that the dispatcher calls."""
-    return next(line for line in torch._C._dispatch_dump("aten::_int_mm").splitlines() if line.startswith("CPU:"))
+    return next(
+        line for line in torch._C._dispatch_dump("aten::_int_mm").splitlines() if line.startswith("CPU:")
+    )
 
 
 def test_enable_and_disable():
@@ -332,7 +423,8 @@ def test_enable_and_disable():
 
 
 def test_import_changes_nothing():
-    done = python("""
+    done = python(
+        """
 import torch
 before = torch._C._dispatch_dump("aten::_int_mm") + torch._C._dispatch_dump("aten::_int_mm.out")
 import intact.torch
@@ -340,7 +432,9 @@ intact.torch.library()
 assert before == torch._C._dispatch_dump("aten::_int_mm") + torch._C._dispatch_dump("aten::_int_mm.out")
 a = torch.ones(4, 8, dtype=torch.int8)
 torch._int_mm(a, a.t())
-""", INTACT_VERBOSE="1")
+""",
+        INTACT_VERBOSE="1",
+    )
     assert "intact: run" not in done.stderr
 
 

@@ -6,6 +6,7 @@
 
 The package's README.md describes everything else.
 """
+
 import pathlib as _pathlib
 
 import torch as _torch
@@ -17,8 +18,19 @@ from .convert import Conversion, conversion, convert  # noqa: E402
 from .dump import dump  # noqa: E402
 from .modules import Conv, ConvAdd, DynamicLinear, Linear, Quantize  # noqa: E402
 
-__all__ = ["Conv", "ConvAdd", "Conversion", "DynamicLinear", "Linear", "Quantize", "compare", "conversion", "convert",
-           "dump", "isa_available"]
+__all__ = [
+    "Conv",
+    "ConvAdd",
+    "Conversion",
+    "DynamicLinear",
+    "Linear",
+    "Quantize",
+    "compare",
+    "conversion",
+    "convert",
+    "dump",
+    "isa_available",
+]
 
 
 def isa_available(name: str) -> bool:

@@ -1,4 +1,5 @@
 """compare(): compares each layer's outputs with PyTorch's engine, with the contract's reference, and with float."""
+
 import copy
 import dataclasses
 import math
@@ -82,8 +83,10 @@ class Comparison:
     final: Optional[Difference]  # outputs of the converted model against outputs of PyTorch's model
 
     def __str__(self):
-        head = f"{'layer':28} {'kind':18} {'vs ' + self.engine:22} {'weights dB':>10} {'tensor':>7} {'channel':>7} " \
-               f"{'outputs dB':>10} {'cosine':>8} {'nl2':>7} {'LSB':>6}  category"
+        head = (
+            f"{'layer':28} {'kind':18} {'vs ' + self.engine:22} {'weights dB':>10} {'tensor':>7} {'channel':>7} "
+            f"{'outputs dB':>10} {'cosine':>8} {'nl2':>7} {'LSB':>6}  category"
+        )
         lines = [head] + [self._row(layer) for layer in self.layers]
         if self.final is not None:
             lines.append(f"final outputs against PyTorch's on {self.engine}: {self.final}")
@@ -95,13 +98,20 @@ class Comparison:
 
         engine = str(layer.engine) if layer.engine else "none"
         a = layer.activations
-        real = f"{a.sqnr:10.1f} {a.cosine:8.5f} {a.normalised_l2:7.4f} {a.lsb:6.1f}" if a else f"{'-':>10} {'-':>8} {'-':>7} {'-':>6}"
+        real = (
+            f"{a.sqnr:10.1f} {a.cosine:8.5f} {a.normalised_l2:7.4f} {a.lsb:6.1f}"
+            if a
+            else f"{'-':>10} {'-':>8} {'-':>7} {'-':>6}"
+        )
         category = f"{layer.category} ({layer.evidence})" if layer.evidence else layer.category
-        return (f"{layer.name:28} {layer.kind:18} {engine:22} {db(layer.weights):>10} {db(layer.weights_per_tensor):>7} "
-                f"{db(layer.weights_per_channel):>7} {real}  {category}")
+        return (
+            f"{layer.name:28} {layer.kind:18} {engine:22} {db(layer.weights):>10} {db(layer.weights_per_tensor):>7} "
+            f"{db(layer.weights_per_channel):>7} {real}  {category}"
+        )
 
     def json(self) -> dict:
         """The comparison as plain values. Infinite numbers become text."""
+
         def plain(value):
             if isinstance(value, dict):
                 return {key: plain(v) for key, v in value.items()}
@@ -112,7 +122,9 @@ class Comparison:
         return plain(dataclasses.asdict(self))
 
 
-def compare(model: torch.nn.Module, float_model: Optional[torch.nn.Module], inputs, *, threshold: float = 20.0) -> Comparison:
+def compare(
+    model: torch.nn.Module, float_model: Optional[torch.nn.Module], inputs, *, threshold: float = 20.0
+) -> Comparison:
     """Compares the model's numbers layer by layer.
 
     model        quantized by PyTorch for its current engine, or converted
@@ -156,8 +168,10 @@ def _fused_alike(float_model: torch.nn.Module, converted: torch.nn.Module) -> to
                 return fused
         except Exception as error:  # torch.fx throws exceptions of any type
             difference += f" (fuse_fx: {str(error).splitlines()[0] if str(error) else type(error).__name__})"
-    raise ValueError(f"float_model is not fused as model is: {difference}; pass it as fuse_modules() or fuse_fx() made it, "
-                     "before prepare()")
+    raise ValueError(
+        f"float_model is not fused as model is: {difference}; pass it as fuse_modules() or fuse_fx() made it, "
+        "before prepare()"
+    )
 
 
 def _unfused(float_model: torch.nn.Module, converted: torch.nn.Module) -> Optional[str]:
@@ -165,11 +179,16 @@ def _unfused(float_model: torch.nn.Module, converted: torch.nn.Module) -> Option
     quantized = dict(converted.named_modules())
     for name, module in float_model.named_modules():
         ours = quantized.get(name)
-        is_bare = isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd)) and not isinstance(module, _FusedModule)
+        is_bare = isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd)) and not isinstance(
+            module, _FusedModule
+        )
         if is_bare and isinstance(ours, (Conv, Linear, DynamicLinear)) and ours.relu:
             return f"{name!r} has a ReLU in model and none in float_model"
-        if (isinstance(module, torch.nn.modules.batchnorm._BatchNorm) and isinstance(ours, (torch.nn.Identity, type(None)))
-                and not isinstance(float_model.get_submodule(name.rpartition(".")[0]), _FusedModule)):
+        if (
+            isinstance(module, torch.nn.modules.batchnorm._BatchNorm)
+            and isinstance(ours, (torch.nn.Identity, type(None)))
+            and not isinstance(float_model.get_submodule(name.rpartition(".")[0]), _FusedModule)
+        ):
             return f"{name!r} is a {type(module).__name__} in float_model and folded in model"
     return None
 
@@ -201,9 +220,12 @@ class _Collected:
         def keep(name):
             # Copies, because later modules may work in place.
             return lambda module, args, output: found.setdefault(name, []).extend(
-                t.detach().clone() for t in _tensors(output)[:1])
+                t.detach().clone() for t in _tensors(output)[:1]
+            )
 
-        hooks = [module.register_forward_hook(keep(name)) for name, module in self.float_model.named_modules()]
+        hooks = [
+            module.register_forward_hook(keep(name)) for name, module in self.float_model.named_modules()
+        ]
         try:
             with torch.no_grad():
                 self.float_model(*arguments)
@@ -255,7 +277,9 @@ class _Collected:
         scales, _ = reference.weight_quantization(params.weight(), params.weight().size(axis))
         layer.weights = Distance.of(params.weight().dequantize(), real, _along(scales, axis, real))
         layer.weights_per_tensor = _symmetric(real, real.abs().max())
-        layer.weights_per_channel = _symmetric(real, real.abs().amax([d for d in range(real.dim()) if d != axis], True))
+        layer.weights_per_channel = _symmetric(
+            real, real.abs().amax([d for d in range(real.dim()) if d != axis], True)
+        )
 
 
 def _along(values: torch.Tensor, axis: int, like: torch.Tensor) -> torch.Tensor:
@@ -313,18 +337,27 @@ def _unit(call: Call, expected: torch.Tensor, steps: int, per_row: bool):
 def _categorise(layer: Layer, threshold: float) -> None:
     is_dynamic = layer.kind == "linear_dynamic"
     if is_dynamic and layer.implementation.differing:  # the contract defines every bit
-        layer.category, layer.evidence = "implementation error", f"intact against its contract: {layer.implementation}"
+        layer.category, layer.evidence = (
+            "implementation error",
+            f"intact against its contract: {layer.implementation}",
+        )
         return
     for who, difference in (("intact", layer.float_reference), ("the engine", layer.engine_float_reference)):
         # Rounding may change few outputs by one. Dynamic layers may differ from float by their input's steps.
         few = 2 + difference.outputs // 100
         if difference.largest > 1 or not is_dynamic and difference.differing > few:
-            what = "float, relative to the error of quantizing its input" if is_dynamic else "dequantize, float, quantize"
+            what = (
+                "float, relative to the error of quantizing its input"
+                if is_dynamic
+                else "dequantize, float, quantize"
+            )
             layer.category, layer.evidence = "implementation error", f"{who} against {what}: {difference}"
             return
     off = sum(sqnr < threshold for sqnr in layer.samples)
     if off:
         layer.category = "data-insensitive" if off * 2 > len(layer.samples) else "data-sensitive"
         worst = min(range(len(layer.samples)), key=layer.samples.__getitem__)
-        layer.evidence = (f"{off} of {len(layer.samples)} samples below {threshold:g} dB, "
-                          f"sample {worst} at {layer.samples[worst]:.1f} dB")
+        layer.evidence = (
+            f"{off} of {len(layer.samples)} samples below {threshold:g} dB, "
+            f"sample {worst} at {layer.samples[worst]:.1f} dB"
+        )

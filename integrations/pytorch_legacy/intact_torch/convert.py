@@ -1,4 +1,5 @@
 """convert(): swaps operators of a model that PyTorch quantized for intact's."""
+
 import copy
 import dataclasses
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -38,21 +39,29 @@ def conversion(model: torch.nn.Module) -> Conversion:
     """The report of the convert() that returned `model`. Copies keep it, but torch 1.13 drops it from copies of a model that
     fuse_residual had to trace."""
     if not isinstance(getattr(model, "intact_conversion", None), Conversion):
-        raise TypeError(f"model is a {type(model).__name__} without a report; expected a model that convert() returned")
+        raise TypeError(
+            f"model is a {type(model).__name__} without a report; expected a model that convert() returned"
+        )
     return model.intact_conversion
 
 
 def is_converted(model: torch.nn.Module) -> bool:
     """Whether `model` has operators of intact."""
-    return any(isinstance(module, OURS) or isinstance(module, torch.fx.GraphModule) and any(map(_is_ours, module.graph.nodes))
-               for module in model.modules())
+    return any(
+        isinstance(module, OURS)
+        or isinstance(module, torch.fx.GraphModule)
+        and any(map(_is_ours, module.graph.nodes))
+        for module in model.modules()
+    )
 
 
 def _namespace(node: torch.fx.Node) -> str:
     """The namespace of the operator that a graph's node calls, such as "intact" or "quantized"; "" if it calls none."""
     if node.op != "call_function":
         return ""
-    return getattr(getattr(node.target, "overloadpacket", node.target), "_qualified_op_name", "").rpartition("::")[0]
+    return getattr(getattr(node.target, "overloadpacket", node.target), "_qualified_op_name", "").rpartition(
+        "::"
+    )[0]
 
 
 def _operator(node: torch.fx.Node):
@@ -73,12 +82,15 @@ def _linear_params(weight, bias, name: str, options: Options):
     return torch.classes.intact.Linear(weight, _float(bias), name, options.mode, options.max_isa)
 
 
-def _conv_params(weight, bias, stride, padding, output_padding, dilation, groups, transposed, name, options: Options):
+def _conv_params(
+    weight, bias, stride, padding, output_padding, dilation, groups, transposed, name, options: Options
+):
     dims = weight.dim() - 2
     # PyTorch packs a one-dimensional convolution as two-dimensional, with the values of a height of 1 first.
     arrays = [list(values)[-dims:] for values in (stride, padding, output_padding, dilation)]
     return torch.classes.intact.Conv(
-        weight, _float(bias), *arrays, groups, transposed, name, options.mode, options.max_isa)
+        weight, _float(bias), *arrays, groups, transposed, name, options.mode, options.max_isa
+    )
 
 
 def _float(bias: Optional[torch.Tensor]) -> Optional[torch.Tensor]:
@@ -95,8 +107,18 @@ def _unpacked_conv1d(packed, name: str, options: Options):
 
 def _unpacked_conv(packed, name: str, options: Options, weight_bias=None):
     weight, bias = weight_bias or packed.unpack()
-    return _conv_params(weight, bias, packed.stride(), packed.padding(), packed.output_padding(), packed.dilation(),
-                        packed.groups(), packed.transpose(), name, options)
+    return _conv_params(
+        weight,
+        bias,
+        packed.stride(),
+        packed.padding(),
+        packed.output_padding(),
+        packed.dilation(),
+        packed.groups(),
+        packed.transpose(),
+        name,
+        options,
+    )
 
 
 # --- modules -----------------------------------------------------------------------------------------------------
@@ -129,8 +151,18 @@ def _conv(module, name: str, options: Options) -> torch.nn.Module:
     if module.padding_mode != "zeros":
         raise Left(f"its padding_mode is {module.padding_mode!r}")
     weight, bias = module._weight_bias()
-    params = _conv_params(weight, bias, module.stride, module.padding, module.output_padding,
-                          module.dilation, module.groups, module.transposed, name, options)
+    params = _conv_params(
+        weight,
+        bias,
+        module.stride,
+        module.padding,
+        module.output_padding,
+        module.dilation,
+        module.groups,
+        module.transposed,
+        name,
+        options,
+    )
     relu = isinstance(module, (nniq.ConvReLU1d, nniq.ConvReLU2d, nniq.ConvReLU3d))
     return Conv(params, relu, module.scale, module.zero_point)
 
@@ -150,26 +182,51 @@ def _functional(module, name: str, options: Options) -> torch.nn.Module:
 
 # Only exact types: a subclass may compute something else.
 _MODULES: Dict[type, Callable] = {
-    nnq.Linear: _linear, nniq.LinearReLU: _linear,
-    nnqd.Linear: _dynamic_linear, nniqd.LinearReLU: _dynamic_linear,
-    nnq.Conv1d: _conv, nnq.Conv2d: _conv, nnq.Conv3d: _conv,
-    nniq.ConvReLU1d: _conv, nniq.ConvReLU2d: _conv, nniq.ConvReLU3d: _conv,
-    nnq.Quantize: _quantize, nnq.QFunctional: _functional,
-    nnq.ConvTranspose1d: _conv, nnq.ConvTranspose2d: _conv, nnq.ConvTranspose3d: _conv,
+    nnq.Linear: _linear,
+    nniq.LinearReLU: _linear,
+    nnqd.Linear: _dynamic_linear,
+    nniqd.LinearReLU: _dynamic_linear,
+    nnq.Conv1d: _conv,
+    nnq.Conv2d: _conv,
+    nnq.Conv3d: _conv,
+    nniq.ConvReLU1d: _conv,
+    nniq.ConvReLU2d: _conv,
+    nniq.ConvReLU3d: _conv,
+    nnq.Quantize: _quantize,
+    nnq.QFunctional: _functional,
+    nnq.ConvTranspose1d: _conv,
+    nnq.ConvTranspose2d: _conv,
+    nnq.ConvTranspose3d: _conv,
 }
 
-_QUANTIZED_PACKAGES = ("torch.ao.nn.quantized", "torch.nn.quantized", "torch.nn.intrinsic.quantized",
-                       "torch.ao.nn.intrinsic.quantized", "torch.ao.nn.sparse.quantized")
-_CONTAINERS = (nnq.modules.linear.LinearPackedParams, nnq.modules.embedding_ops.EmbeddingPackedParams,
-               nnqd.modules.rnn.PackedParameter)  # of weights; the report names their owners instead
-_FLOAT_PRODUCTS = (torch.nn.Linear, torch.nn.modules.conv._ConvNd, torch.nn.RNNBase, torch.nn.MultiheadAttention)
-_COMPOSED = (torch.nn.quantizable.MultiheadAttention, torch.nn.quantizable.LSTM)  # of layers that have own entries in the report
+_QUANTIZED_PACKAGES = (
+    "torch.ao.nn.quantized",
+    "torch.nn.quantized",
+    "torch.nn.intrinsic.quantized",
+    "torch.ao.nn.intrinsic.quantized",
+    "torch.ao.nn.sparse.quantized",
+)
+_CONTAINERS = (
+    nnq.modules.linear.LinearPackedParams,
+    nnq.modules.embedding_ops.EmbeddingPackedParams,
+    nnqd.modules.rnn.PackedParameter,
+)  # of weights; the report names their owners instead
+_FLOAT_PRODUCTS = (
+    torch.nn.Linear,
+    torch.nn.modules.conv._ConvNd,
+    torch.nn.RNNBase,
+    torch.nn.MultiheadAttention,
+)
+# of layers that have own entries in the report
+_COMPOSED = (torch.nn.quantizable.MultiheadAttention, torch.nn.quantizable.LSTM)
 
 
 def _kind(module: torch.nn.Module) -> str:
     """The kind of a swapped module in the report."""
     kind = type(module).__name__
-    return f"{kind} (add, add_relu; its other calls are PyTorch's)" if type(module) is nnq.QFunctional else kind
+    return (
+        f"{kind} (add, add_relu; its other calls are PyTorch's)" if type(module) is nnq.QFunctional else kind
+    )
 
 
 _ALREADY = "it is intact's already, and stays unchanged"
@@ -215,7 +272,10 @@ def _swap_modules(module: torch.nn.Module, name: str, options: Options, report: 
             made[id(module)] = _in_place_of(module, make(module, name, options))
             report.swapped.append((name, _kind(module)))
             return made[id(module)]
-        except (Left, RuntimeError) as reason:  # RuntimeError: our operators refuse it, or qnnpack does not unpack it
+        except (
+            Left,
+            RuntimeError,
+        ) as reason:  # RuntimeError: our operators refuse it, or qnnpack does not unpack it
             report.left.append((name, type(module).__name__, str(reason).splitlines()[0]))
             return module
     reason = _reason_to_leave(module)
@@ -249,8 +309,11 @@ _CALLS = {
 }
 
 _SUMS = {_quantized.add: _intact.add, _quantized.add_relu: _intact.add_relu}
-_QUANTIZES = (torch.quantize_per_tensor, torch.ops.aten.quantize_per_tensor,
-              torch.ops.aten.quantize_per_tensor.tensor_qparams)
+_QUANTIZES = (
+    torch.quantize_per_tensor,
+    torch.ops.aten.quantize_per_tensor,
+    torch.ops.aten.quantize_per_tensor.tensor_qparams,
+)
 
 
 def _weights_of(node: torch.fx.Node) -> Optional[str]:
@@ -278,10 +341,15 @@ def _swap_quantize(graph_module, node: torch.fx.Node, layer: str) -> Optional[st
         return "its arguments are not known"
     if given["dtype"] not in (torch.quint8, torch.qint8):
         return f"its dtype is {given['dtype']}"
-    if not isinstance(given["input"], torch.fx.Node) or not all(map(
-            lambda name: _is_a_number(graph_module, given[name]), ("scale", "zero_point"))):
+    if not isinstance(given["input"], torch.fx.Node) or not all(
+        map(lambda name: _is_a_number(graph_module, given[name]), ("scale", "zero_point"))
+    ):
         return "it quantizes a list of tensors, or its scale is computed"
-    node.args, node.kwargs, node.target = tuple(given[name] for name in names), {"layer": layer}, _intact.quantize
+    node.args, node.kwargs, node.target = (
+        tuple(given[name] for name in names),
+        {"layer": layer},
+        _intact.quantize,
+    )
     return None
 
 
@@ -344,7 +412,8 @@ class _Loading:
 
     def __init__(self, options: Options):
         self.options = options
-        self.weights: Dict[str, tuple] = {}  # by attribute: PyTorch's attribute, the function that unpacks it, the layer
+        # by attribute: PyTorch's attribute, the function that unpacks it, the layer
+        self.weights: Dict[str, tuple] = {}
 
     def __call__(self, module, incompatible_keys):
         for attribute, (theirs, unpacked, layer) in self.weights.items():
@@ -353,8 +422,15 @@ class _Loading:
                 setattr(module, attribute, unpacked(packed, layer, self.options))
 
 
-def _swap_products(graph_module, prefix: str, attribute: str, nodes: list, options: Options, report: Conversion,
-                   loading: "_Loading") -> None:
+def _swap_products(
+    graph_module,
+    prefix: str,
+    attribute: str,
+    nodes: list,
+    options: Options,
+    report: Conversion,
+    loading: "_Loading",
+) -> None:
     """Swaps calls that share their weights."""
     kinds = [(prefix + node.name, str(_operator(node))) for node in nodes]
     unpacked = _CALLS[_operator(nodes[0])][1]
@@ -366,7 +442,8 @@ def _swap_products(graph_module, prefix: str, attribute: str, nodes: list, optio
         return
     report.swapped += kinds
     held = [node for node in graph_module.graph.nodes if node.op == "get_attr" and node.target == attribute]
-    is_shared = any(user not in nodes for node in held for user in node.users)  # with calls that stay PyTorch's
+    # with calls that stay PyTorch's
+    is_shared = any(user not in nodes for node in held for user in node.users)
     ours = f"{attribute}_intact" if is_shared else attribute
     owner_path, _, leaf = ours.rpartition(".")
     setattr(graph_module.get_submodule(owner_path), leaf, params)
@@ -401,26 +478,43 @@ def _fuse_residuals(graph_module: torch.fx.GraphModule, name: str, report: Conve
     modules = dict(graph_module.named_modules())
     calls: Dict[str, int] = {}
     for node in list(graph_module.graph.nodes):
-        if node.op == "call_module" and type(modules[node.target]) is torch.nn.Identity and node.args:  # was a batch norm
+        # was a batch norm
+        if node.op == "call_module" and type(modules[node.target]) is torch.nn.Identity and node.args:
             node.replace_all_uses_with(node.args[0])
             graph_module.graph.erase_node(node)
         elif node.op == "call_module":
             calls[node.target] = calls.get(node.target, 0) + 1
 
     def is_fusable(node) -> bool:
-        return (isinstance(node, torch.fx.Node) and node.op == "call_module" and len(node.users) == 1 and len(node.args) == 1
-                and calls[node.target] == 1 and type(modules[node.target]) is Conv and not modules[node.target].relu)
+        return (
+            isinstance(node, torch.fx.Node)
+            and node.op == "call_module"
+            and len(node.users) == 1
+            and len(node.args) == 1
+            and calls[node.target] == 1
+            and type(modules[node.target]) is Conv
+            and not modules[node.target].relu
+        )
 
     for add in list(graph_module.graph.nodes):
         if add.op != "call_function" or add.target not in (*_SUMS, *_SUMS.values()) or len(add.args) < 2:
             continue
-        scale, zero_point = (*add.args[2:4], *(add.kwargs[key] for key in ("scale", "zero_point") if key in add.kwargs))
+        scale, zero_point = (
+            *add.args[2:4],
+            *(add.kwargs[key] for key in ("scale", "zero_point") if key in add.kwargs),
+        )
         for conv, residual in (add.args[:2], add.args[1::-1]):
             if conv is residual or not is_fusable(conv) or not isinstance(residual, torch.fx.Node):
                 continue
             old = modules[conv.target]
-            fused = ConvAdd(old.params, add.target in (_quantized.add_relu, _intact.add_relu), _value(graph_module, scale),
-                            _value(graph_module, zero_point), old.scale, old.zero_point)
+            fused = ConvAdd(
+                old.params,
+                add.target in (_quantized.add_relu, _intact.add_relu),
+                _value(graph_module, scale),
+                _value(graph_module, zero_point),
+                old.scale,
+                old.zero_point,
+            )
             owner_path, _, leaf = conv.target.rpartition(".")
             setattr(graph_module.get_submodule(owner_path), leaf, _in_place_of(old, fused))
             with graph_module.graph.inserting_before(add):
@@ -452,8 +546,15 @@ class _Tracer(torch.fx.Tracer):
         return isinstance(module, OURS) or super().is_leaf_module(module, name)
 
 
-def convert(model: torch.nn.Module, mode: str = "exact", max_isa: str = "any", *, dynamic: str = "tensor",
-            fuse_residual: bool = False, inplace: bool = False) -> torch.nn.Module:
+def convert(
+    model: torch.nn.Module,
+    mode: str = "exact",
+    max_isa: str = "any",
+    *,
+    dynamic: str = "tensor",
+    fuse_residual: bool = False,
+    inplace: bool = False,
+) -> torch.nn.Module:
     """Returns `model`, which PyTorch quantized, with its products on intact.
 
     mode            "exact": the same bytes on every CPU. "saturating": what FBGEMM and oneDNN compute without VNNI; with

@@ -1,4 +1,5 @@
 """dump(): writes the layers of a network as folders for `intact verify layer`."""
+
 import itertools
 import json
 import pathlib
@@ -93,13 +94,21 @@ def _description(call: Call) -> dict:
     weight = {"scales": scales.tolist(), "zero_points": zero_points.tolist()}
     described = {"operator": call.kind(), "relu": call.relu}
     if call.is_dynamic:
-        return {**described, "input": {"type": "u8", "per": "row" if call.per_row else "tensor"}, "weight": weight}
+        return {
+            **described,
+            "input": {"type": "u8", "per": "row" if call.per_row else "tensor"},
+            "weight": weight,
+        }
     described["input"] = {"scale": call.input.q_scale(), "zero_point": call.input.q_zero_point()}
     described["output"] = {"scale": call.scale, "zero_point": call.zero_point}
     described["weight"] = weight
     if reference.is_conv(p):
-        described.update(stride=_list(p.stride()), padding=_list(p.padding()), dilation=_list(p.dilation()),
-                         groups=p.groups())
+        described.update(
+            stride=_list(p.stride()),
+            padding=_list(p.padding()),
+            dilation=_list(p.dilation()),
+            groups=p.groups(),
+        )
         if p.transposed():
             described["output_padding"] = _list(p.output_padding())
     return described

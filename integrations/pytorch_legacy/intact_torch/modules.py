@@ -3,6 +3,7 @@
 Each holds `params`, a torch.classes.intact object: weights and bias as PyTorch quantized them, the geometry, and the options of
 the conversion. State dicts have the keys of PyTorch's modules, so that each loads the other's.
 """
+
 from typing import Optional
 
 import torch
@@ -55,7 +56,8 @@ class _LinearState(torch.nn.Module):
 
     def __init__(self, params, *rest):
         super().__init__(params, *rest)
-        self.out_features, self.in_features = params.weight().shape  # attributes of PyTorch's modules that models read
+        # attributes of PyTorch's modules that models read
+        self.out_features, self.in_features = params.weight().shape
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -97,8 +99,11 @@ class DynamicLinear(_LinearState, _Layer):
         return f"{super().extra_repr()}, per={'row' if self.per_row else 'tensor'}"
 
     def forward(self, input):
-        real = input.to(torch.float32) if torch.is_floating_point(input) else input  # the operator refuses integers
-        return torch.ops.intact.linear_dynamic(real, self.params, self.per_row, self.relu, self.reduce_range).to(input.dtype)
+        # the operator refuses integers
+        real = input.to(torch.float32) if torch.is_floating_point(input) else input
+        return torch.ops.intact.linear_dynamic(
+            real, self.params, self.per_row, self.relu, self.reduce_range
+        ).to(input.dtype)
 
 
 class _ConvState(torch.nn.Module):
@@ -109,7 +114,9 @@ class _ConvState(torch.nn.Module):
         channels[1] *= params.groups()
         self.in_channels, self.out_channels = channels if params.transposed() else reversed(channels)
         self.kernel_size, self.groups = tuple(params.weight().shape[2:]), params.groups()
-        self.stride, self.padding, self.dilation = (tuple(v) for v in (params.stride(), params.padding(), params.dilation()))
+        self.stride, self.padding, self.dilation = (
+            tuple(v) for v in (params.stride(), params.padding(), params.dilation())
+        )
 
     def _save_to_state_dict(self, destination, prefix, keep_vars):
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -130,7 +137,12 @@ class Conv(_ConvState, _Layer):
         return torch.ops.intact.conv(input, self.params, self.scale, self.zero_point)
 
     def extra_repr(self):
-        words = [f"stride={self.stride}", f"padding={self.padding}", f"dilation={self.dilation}", f"groups={self.groups}"]
+        words = [
+            f"stride={self.stride}",
+            f"padding={self.padding}",
+            f"dilation={self.dilation}",
+            f"groups={self.groups}",
+        ]
         if self.params.transposed():
             words.append(f"transposed, output_padding={self.params.output_padding()}")
         return f"{super().extra_repr()}, {', '.join(words)}"
@@ -146,7 +158,9 @@ class ConvAdd(_ConvState, _Layer):
 
     _output = "sum_"
 
-    def __init__(self, params, relu: bool, scale: float, zero_point: int, conv_scale: float, conv_zero_point: int):
+    def __init__(
+        self, params, relu: bool, scale: float, zero_point: int, conv_scale: float, conv_zero_point: int
+    ):
         super().__init__(params, relu, scale, zero_point)
         self.conv_scale = float(conv_scale)
         self.conv_zero_point = int(conv_zero_point)
@@ -163,10 +177,18 @@ class ConvAdd(_ConvState, _Layer):
 
     def forward(self, input, residual):
         if self.relu:
-            return torch.ops.intact.conv_add_relu(input, residual, self.params, self.scale, self.zero_point,
-                                                  self.conv_scale, self.conv_zero_point)
-        return torch.ops.intact.conv_add(input, residual, self.params, self.scale, self.zero_point, self.conv_scale,
-                                         self.conv_zero_point)
+            return torch.ops.intact.conv_add_relu(
+                input,
+                residual,
+                self.params,
+                self.scale,
+                self.zero_point,
+                self.conv_scale,
+                self.conv_zero_point,
+            )
+        return torch.ops.intact.conv_add(
+            input, residual, self.params, self.scale, self.zero_point, self.conv_scale, self.conv_zero_point
+        )
 
 
 class Quantize(nnq.Quantize):
@@ -187,10 +209,14 @@ class Functional(nnq.QFunctional):
     """
 
     def add(self, x, y):
-        return self.activation_post_process(torch.ops.intact.add(x, y, self.scale, self.zero_point, self.layer))
+        return self.activation_post_process(
+            torch.ops.intact.add(x, y, self.scale, self.zero_point, self.layer)
+        )
 
     def add_relu(self, x, y):
-        return self.activation_post_process(torch.ops.intact.add_relu(x, y, self.scale, self.zero_point, self.layer))
+        return self.activation_post_process(
+            torch.ops.intact.add_relu(x, y, self.scale, self.zero_point, self.layer)
+        )
 
 
 #: The modules that convert() inserts.

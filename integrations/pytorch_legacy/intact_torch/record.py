@@ -1,4 +1,5 @@
 """Records calls of intact's operators while a converted model runs, and repeats them on PyTorch's engine."""
+
 import dataclasses
 from typing import List, Optional
 
@@ -41,7 +42,9 @@ class Call:
         """The output that the contract defines: integers, or the real numbers of a dynamic layer."""
         if self.is_dynamic:
             return reference.dynamic_output(self.input, self.params, self.per_row, self.relu)
-        return reference.output(self.input, self.params, self.scale, self.zero_point, self.relu, self.residual)
+        return reference.output(
+            self.input, self.params, self.scale, self.zero_point, self.relu, self.residual
+        )
 
     def engine_output(self) -> torch.Tensor:
         """The output of PyTorch's current engine. Throws if the engine has no such operator."""
@@ -53,13 +56,18 @@ class Call:
             if self.is_dynamic:
                 # qnnpack ignores reduce_range, with a warning at each call.
                 reduce_range = self.reduce_range and torch.backends.quantized.engine != "qnnpack"
-                return (ops.linear_relu_dynamic if self.relu else ops.linear_dynamic)(self.input, packed, reduce_range)
-            return (ops.linear_relu if self.relu else ops.linear)(self.input, packed, self.scale, self.zero_point)
+                return (ops.linear_relu_dynamic if self.relu else ops.linear_dynamic)(
+                    self.input, packed, reduce_range
+                )
+            return (ops.linear_relu if self.relu else ops.linear)(
+                self.input, packed, self.scale, self.zero_point
+            )
         if p.transposed() and self.relu:
             raise RuntimeError("PyTorch has no transposed convolution with ReLU")
         extra = [p.output_padding()] if p.transposed() else []
         packed = getattr(ops, self.kind() + "_prepack")(
-            p.weight(), p.bias(), p.stride(), p.padding(), *extra, p.dilation(), p.groups())
+            p.weight(), p.bias(), p.stride(), p.padding(), *extra, p.dilation(), p.groups()
+        )
         operator = getattr(ops, self.kind() + ("_relu" if self.relu else ""))
         return operator(self.input, packed, self.scale, self.zero_point)
 
@@ -76,11 +84,13 @@ class _Recorder(TorchDispatchMode):
         if namespace != "intact" or operator in ("quantize", "add", "add_relu"):  # not products
             return output
         relu = operator.endswith("_relu")
-        operator = operator[:-len("_relu")] if relu else operator
+        operator = operator[: -len("_relu")] if relu else operator
         input, *rest = args
         if operator == "linear_dynamic":
             params, per_row, relu, reduce_range = (rest + [False] * 3)[:4]
-            self.calls.append(Call(operator, params, input, output, relu, per_row=per_row, reduce_range=reduce_range))
+            self.calls.append(
+                Call(operator, params, input, output, relu, per_row=per_row, reduce_range=reduce_range)
+            )
             return output
         residual = rest.pop(0) if operator == "conv_add" else None
         params, scale, zero_point, *unfused = rest
@@ -104,4 +114,7 @@ def record(model: torch.nn.Module, *arguments) -> List[Call]:
 
 def batches(inputs) -> List[tuple]:
     """The arguments of each call of a model. `inputs`: a tensor, a tuple of arguments, or a list of either."""
-    return [batch if isinstance(batch, tuple) else (batch,) for batch in (inputs if isinstance(inputs, list) else [inputs])]
+    return [
+        batch if isinstance(batch, tuple) else (batch,)
+        for batch in (inputs if isinstance(inputs, list) else [inputs])
+    ]

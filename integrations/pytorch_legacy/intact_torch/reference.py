@@ -2,25 +2,34 @@
 
 Sums are float64. They are exact for fewer than 2^36 products of 8 bits.
 """
+
 from typing import Optional
 
 import torch
 import torch.nn.functional as F
 
 _CONVOLUTIONS = {
-    (3, False): F.conv1d, (4, False): F.conv2d, (5, False): F.conv3d,
-    (3, True): F.conv_transpose1d, (4, True): F.conv_transpose2d, (5, True): F.conv_transpose3d,
+    (3, False): F.conv1d,
+    (4, False): F.conv2d,
+    (5, False): F.conv3d,
+    (3, True): F.conv_transpose1d,
+    (4, True): F.conv_transpose2d,
+    (5, True): F.conv_transpose3d,
 }
 
 
 def weight_quantization(weight: torch.Tensor, output_channels: int):
     """Scales (float64) and zero points of the weights of each output channel."""
     if weight.qscheme() == torch.per_tensor_affine:
-        return (torch.full([output_channels], weight.q_scale(), dtype=torch.float64),
-                torch.full([output_channels], weight.q_zero_point(), dtype=torch.int64))
+        return (
+            torch.full([output_channels], weight.q_scale(), dtype=torch.float64),
+            torch.full([output_channels], weight.q_zero_point(), dtype=torch.int64),
+        )
     repeats = output_channels // weight.q_per_channel_scales().numel()
-    return (weight.q_per_channel_scales().to(torch.float64).repeat(repeats),
-            weight.q_per_channel_zero_points().to(torch.int64).repeat(repeats))
+    return (
+        weight.q_per_channel_scales().to(torch.float64).repeat(repeats),
+        weight.q_per_channel_zero_points().to(torch.int64).repeat(repeats),
+    )
 
 
 def output_channels(params) -> int:
@@ -36,7 +45,9 @@ def product(input: torch.Tensor, weight: torch.Tensor, params) -> torch.Tensor:
     """The layer's sums of products of float64 tensors, in PyTorch's shapes."""
     if not is_conv(params):
         return input @ weight.t()
-    geometry = dict(stride=params.stride(), padding=params.padding(), dilation=params.dilation(), groups=params.groups())
+    geometry = dict(
+        stride=params.stride(), padding=params.padding(), dilation=params.dilation(), groups=params.groups()
+    )
     if params.transposed():
         geometry["output_padding"] = params.output_padding()
     return _CONVOLUTIONS[weight.dim(), params.transposed()](input, weight, **geometry)
@@ -55,12 +66,18 @@ def accumulators(input: torch.Tensor, params) -> torch.Tensor:
     shape = [1] * weight.dim()
     shape[axis] = -1
     # Groups of a transposed convolution share the zero points along its axis.
-    centred = weight.int_repr().to(torch.float64) - zero_points[:weight.size(axis)].reshape(shape)
+    centred = weight.int_repr().to(torch.float64) - zero_points[: weight.size(axis)].reshape(shape)
     return product(input.int_repr().to(torch.float64) - input.q_zero_point(), centred, params).to(torch.int64)
 
 
-def output(input: torch.Tensor, params, scale: float, zero_point: int, relu: bool = False,
-           residual: Optional[torch.Tensor] = None) -> torch.Tensor:
+def output(
+    input: torch.Tensor,
+    params,
+    scale: float,
+    zero_point: int,
+    relu: bool = False,
+    residual: Optional[torch.Tensor] = None,
+) -> torch.Tensor:
     """The output of a static layer, as integers."""
     scales, _ = weight_quantization(params.weight(), output_channels(params))
     real = accumulators(input, params).to(torch.float32)

@@ -9,6 +9,7 @@ quantize_dynamic, sequences of 128 and 1. Weights are random, normal like the in
 depend on the weights, except for exact kernels without VNNI, which run faster with trained weights. Contenders run in turns in
 one process; medians count. --isa limits oneDNN and intact to an ISA. Exit status: 1 if intact's bytes depend on the ISA.
 """
+
 import argparse
 import collections
 import json
@@ -18,18 +19,32 @@ import sys
 import time
 import warnings
 
-ONEDNN_ISAS = {"avx2": "AVX2", "avx512": "AVX512_CORE", "avx512_vnni": "AVX512_CORE_VNNI", "avx_vnni": "AVX2_VNNI"}
+ONEDNN_ISAS = {
+    "avx2": "AVX2",
+    "avx512": "AVX512_CORE",
+    "avx512_vnni": "AVX512_CORE_VNNI",
+    "avx_vnni": "AVX2_VNNI",
+}
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--isa", choices=sorted(ONEDNN_ISAS), help="limit oneDNN and intact to this ISA")
     parser.add_argument("--rounds", type=int, default=15, help="turns of each contender (15)")
     parser.add_argument("--threads", type=int, default=1, help="torch.set_num_threads() (1)")
-    parser.add_argument("--network", action="append", choices=["resnet50", "mobilenet_v2", "bert_128", "bert_1"],
-                        help="a network to measure; may be given several times (all)")
-    parser.add_argument("--compare", action="store_true",
-                        help="count the outputs of static networks that differ from each engine's; no times")
+    parser.add_argument(
+        "--network",
+        action="append",
+        choices=["resnet50", "mobilenet_v2", "bert_128", "bert_1"],
+        help="a network to measure; may be given several times (all)",
+    )
+    parser.add_argument(
+        "--compare",
+        action="store_true",
+        help="count the outputs of static networks that differ from each engine's; no times",
+    )
     parser.add_argument("--json", help="a file for the results")
     return parser.parse_args()
 
@@ -42,8 +57,14 @@ if ARGUMENTS.isa:  # the libraries read these variables when they are loaded
 import intact_torch  # noqa: E402
 import torch  # noqa: E402
 import torchvision  # noqa: E402
-from torch.ao.quantization import (MinMaxObserver, QConfig, convert, default_per_channel_weight_observer,  # noqa: E402
-                                   prepare, quantize_dynamic)
+from torch.ao.quantization import (  # noqa: E402
+    MinMaxObserver,
+    QConfig,
+    convert,
+    default_per_channel_weight_observer,
+    prepare,
+    quantize_dynamic,
+)
 
 warnings.simplefilter("ignore")  # about future changes of PyTorch
 
@@ -66,8 +87,9 @@ def quantized_network(make, x, engine):
     torch.backends.quantized.engine = engine
     model = make(weights=None, quantize=False).eval()
     model.fuse_model()
-    model.qconfig = QConfig(activation=MinMaxObserver.with_args(dtype=torch.quint8),
-                            weight=default_per_channel_weight_observer)
+    model.qconfig = QConfig(
+        activation=MinMaxObserver.with_args(dtype=torch.quint8), weight=default_per_channel_weight_observer
+    )
     prepare(model, inplace=True)
     model(x)
     return convert(model)
@@ -113,8 +135,10 @@ def contenders(network):
     generator = torch.Generator().manual_seed(2)
     if network.startswith("bert"):
         x = torch.randn(1, int(network.split("_")[1]), 768, generator=generator)
-        models = {engine: dynamic(lambda: torch.nn.Sequential(*(Encoder() for _ in range(12))), engine)
-                  for engine in ("onednn", "qnnpack")}
+        models = {
+            engine: dynamic(lambda: torch.nn.Sequential(*(Encoder() for _ in range(12))), engine)
+            for engine in ("onednn", "qnnpack")
+        }
         models["intact"] = intact_torch.convert(models["onednn"])
         models["intact, rows"] = intact_torch.convert(models["onednn"], dynamic="row")
         return x, models
@@ -163,8 +187,9 @@ def shares(model, x, runs=5):
 
 def is_swapped(operator):
     """Whether convert() swaps `operator`."""
-    return operator.startswith(("intact::", "quantized::conv", "quantized::linear", "quantized::add",
-                                "aten::quantize_per_tensor"))
+    return operator.startswith(
+        ("intact::", "quantized::conv", "quantized::linear", "quantized::add", "aten::quantize_per_tensor")
+    )
 
 
 def linear_alone(rows, rounds):
@@ -173,8 +198,10 @@ def linear_alone(rows, rounds):
     for n, k in ((768, 768), (3072, 768), (768, 3072)):
         generator = torch.Generator().manual_seed(3)
         x = torch.randn(rows, k, generator=generator)
-        layers = {engine: dynamic(lambda: torch.nn.Sequential(torch.nn.Linear(k, n)), engine)
-                  for engine in ("onednn", "qnnpack")}
+        layers = {
+            engine: dynamic(lambda: torch.nn.Sequential(torch.nn.Linear(k, n)), engine)
+            for engine in ("onednn", "qnnpack")
+        }
         layers["intact"] = intact_torch.convert(layers["onednn"])
         times = in_turns(layers, x, rounds * 20)
         results[f"{rows}x{n}x{k}"] = {name: statistics.median(t) for name, t in times.items()}
@@ -187,9 +214,11 @@ def measure(network):
         print(f"{network}: intact's output depends on the ISA", file=sys.stderr)
         sys.exit(1)
     times = in_turns(models, x, ARGUMENTS.rounds)
-    result = {"milliseconds": {name: statistics.median(t) for name, t in times.items()},
-              "fastest": {name: min(t) for name, t in times.items()},
-              "operators": {name: shares(model, x) for name, model in models.items()}}
+    result = {
+        "milliseconds": {name: statistics.median(t) for name, t in times.items()},
+        "fastest": {name: min(t) for name, t in times.items()},
+        "operators": {name: shares(model, x) for name, model in models.items()},
+    }
     if network.startswith("bert"):
         result["linear"] = linear_alone(x.size(1), ARGUMENTS.rounds)
     return result
@@ -202,40 +231,62 @@ def show_differences(network):
         torch.backends.quantized.engine = engine
         comparison = intact_torch.compare(models[engine], None, x)
         found = [layer.engine for layer in comparison.layers if layer.engine]
-        print(f"| {network}, {engine} | {sum(d.outputs for d in found):,} | {sum(d.differing for d in found):,} "
-              f"| {max(d.largest for d in found):g} | {comparison.final.differing} of {comparison.final.outputs} |", flush=True)
+        print(
+            f"| {network}, {engine} | {sum(d.outputs for d in found):,} | {sum(d.differing for d in found):,} "
+            f"| {max(d.largest for d in found):g} | {comparison.final.differing} of {comparison.final.outputs} |",
+            flush=True,
+        )
 
 
 def show(network, result):
     medians = result["milliseconds"]
-    print(f"\n{network}\n  {'':15}{'ms':>8} {'fastest':>8} {'of onednn':>10} {'of qnnpack':>11} {'swapped':>9} {'others':>7}")
+    print(
+        f"\n{network}\n  {'':15}{'ms':>8} {'fastest':>8} {'of onednn':>10} {'of qnnpack':>11} {'swapped':>9} {'others':>7}"
+    )
     for name, median in medians.items():
         operators = result["operators"][name]
         swapped = sum(t for operator, t in operators.items() if is_swapped(operator))
-        print(f"  {name:15}{median:8.2f} {result['fastest'][name]:8.2f} {median / medians['onednn']:10.2f} "
-              f"{median / medians['qnnpack']:11.2f} {swapped:9.2f} {sum(operators.values()) - swapped:7.2f}")
+        print(
+            f"  {name:15}{median:8.2f} {result['fastest'][name]:8.2f} {median / medians['onednn']:10.2f} "
+            f"{median / medians['qnnpack']:11.2f} {swapped:9.2f} {sum(operators.values()) - swapped:7.2f}"
+        )
     outside = [(op, t) for op, t in result["operators"]["intact"].items() if not is_swapped(op)]
     total = sum(result["operators"]["intact"].values())
-    print("  outside intact's operators: " +
-          ", ".join(f"{op} {t:.2f} ms ({t / total:.0%})" for op, t in outside[:6] if t / total > 0.003))
+    print(
+        "  outside intact's operators: "
+        + ", ".join(f"{op} {t:.2f} ms ({t / total:.0%})" for op, t in outside[:6] if t / total > 0.003)
+    )
     for shape, row in result.get("linear", {}).items():
-        print(f"  linear {shape:14}" + ", ".join(f"{name} {t * 1e3:.0f} us" for name, t in row.items()) +
-              f"; onednn/intact {row['onednn'] / row['intact']:.2f}")
+        print(
+            f"  linear {shape:14}"
+            + ", ".join(f"{name} {t * 1e3:.0f} us" for name, t in row.items())
+            + f"; onednn/intact {row['onednn'] / row['intact']:.2f}"
+        )
 
 
 def main():
     torch.set_num_threads(ARGUMENTS.threads)
     if ARGUMENTS.compare:
         print(f"{cpu_name()}; ISA {ARGUMENTS.isa or 'any'}; PyTorch {torch.__version__}; random weights\n")
-        print("| network, engine | outputs | differ | by | final outputs that differ |\n|---|---|---|---|---|")
+        print(
+            "| network, engine | outputs | differ | by | final outputs that differ |\n|---|---|---|---|---|"
+        )
         with torch.inference_mode():
             for network in ARGUMENTS.network or ["resnet50", "mobilenet_v2"]:
                 show_differences(network)
         return
-    results = {"cpu": cpu_name(), "isa": ARGUMENTS.isa or "any", "torch": torch.__version__,
-               "threads": ARGUMENTS.threads, "rounds": ARGUMENTS.rounds, "networks": {}}
-    print(f"{results['cpu']}; ISA {results['isa']}; PyTorch {results['torch']}; {ARGUMENTS.threads} thread(s); random weights; "
-          f"medians of {ARGUMENTS.rounds} turns")
+    results = {
+        "cpu": cpu_name(),
+        "isa": ARGUMENTS.isa or "any",
+        "torch": torch.__version__,
+        "threads": ARGUMENTS.threads,
+        "rounds": ARGUMENTS.rounds,
+        "networks": {},
+    }
+    print(
+        f"{results['cpu']}; ISA {results['isa']}; PyTorch {results['torch']}; {ARGUMENTS.threads} thread(s); random weights; "
+        f"medians of {ARGUMENTS.rounds} turns"
+    )
     with torch.inference_mode():
         for network in ARGUMENTS.network or ["resnet50", "mobilenet_v2", "bert_128", "bert_1"]:
             results["networks"][network] = measure(network)

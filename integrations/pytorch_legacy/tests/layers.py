@@ -1,5 +1,6 @@
 """Random layers and tensors for the tests."""
-import intact_torch  # noqa: F401: loads the operators
+
+import intact_torch  # noqa: F401  # loads the operators
 import torch
 
 INTACT = torch.ops.intact
@@ -29,9 +30,22 @@ def linear(weight, bias=None, mode="exact", max_isa="any", layer="layer"):
     return torch.classes.intact.Linear(weight, bias, layer, mode, max_isa)
 
 
-def conv(weight, bias=None, stride=1, padding=0, output_padding=0, dilation=1, groups=1, transposed=False, mode="exact",
-         max_isa="any", layer="layer"):
+def conv(
+    weight,
+    bias=None,
+    stride=1,
+    padding=0,
+    output_padding=0,
+    dilation=1,
+    groups=1,
+    transposed=False,
+    mode="exact",
+    max_isa="any",
+    layer="layer",
+):
     dims = weight.dim() - 2
-    arrays = [list(v) if isinstance(v, (list, tuple)) else [v] * dims
-              for v in (stride, padding, output_padding, dilation)]
+    arrays = [
+        list(v) if isinstance(v, (list, tuple)) else [v] * dims
+        for v in (stride, padding, output_padding, dilation)
+    ]
     return torch.classes.intact.Conv(weight, bias, *arrays, groups, transposed, layer, mode, max_isa)

@@ -1,4 +1,5 @@
 """Small models, quantized by PyTorch in each of its ways."""
+
 import copy
 import functools
 import warnings
@@ -6,13 +7,24 @@ import warnings
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
-from torch.ao.quantization import (DeQuantStub, MinMaxObserver, PerChannelMinMaxObserver, QConfig, QuantStub, convert,
-                                   fuse_modules, prepare, quantize_dynamic)
-from torch.ao.quantization.quantize_fx import convert_fx, fuse_fx, prepare_fx  # noqa: F401
+from torch.ao.quantization import (
+    DeQuantStub,
+    MinMaxObserver,
+    PerChannelMinMaxObserver,
+    QConfig,
+    QuantStub,
+    convert,
+    fuse_modules,
+    prepare,
+    quantize_dynamic,
+)
 from torch.ao.quantization.qconfig_mapping import QConfigMapping
+from torch.ao.quantization.quantize_fx import convert_fx, fuse_fx, prepare_fx  # noqa: F401
 
-QCONFIG = QConfig(activation=MinMaxObserver.with_args(dtype=torch.quint8, reduce_range=False),
-                  weight=PerChannelMinMaxObserver.with_args(dtype=torch.qint8, qscheme=torch.per_channel_symmetric))
+QCONFIG = QConfig(
+    activation=MinMaxObserver.with_args(dtype=torch.quint8, reduce_range=False),
+    weight=PerChannelMinMaxObserver.with_args(dtype=torch.qint8, qscheme=torch.per_channel_symmetric),
+)
 
 
 class Block(nn.Module):
@@ -113,7 +125,9 @@ def clamps(engine):
     input = torch._make_per_tensor_quantized_tensor(torch.full([1, 64], 255, dtype=torch.uint8), 1.0, 0)
     integers = torch.zeros(16, 64, dtype=torch.int8)
     integers[:, :2] = 127
-    packed = torch.ops.quantized.linear_prepack(torch._make_per_tensor_quantized_tensor(integers, 1.0, 0), None)
+    packed = torch.ops.quantized.linear_prepack(
+        torch._make_per_tensor_quantized_tensor(integers, 1.0, 0), None
+    )
     sums = torch.ops.quantized.linear(input, packed, 2.0 * 127, 0).int_repr()
     torch.backends.quantized.engine = before
     return int(sums[0, 0]) < 255  # 64,770 is exact, 32,767 is clamped
@@ -136,8 +150,9 @@ def onednn_transposes():
     before = torch.backends.quantized.engine
     torch.backends.quantized.engine = "onednn"
     weight = torch.tensor([[1, 2, 3], [4, 5, 6]], dtype=torch.int8).reshape(2, 3, 1)
-    packed = torch.ops.quantized.conv_transpose1d_prepack(torch._make_per_tensor_quantized_tensor(weight, 1.0, 0), None, [1], [0],
-                                                          [0], [1], 1)
+    packed = torch.ops.quantized.conv_transpose1d_prepack(
+        torch._make_per_tensor_quantized_tensor(weight, 1.0, 0), None, [1], [0], [0], [1], 1
+    )
     input = torch._make_per_tensor_quantized_tensor(torch.tensor([[[1], [10]]], dtype=torch.uint8), 1.0, 0)
     sums = torch.ops.quantized.conv_transpose1d(input, packed, 1.0, 0).int_repr()
     torch.backends.quantized.engine = before
@@ -153,8 +168,16 @@ def eager_static(engine="onednn"):
     torch.manual_seed(1)
     torch.backends.quantized.engine = engine
     model = Eager().eval()
-    fuse_modules(model, [["stem.0", "stem.1"], ["block.conv1", "block.relu"], ["block.conv2", "block.norm"],
-                         ["head.0", "head.1"]], inplace=True)
+    fuse_modules(
+        model,
+        [
+            ["stem.0", "stem.1"],
+            ["block.conv1", "block.relu"],
+            ["block.conv2", "block.norm"],
+            ["head.0", "head.1"],
+        ],
+        inplace=True,
+    )
     quantized = copy.deepcopy(model)
     quantized.qconfig = QCONFIG
     prepare(quantized, inplace=True)

@@ -1,4 +1,5 @@
 """convert(): what it swaps and leaves; and that models can still be copied, saved, scripted and traced."""
+
 import copy
 import io
 import os
@@ -28,9 +29,18 @@ class Swapping(unittest.TestCase):
         quantized, _ = models.eager_static()
         converted = intact_torch.convert(quantized)
         report = intact_torch.conversion(converted)
-        self.assertEqual(dict(report.swapped), {
-            "quant": "Quantize", "stem.0": "ConvReLU2d", "block.conv1": "ConvReLU2d", "block.conv2": "Conv2d",
-            "block.add": "QFunctional (add, add_relu; its other calls are PyTorch's)", "head.0": "LinearReLU", "head.2": "Linear"})
+        self.assertEqual(
+            dict(report.swapped),
+            {
+                "quant": "Quantize",
+                "stem.0": "ConvReLU2d",
+                "block.conv1": "ConvReLU2d",
+                "block.conv2": "Conv2d",
+                "block.add": "QFunctional (add, add_relu; its other calls are PyTorch's)",
+                "head.0": "LinearReLU",
+                "head.2": "Linear",
+            },
+        )
         reasons = {name: reason for name, _, reason in report.left}
         self.assertEqual(reasons["reflected"], "its padding_mode is 'reflect'")
         self.assertIn("PyTorch's own operator", reasons["dequant"])
@@ -48,8 +58,12 @@ class Swapping(unittest.TestCase):
         quantized = models.fx_static()
         converted = intact_torch.convert(quantized)
         kinds = [kind for _, kind in intact_torch.conversion(converted).swapped]
-        self.assertEqual(sorted(kinds), ["Conv1d", "Conv2d", "ConvReLU2d"] + ["quantize_per_tensor"] * 2 + [
-            "quantized.add_relu", "quantized.conv2d_relu", "quantized.conv3d", "quantized.linear"])
+        self.assertEqual(
+            sorted(kinds),
+            ["Conv1d", "Conv2d", "ConvReLU2d"]
+            + ["quantize_per_tensor"] * 2
+            + ["quantized.add_relu", "quantized.conv2d_relu", "quantized.conv3d", "quantized.linear"],
+        )
         self.assertEqual(intact_torch.conversion(converted).left, [])
         self.assertNotIn("quantized.linear", converted.code)
         self.check_outputs(quantized, models.images(16, seed=3))
@@ -66,9 +80,12 @@ class Swapping(unittest.TestCase):
             self.assertLess(float((converted(x) - quantized(x)).abs().max()), 0.02)
 
     def test_fx_dynamic(self):
-        prepared = models.quiet(models.prepare_fx, torch.nn.Sequential(torch.nn.Linear(32, 8), torch.nn.ReLU()).eval(),
-                                models.QConfigMapping().set_global(torch.ao.quantization.default_dynamic_qconfig),
-                                (torch.randn(2, 32),))
+        prepared = models.quiet(
+            models.prepare_fx,
+            torch.nn.Sequential(torch.nn.Linear(32, 8), torch.nn.ReLU()).eval(),
+            models.QConfigMapping().set_global(torch.ao.quantization.default_dynamic_qconfig),
+            (torch.randn(2, 32),),
+        )
         quantized = models.quiet(models.convert_fx, prepared)
         converted = intact_torch.convert(quantized)
         self.assertEqual(len(intact_torch.conversion(converted).swapped), 1)
@@ -82,16 +99,27 @@ class Swapping(unittest.TestCase):
         converted = intact_torch.convert(quantized, mode="saturating", max_isa="avx2")
         report = intact_torch.conversion(converted)
         self.assertEqual(report.swapped, [("out", "Linear")])
-        self.assertIn(("qkv", "Linear", "PyTorch gives it 7 bits of its input (reduce_range), which do not saturate; intact "
-                       "uses 8"), report.left)
+        self.assertIn(
+            (
+                "qkv",
+                "Linear",
+                "PyTorch gives it 7 bits of its input (reduce_range), which do not saturate; intact uses 8",
+            ),
+            report.left,
+        )
         x = torch.randn(5, 2, 32)
         self.assertTrue(torch.equal(converted.qkv(x), quantized.qkv(x)))
         for reduce_range in (False, True):
-            model = torch.fx.symbolic_trace(models.Calls(lambda q, w: torch.ops.quantized.linear_dynamic(
-                q.dequantize(), w, reduce_range).relu()))
+            model = torch.fx.symbolic_trace(
+                models.Calls(
+                    lambda q, w: torch.ops.quantized.linear_dynamic(q.dequantize(), w, reduce_range).relu()
+                )
+            )
             report = intact_torch.conversion(intact_torch.convert(model, mode="saturating", max_isa="avx2"))
-            self.assertEqual([name for name, _ in report.swapped if name.startswith("linear")],
-                             [] if reduce_range else ["linear_dynamic"])
+            self.assertEqual(
+                [name for name, _ in report.swapped if name.startswith("linear")],
+                [] if reduce_range else ["linear_dynamic"],
+            )
 
     @unittest.skipUnless(intact_torch.isa_available("avx2"), "no AVX2")
     def test_saturating_dynamic_layers_are_onednns_on_avx2(self):
@@ -106,8 +134,11 @@ class Swapping(unittest.TestCase):
             assert (saturating - exact).abs().max() > 0.1
             assert (saturating - model(x)).abs().max() < 1e-6
             """)
-        subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True,
-                       env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2"})
+        subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program],
+            check=True,
+            env={**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "DNNL_MAX_CPU_ISA": "AVX2"},
+        )
 
     def test_composed_layers_are_reported(self):
         attention = torch.nn.quantized.MultiheadAttention(8, 2)
@@ -119,34 +150,49 @@ class Swapping(unittest.TestCase):
             pass
 
         report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(Mine(4, 4))))
-        self.assertEqual(report.left, [("0", "Mine", "a subclass of PyTorch's Linear may compute something else")])
+        self.assertEqual(
+            report.left, [("0", "Mine", "a subclass of PyTorch's Linear may compute something else")]
+        )
 
     def test_a_refused_layer_is_left(self):
         layer = nnq.Linear(4, 4)
         zeros = torch.zeros(4, dtype=torch.int64)
-        layer.set_weight_bias(torch.quantize_per_channel(torch.ones(4, 4), torch.ones(4), zeros, 1, torch.qint8), None)
+        layer.set_weight_bias(
+            torch.quantize_per_channel(torch.ones(4, 4), torch.ones(4), zeros, 1, torch.qint8), None
+        )
         report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(layer, nnq.Linear(4, 4))))
         self.assertEqual(report.swapped, [("1", "Linear")])
         self.assertEqual([left[0] for left in report.left], ["0"])
         self.assertIn("per channel of axis 1; expected 0", report.left[0][2])
 
     def test_calls_by_overload(self):
-        model = torch.fx.symbolic_trace(models.Calls(lambda q, w: torch.ops.quantized.linear.default(q, w, 0.1, 9)))
+        model = torch.fx.symbolic_trace(
+            models.Calls(lambda q, w: torch.ops.quantized.linear.default(q, w, 0.1, 9))
+        )
         converted = intact_torch.convert(model, **models.as_onednn())
-        self.assertEqual(intact_torch.conversion(converted).swapped, [("quantize_per_tensor", "quantize_per_tensor"),
-                                                                      ("linear_default", "quantized.linear")])
+        self.assertEqual(
+            intact_torch.conversion(converted).swapped,
+            [("quantize_per_tensor", "quantize_per_tensor"), ("linear_default", "quantized.linear")],
+        )
         x = torch.randn(3, 4)
         self.assertLessEqual(float((converted(x) - model(x)).abs().max()), 0.11)
 
     def test_ways_to_quantize(self):
         x = torch.randn(3, 4)
         calls = {
-            "kwargs": (True, lambda x: torch.quantize_per_tensor(x, scale=0.1, zero_point=3, dtype=torch.quint8)),
+            "kwargs": (
+                True,
+                lambda x: torch.quantize_per_tensor(x, scale=0.1, zero_point=3, dtype=torch.quint8),
+            ),
             "qint32": (False, lambda x: torch.quantize_per_tensor(x, 0.1, 3, torch.qint32)),
-            "list": (False, lambda x: torch.quantize_per_tensor([x, x], torch.ones(2), torch.zeros(2), torch.quint8)[0]),
+            "list": (
+                False,
+                lambda x: torch.quantize_per_tensor([x, x], torch.ones(2), torch.zeros(2), torch.quint8)[0],
+            ),
             "overload": (True, lambda x: torch.ops.aten.quantize_per_tensor.default(x, 0.1, 3, torch.qint8)),
         }
         for name, (is_swapped, call) in calls.items():
+
             class Quantizes(torch.nn.Module):
                 def forward(self, x):
                     return call(x)
@@ -154,7 +200,9 @@ class Swapping(unittest.TestCase):
             model = torch.fx.symbolic_trace(Quantizes())
             converted = intact_torch.convert(model)
             report = intact_torch.conversion(converted)
-            self.assertEqual((len(report.swapped), len(report.left)), (is_swapped, not is_swapped), (name, str(report)))
+            self.assertEqual(
+                (len(report.swapped), len(report.left)), (is_swapped, not is_swapped), (name, str(report))
+            )
             self.assertTrue(torch.equal(converted(x).int_repr(), model(x).int_repr()), name)
 
     def test_weights_that_a_call_left_alone_shares(self):
@@ -170,8 +218,13 @@ class Swapping(unittest.TestCase):
         self.assertLessEqual(float((converted(x) - model(x)).abs().max()), 0.21)
 
     def test_errors_name_the_layer(self):
-        for model in (intact_torch.convert(models.eager_static()[0]), intact_torch.convert(models.fx_static())):
-            with self.assertRaisesRegex(RuntimeError, "intact: (quant|quantize_per_tensor(_1)?): quantize: input is Double"):
+        for model in (
+            intact_torch.convert(models.eager_static()[0]),
+            intact_torch.convert(models.fx_static()),
+        ):
+            with self.assertRaisesRegex(
+                RuntimeError, "intact: (quant|quantize_per_tensor(_1)?): quantize: input is Double"
+            ):
                 model(models.images(1, 12).double())
         add = intact_torch.convert(models.eager_static()[0]).block.add
         a, b = (torch.quantize_per_tensor(torch.ones(n), 0.1, 0, torch.quint8) for n in (3, 4))
@@ -198,12 +251,15 @@ class Swapping(unittest.TestCase):
             self.assertNotIn("add_relu", fused.code)
             x = models.images(16, size, seed=3)
             self.assertFalse(torch.equal(fused(x), quantized(x)))
-            self.assertLess(float((fused(x) - quantized(x)).abs().max()), 0.15 * float(quantized(x).abs().max()))
+            self.assertLess(
+                float((fused(x) - quantized(x)).abs().max()), 0.15 * float(quantized(x).abs().max())
+            )
 
     def test_saturating(self):
         quantized, _ = models.eager_static()
-        exact, saturating = (intact_torch.convert(quantized, mode=mode, max_isa="avx2")
-                             for mode in ("exact", "saturating"))
+        exact, saturating = (
+            intact_torch.convert(quantized, mode=mode, max_isa="avx2") for mode in ("exact", "saturating")
+        )
         x = models.images(64, 12, seed=3) * 3
         self.assertFalse(torch.equal(exact(x), saturating(x)))
         self.assertTrue(torch.equal(exact(x), intact_torch.convert(quantized)(x)))
@@ -248,8 +304,10 @@ class Swapping(unittest.TestCase):
             twice = intact_torch.convert(once, mode="saturating", max_isa="avx2")
             report = intact_torch.conversion(twice)
             self.assertEqual(report.swapped, [])
-            self.assertEqual({name for name, _, reason in report.left if "intact's already" in reason},
-                             {name for name, _ in intact_torch.conversion(once).swapped})
+            self.assertEqual(
+                {name for name, _, reason in report.left if "intact's already" in reason},
+                {name for name, _ in intact_torch.conversion(once).swapped},
+            )
             fused = intact_torch.convert(once, fuse_residual=True)
             self.assertEqual(len(intact_torch.conversion(fused).fused), 1)
             x = models.images(4, 12 if "stem" in dir(once) else 6)
@@ -258,19 +316,31 @@ class Swapping(unittest.TestCase):
     def test_scripted_parts_are_reported(self):
         scripted = torch.jit.script(models.eager_static()[0])
         report = intact_torch.conversion(intact_torch.convert(torch.nn.Sequential(scripted)))
-        self.assertEqual(report.left, [("0", "RecursiveScriptModule", "it is scripted; expected the module before scripting")])
+        self.assertEqual(
+            report.left,
+            [("0", "RecursiveScriptModule", "it is scripted; expected the module before scripting")],
+        )
 
     def test_calls_of_another_form_are_left(self):
         torch.backends.quantized.engine = "onednn"
         ops, reason = torch.ops.quantized, "its arguments are not as torch.ao.quantization gives them"
         x = torch.randn(3, 4)
-        for call, left in ((lambda q, w: ops.linear(q, w, 0.1, 9), []),
-                           (lambda q, w: ops.linear(q, w, Y_scale_i=0.1, Y_zero_point_i=9), [("linear", "quantized.linear", reason)]),
-                           (lambda q, w: ops.linear(q, W_prepack=w, Y_scale_i=0.1, Y_zero_point_i=9),
-                            [("linear", "quantized.linear", reason)]),
-                           (lambda q, w: ops.linear(ops.add(q, q, scale=0.1, zero_point=9), w, 0.1, 9), []),
-                           (lambda q, w: ops.linear(ops.add(qa=q, qb=q, scale=0.1, zero_point=9), w, 0.1, 9),
-                            [("add", "quantized.add", reason)])):
+        for call, left in (
+            (lambda q, w: ops.linear(q, w, 0.1, 9), []),
+            (
+                lambda q, w: ops.linear(q, w, Y_scale_i=0.1, Y_zero_point_i=9),
+                [("linear", "quantized.linear", reason)],
+            ),
+            (
+                lambda q, w: ops.linear(q, W_prepack=w, Y_scale_i=0.1, Y_zero_point_i=9),
+                [("linear", "quantized.linear", reason)],
+            ),
+            (lambda q, w: ops.linear(ops.add(q, q, scale=0.1, zero_point=9), w, 0.1, 9), []),
+            (
+                lambda q, w: ops.linear(ops.add(qa=q, qb=q, scale=0.1, zero_point=9), w, 0.1, 9),
+                [("add", "quantized.add", reason)],
+            ),
+        ):
             model = torch.fx.symbolic_trace(models.Calls(call))
             converted = intact_torch.convert(model, fuse_residual=True, **models.as_onednn())
             self.assertEqual(intact_torch.conversion(converted).left, left)
@@ -279,24 +349,41 @@ class Swapping(unittest.TestCase):
     def test_what_the_engine_does_not_unpack_is_reported(self):
         self.addCleanup(setattr, torch.backends.quantized, "engine", "onednn")
         torch.backends.quantized.engine = "qnnpack"
-        model = torch.fx.symbolic_trace(models.Calls(lambda q, w: torch.ops.quantized.conv3d(q, w, 0.1, 9),
-                                                     torch.ops.quantized.conv3d_prepack, (8, 4, 1, 1, 1)))
+        model = torch.fx.symbolic_trace(
+            models.Calls(
+                lambda q, w: torch.ops.quantized.conv3d(q, w, 0.1, 9),
+                torch.ops.quantized.conv3d_prepack,
+                (8, 4, 1, 1, 1),
+            )
+        )
         report = intact_torch.conversion(intact_torch.convert(model, inplace=True))
-        self.assertEqual(report.left, [("conv3d", "quantized.conv3d", "QNNPACK only supports conv2d_unpack right now.")])
+        self.assertEqual(
+            report.left, [("conv3d", "quantized.conv3d", "QNNPACK only supports conv2d_unpack right now.")]
+        )
 
     def test_what_users_set_is_kept(self):
         quantized, _ = models.eager_static()
         seen = []
         quantized.head[2].register_forward_hook(lambda module, args, output: seen.append(output.shape))
-        theirs = [(layer.in_features, layer.out_features) for layer in quantized.head if hasattr(layer, "in_features")]
+        theirs = [
+            (layer.in_features, layer.out_features)
+            for layer in quantized.head
+            if hasattr(layer, "in_features")
+        ]
         names = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups")
         geometry = [getattr(quantized.block.conv2, name) for name in names]
         converted = intact_torch.convert(quantized, inplace=True)
         self.assertIs(converted, quantized)
         converted(models.images(3, 12))
         self.assertEqual(seen, [(3, 10)])
-        self.assertEqual([(layer.in_features, layer.out_features) for layer in converted.head if hasattr(layer, "in_features")],
-                         theirs)
+        self.assertEqual(
+            [
+                (layer.in_features, layer.out_features)
+                for layer in converted.head
+                if hasattr(layer, "in_features")
+            ],
+            theirs,
+        )
         self.assertEqual([getattr(converted.block.conv2, name) for name in names], geometry)
         up = torch.nn.quantized.ConvTranspose2d(6, 10, (3, 2), stride=2, groups=2)
         ours = intact_torch.convert(up)
@@ -330,7 +417,8 @@ class Swapping(unittest.TestCase):
         quantized = models.fx_static(make=models.Gate)
         fused = intact_torch.convert(quantized, fuse_residual=True)
         fused.load_state_dict(fused.state_dict())
-        with self.assertRaisesRegex(KeyError, "wide.sum_scale"):  # otherwise it would load the convolution's for the sum's
+        # otherwise it would load the convolution's for the sum's
+        with self.assertRaisesRegex(KeyError, "wide.sum_scale"):
             fused.load_state_dict(quantized.state_dict())
 
     def test_float_layers_are_reported(self):
@@ -341,8 +429,14 @@ class Swapping(unittest.TestCase):
 class Documented(unittest.TestCase):
     def test_the_readmes_program_runs(self):
         readme = (pathlib.Path(__file__).resolve().parents[1] / "README.md").read_text()
-        program = next(code for code in re.findall("```python\n(.*?)```", readme, re.DOTALL) if code.startswith("import torch\n"))
-        printed = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True).stdout
+        program = next(
+            code
+            for code in re.findall("```python\n(.*?)```", readme, re.DOTALL)
+            if code.startswith("import torch\n")
+        )
+        printed = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True
+        ).stdout
         self.assertIn("swapped 4, fused 0, left 0", printed)
         self.assertNotIn("data-", printed)
         errors = [line for line in printed.splitlines() if "error" in line]
@@ -358,7 +452,10 @@ class Surviving(unittest.TestCase):
         dynamic = intact_torch.convert(models.eager_dynamic(), dynamic="row")
         self.models = [
             (intact_torch.convert(models.eager_static()[0]), models.images(3, 12)),
-            (intact_torch.convert(models.eager_static()[0], mode="saturating", max_isa="avx2"), models.images(3, 12) * 3),
+            (
+                intact_torch.convert(models.eager_static()[0], mode="saturating", max_isa="avx2"),
+                models.images(3, 12) * 3,
+            ),
             (intact_torch.convert(models.eager_static()[0], fuse_residual=True), models.images(3, 12)),
             (intact_torch.convert(models.fx_static()), models.images(3)),
             (dynamic, torch.randn(5, 2, 32)),
@@ -415,8 +512,10 @@ class Surviving(unittest.TestCase):
         self.check(change)
 
     def test_state_dicts_are_pytorchs(self):
-        for quantized, x in ((models.eager_static()[0], models.images(3, 12)),
-                             (models.eager_dynamic(), torch.randn(5, 2, 32))):
+        for quantized, x in (
+            (models.eager_static()[0], models.images(3, 12)),
+            (models.eager_dynamic(), torch.randn(5, 2, 32)),
+        ):
             converted = intact_torch.convert(quantized)
             self.assertEqual(set(converted.state_dict()), set(quantized.state_dict()))
             other = intact_torch.convert(quantized)
@@ -435,10 +534,17 @@ class Surviving(unittest.TestCase):
         for model in (intact_torch.convert(quantized), copy.deepcopy(converted)):
             for key in packed:  # others, to be overwritten
                 zeros = torch.zeros_like(getattr(model, key).weight().int_repr())
-                setattr(model, key, getattr(model, key).with_weights(
-                    torch._make_per_tensor_quantized_tensor(zeros, 1.0, 0), None))
+                setattr(
+                    model,
+                    key,
+                    getattr(model, key).with_weights(
+                        torch._make_per_tensor_quantized_tensor(zeros, 1.0, 0), None
+                    ),
+                )
             self.assertFalse(torch.equal(model(x), converted(x)))
-            self.assertEqual(str(model.load_state_dict(quantized.state_dict())), "<All keys matched successfully>")
+            self.assertEqual(
+                str(model.load_state_dict(quantized.state_dict())), "<All keys matched successfully>"
+            )
             self.assertTrue(torch.equal(model(x), converted(x)))
             model.load_state_dict(converted.state_dict())
             self.assertTrue(torch.equal(model(x), converted(x)))
@@ -449,8 +555,12 @@ class Surviving(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.pt")
             torch.jit.script(model).save(path)
-            printed = subprocess.run([os.environ["INTACT_RUN_SCRIPTED"], path, "2", "3", "12", "10"],
-                                     capture_output=True, text=True, check=True).stdout
+            printed = subprocess.run(
+                [os.environ["INTACT_RUN_SCRIPTED"], path, "2", "3", "12", "10"],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
         values = torch.tensor([float(line) for line in printed.split()])
         self.assertTrue(torch.equal(values, model(x).flatten()))
 

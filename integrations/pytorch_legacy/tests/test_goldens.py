@@ -1,4 +1,5 @@
 """Compares every byte with layers that PyTorch computed, with VNNI and limited to AVX2, where sums saturate."""
+
 import json
 import pathlib
 import unittest
@@ -26,15 +27,21 @@ def run(folder, mode, max_isa):
     scales, zeros = (torch.tensor(layer["weight"][key]) for key in ("scales", "zero_points"))
     integers = first(tensor(folder / "weights.npy"))
     weight = torch._make_per_channel_quantized_tensor(
-        integers, scales.double().expand(len(integers)).contiguous(), zeros.expand(len(integers)).contiguous(), 0)
+        integers,
+        scales.double().expand(len(integers)).contiguous(),
+        zeros.expand(len(integers)).contiguous(),
+        0,
+    )
     input = torch._make_per_tensor_quantized_tensor(
-        first(tensor(folder / "activations.npy")), layer["input"]["scale"], layer["input"]["zero_point"])
+        first(tensor(folder / "activations.npy")), layer["input"]["scale"], layer["input"]["zero_point"]
+    )
     bias = tensor(folder / "bias.npy") if (folder / "bias.npy").exists() else None
     options = dict(mode=mode, max_isa=max_isa)
     output = layer["output"]["scale"], layer["output"]["zero_point"]
     if is_conv:
-        params = layers.conv(weight, bias, layer["stride"], layer["padding"], 0, layer["dilation"], layer["groups"],
-                             **options)
+        params = layers.conv(
+            weight, bias, layer["stride"], layer["padding"], 0, layer["dilation"], layer["groups"], **options
+        )
         op = INTACT.conv_relu if layer["relu"] else INTACT.conv
         return op(input, params, *output).int_repr().movedim(1, -1)
     op = INTACT.linear_relu if layer["relu"] else INTACT.linear

@@ -1,4 +1,5 @@
-"""`intact audit MODEL`: which layers of a model can saturate, in which engine, and how large the error can be."""
+"""`intact audit MODEL`: which layers of a model can saturate, in which engine, and how large the error can
+be."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from .._formats.model import ActivationProduct, QuantizedLayer, QuantizedModel
 from .._library import excerpt, invalid, isas
 from .._plans.gemm import FailingPair, Gemm
 
-_PIECE = 32768  # depths of a plan: sums of 32768 products stay within int32, and a certificate needs only adjacent depths
+# depths of a plan: sums of 32768 products stay within int32, and a certificate needs only adjacent depths
+_PIECE = 32768
 
 
 def pairings(engine: Engine, layer: QuantizedLayer) -> list[str]:
@@ -26,9 +28,9 @@ def pairings(engine: Engine, layer: QuantizedLayer) -> list[str]:
 
 @dataclass
 class Certified:
-    """A layer's certificate in one pairing. `witness`: a pair that can saturate, in words. `error`: the most that
-    clamping can move an output, in `error_unit`: steps of the output if they are known, else units of the sum.
-    `only_with_avx512`: pairs saturate only on CPUs with AVX-512 and without VNNI."""
+    """A layer's certificate in one pairing. `witness`: a pair that can saturate, in words. `error`: the most
+    that clamping can move an output, in `error_unit`: steps of the output if they are known, else units of
+    the sum. `only_with_avx512`: pairs saturate only on CPUs with AVX-512 and without VNNI."""
 
     pairing: str
     pairs: int
@@ -46,8 +48,8 @@ class Certified:
 
 @dataclass
 class AuditedLayer:
-    """A layer and its certificate in each engine's pairing. If the engine has another pairing on CPUs with AVX-512, and only this
-    one fails, its certificate. `remedies`: ways to make the layer safe."""
+    """A layer and its certificate in each engine's pairing. If the engine has another pairing on CPUs with
+    AVX-512, and only this one fails, its certificate. `remedies`: ways to make the layer safe."""
 
     layer: QuantizedLayer
     engines: dict[str, Certified]
@@ -71,7 +73,8 @@ class Audit:
     layers: list[AuditedLayer]
     cpu_clamps: bool  # whether this CPU has no VNNI
     has_avx512: bool  # whether this CPU has AVX-512
-    products: list[AuditedLayer] = field(default_factory=list)  # products of two activations, which have no constant weights
+    # products of two activations, which have no constant weights
+    products: list[AuditedLayer] = field(default_factory=list)
     on_data: Any = None  # the result of run.run_on_data()
 
     @property
@@ -86,14 +89,20 @@ class Audit:
 
     @property
     def affecting(self) -> list[str]:
-        """The engines in which some layer can saturate on this CPU. Some engines clamp some pairs on CPUs with VNNI too."""
+        """The engines in which some layer can saturate on this CPU. Some engines clamp some pairs on CPUs
+        with VNNI too."""
+
         def fails_here(layer: AuditedLayer, name: str) -> bool:
             found = layer.engines[name]
             if found.is_proven or (found.only_with_avx512 and not self.has_avx512):
                 return False
             return self.cpu_clamps or pairs_of(name, layer.layer, "avx512_vnni") != "none"
 
-        return [name for name in self.engines if any(fails_here(layer, name) for layer in [*self.layers, *self.products])]
+        return [
+            name
+            for name in self.engines
+            if any(fails_here(layer, name) for layer in [*self.layers, *self.products])
+        ]
 
     def failing(self, engine: str) -> int:
         return sum(not layer.engines[engine].is_proven for layer in self.layers)
@@ -114,7 +123,8 @@ def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
 
 
 def certify(layer: QuantizedLayer, pairs: str) -> Certified:
-    """Counts the pairs of a layer's weights that can saturate, from the library's certificates. Bounds the error."""
+    """Counts the pairs of a layer's weights that can saturate, from the library's certificates. Bounds the
+    error."""
     if pairs == "none":
         return Certified(pairs, 0, 0, 0)
     total = failing = 0
@@ -125,7 +135,13 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
     for matrix in slices(layer, pairs):
         excess = np.zeros((2, matrix.shape[1]), np.int64)
         for begin in range(0, len(matrix), _PIECE):
-            plan = Gemm(matrix[begin:begin + _PIECE], a_type=layer.a_type, a_range=(low, high), a_zero_point=low, usual_m=1)
+            plan = Gemm(
+                matrix[begin : begin + _PIECE],
+                a_type=layer.a_type,
+                a_range=(low, high),
+                a_zero_point=low,
+                usual_m=1,
+            )
             total += plan.certificate().pairs
             found = plan.failing_pair_array()
             failing += len(found)
@@ -137,15 +153,21 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
                 pair = FailingPair(*found[beyond.argmax()].tolist())
                 column = f"{'output channel' if layer.is_convolution else 'column'} {pair.n + sum(len(part) for part in over)}"
                 depth = begin + pair.k
-                depth -= pairs == "halves" and depth > len(layer.weights) // 2  # the depth that slices() inserts
-                witness = (f"{column}, depths {depth} {depth + 1}: "
-                           f"{pair.a0}*{pair.w0} + {pair.a1}*{pair.w1} = {pair.sum}")
+                # the depth that slices() inserts
+                depth -= pairs == "halves" and depth > len(layer.weights) // 2
+                witness = (
+                    f"{column}, depths {depth} {depth + 1}: "
+                    f"{pair.a0}*{pair.w0} + {pair.a1}*{pair.w1} = {pair.sum}"
+                )
         over.append(excess.max(axis=0))
     columns = np.concatenate(over)
     unit, error = "units of the sum", float(columns.max())
     if layer.scales is not None and layer.scales.size in (1, columns.size):
-        unit, error = "steps of the output", float(math.ceil((columns * layer.scales).max()))  # rounded up to whole steps
-    return Certified(pairs, total, failing, int(np.count_nonzero(columns)), witness, error, unit if failing else "")
+        # rounded up to whole steps
+        unit, error = "steps of the output", float(math.ceil((columns * layer.scales).max()))
+    return Certified(
+        pairs, total, failing, int(np.count_nonzero(columns)), witness, error, unit if failing else ""
+    )
 
 
 def certify_product(product: ActivationProduct, pairs: str) -> Certified:
@@ -160,9 +182,11 @@ def certify_product(product: ActivationProduct, pairs: str) -> Certified:
     return Certified(pairs, 1, 1, 1, f"{words} + {words} = {2 * value}")
 
 
-def _certificates(layer: QuantizedLayer, names: list[str], certify_in: Callable[[str], Certified]) -> dict[str, Certified]:
-    """By engine, the certificate of a layer in the engine's pairing, or in its pairing on CPUs with AVX-512 if only this one
-    fails."""
+def _certificates(
+    layer: QuantizedLayer, names: list[str], certify_in: Callable[[str], Certified]
+) -> dict[str, Certified]:
+    """By engine, the certificate of a layer in the engine's pairing, or in its pairing on CPUs with AVX-512
+    if only this one fails."""
     known: dict[str, Certified] = {}
     certified: dict[str, Certified] = {}
     for name in names:
@@ -181,14 +205,22 @@ def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) ->
     channels = layer.weights.shape[-1] if layer.is_convolution else len(layer.weights)
     found = []
     if "onnxruntime" in names:
-        found.append("u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, slower)")
+        found.append(
+            "u8 weights with zero point 128 (ONNX Runtime: session.x64quantprecision=1; exact, slower)"
+        )
         if layer.is_qdq:
             found.append("s8 activations (ONNX Runtime: session.qdqisint8allowed=1; exact, slower)")
     if channels > 1:
-        found.append("a new order of the channels" + (
-            ": `intact repair MODEL -o OUT` (exact)" if model.engine == "onnxruntime" else " (exact)"))
-    options = {"onnxruntime": "ONNX Runtime: reduce_range", "fbgemm": "PyTorch: reduce_range", "onednn": "PyTorch: reduce_range",
-               "openvino": "NNCF: overflow_fix"}
+        found.append(
+            "a new order of the channels"
+            + (": `intact repair MODEL -o OUT` (exact)" if model.engine == "onnxruntime" else " (exact)")
+        )
+    options = {
+        "onnxruntime": "ONNX Runtime: reduce_range",
+        "fbgemm": "PyTorch: reduce_range",
+        "onednn": "PyTorch: reduce_range",
+        "openvino": "NNCF: overflow_fix",
+    }
     how = [options[name] for name in names if name in options]
     found.append(f"7-bit weights ({', '.join(dict.fromkeys(how))}; half the resolution of each weight)")
     found.append("7-bit activations (half the resolution of each activation)")
@@ -199,14 +231,17 @@ def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) ->
 
 
 def cpu_clamps() -> bool:
-    """Whether this CPU has no VNNI, or INTACT_MAX_ISA hides it: no instruction then adds products of 8 bits in int32."""
+    """Whether this CPU has no VNNI, or INTACT_MAX_ISA hides it: no instruction then adds products of 8 bits
+    in int32."""
     return not {"avx_vnni", "avx512_vnni"} & set(isas())
 
 
-def read_model(path: str | os.PathLike, proto: Any = None, ask: bool = True, for_others: bool = False) -> QuantizedModel:
-    """The quantized layers of a model file. Its first bytes or its name show the format: ONNX, TFLite or OpenVINO IR. `proto`:
-    the file's ONNX model with changed constants, which is read instead of the file. `ask`, `for_others`: as for
-    read_onnx()."""
+def read_model(
+    path: str | os.PathLike, proto: Any = None, ask: bool = True, for_others: bool = False
+) -> QuantizedModel:
+    """The quantized layers of a model file. Its first bytes or its name show the format: ONNX, TFLite or
+    OpenVINO IR. `proto`: the file's ONNX model with changed constants, which is read instead of the file.
+    `ask`, `for_others`: as for read_onnx()."""
     if proto is not None:
         from .._formats.onnx import read_onnx
 
@@ -230,11 +265,18 @@ def read_model(path: str | os.PathLike, proto: Any = None, ask: bool = True, for
     return read(Path(path))
 
 
-def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None, progress: Any = None, proto: Any = None,
-          ask: bool = True) -> Audit:
-    """Audits the model in a file. `engines_asked`: names in `engines()`, or "all". Default: the engine that runs files of this
-    format. `progress(done, of)` is called after each layer. `proto`: as for read_model(). `ask`: if ONNX Runtime is installed,
-    it is asked which QDQ groups it computes in integers; without it, or with False, rules decide (docs/models.md).
+def audit(
+    path: str | os.PathLike,
+    *,
+    engines_asked: Iterable[str] | None = None,
+    progress: Any = None,
+    proto: Any = None,
+    ask: bool = True,
+) -> Audit:
+    """Audits the model in a file. `engines_asked`: names in `engines()`, or "all". Default: the engine that
+    runs files of this format. `progress(done, of)` is called after each layer. `proto`: as for read_model().
+    `ask`: if ONNX Runtime is installed, it is asked which QDQ groups it computes in integers; without it, or
+    with False, rules decide (docs/models.md).
 
     Raises `Error` for a file that cannot be read, or an unknown engine."""
     table = engines()
@@ -257,6 +299,12 @@ def audit(path: str | os.PathLike, *, engines_asked: Iterable[str] | None = None
     for audited in layers:
         if audited.fails(names):
             audited.remedies = _remedies(audited.layer, failing, model)
-    products = [AuditedLayer(product.layer, _certificates(product.layer, names, functools.partial(certify_product, product)), False)
-                for product in model.products]
+    products = [
+        AuditedLayer(
+            product.layer,
+            _certificates(product.layer, names, functools.partial(certify_product, product)),
+            False,
+        )
+        for product in model.products
+    ]
     return Audit(model, names, layers, cpu_clamps(), "avx512" in isas(), products)

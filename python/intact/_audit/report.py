@@ -34,17 +34,32 @@ def verdict(audit: Audit) -> str:
     for name in audit.engines if audit.layers else ():
         failing = audit.failing(name)
         of = len(audit.layers)
-        what = f"{failing} of {of} layers can compute wrong sums" if failing else f"all {of} layers are proven safe"
+        what = (
+            f"{failing} of {of} layers can compute wrong sums"
+            if failing
+            else f"all {of} layers are proven safe"
+        )
         parts.append(f"{what} in {table[name].words}")
     here = "this CPU has VNNI and is not affected"
     if audit.affecting:
         names = ", ".join(table[name].words for name in audit.affecting)
-        here = ("this CPU has no VNNI and is affected" if audit.cpu_clamps else
-                f"this CPU has VNNI, but some layers can be wrong here too in {names}")
+        here = (
+            "this CPU has no VNNI and is affected"
+            if audit.cpu_clamps
+            else f"this CPU has VNNI, but some layers can be wrong here too in {names}"
+        )
     left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
     if not audit.is_unsafe:
         return "; ".join(parts) + ", whatever the input" + (products and f"; {products} too") + left
-    return "on CPUs without VNNI " + "; ".join(parts) + (products and f"; {products} too") + "; " + data + here + left
+    return (
+        "on CPUs without VNNI "
+        + "; ".join(parts)
+        + (products and f"; {products} too")
+        + "; "
+        + data
+        + here
+        + left
+    )
 
 
 NEAR = 3.0  # decibels by which a difference from exact sums must exceed rounding noise to count
@@ -60,8 +75,11 @@ def _data_verdict(audit: Audit) -> str:
     hidden = [layer for layer in audit.layers if _is_hidden(audit, layer)]
     text = "on your data "
     if hidden:
-        text += (f"it is not known how many sums of {len(hidden)} of {len(audit.layers)} layers are wrong in {name} "
-                 f"({', '.join(sorted({_why_hidden(layer) for layer in hidden}))})" + ("; of the others " if seen else ""))
+        text += (
+            f"it is not known how many sums of {len(hidden)} of {len(audit.layers)} layers are wrong in {name} "
+            f"({', '.join(sorted({_why_hidden(layer) for layer in hidden}))})"
+            + ("; of the others " if seen else "")
+        )
     if seen:
         text += f"{changed} of {len(audit.layers) - len(hidden)} layers compute wrong sums in {name}"
     text += "; "
@@ -70,15 +88,21 @@ def _data_verdict(audit: Audit) -> str:
     harmed = [o for o in data.outputs if o.stock < o.noise - NEAR]
     if not harmed:
         same = all(o.stock == math.inf for o in data.outputs)
-        return text + ("the outputs are equal to those with exact sums; " if same else
-                       "the outputs change no more than by rounding noise; ")
+        return text + (
+            "the outputs are equal to those with exact sums; "
+            if same
+            else "the outputs change no more than by rounding noise; "
+        )
     worst = min(harmed, key=lambda o: o.stock)
     return text + _harm(worst)
 
 
 def _is_hidden(audit: Audit, layer: AuditedLayer) -> bool:
     """Whether a layer can saturate, and its sums were not measured on the data."""
-    return audit.on_data.layers.get(layer.layer.name) is None and not layer.engines[audit.on_data.engine].is_proven
+    return (
+        audit.on_data.layers.get(layer.layer.name) is None
+        and not layer.engines[audit.on_data.engine].is_proven
+    )
 
 
 def _why_hidden(layer: AuditedLayer) -> str:
@@ -91,24 +115,39 @@ def _why_hidden(layer: AuditedLayer) -> str:
 
 
 def _harm(output: Any) -> str:
-    """Words on an output that clamped sums change by more than rounding noise. Only a distance from the float model is called an
-    error."""
-    text = (f"{output.stock_changed:,} of {output.values:,} values of output {excerpt(output.name)!r} change"
-            f"{_share_in_words(output.stock)}; rounding noise alone changes "
-            + (f"{output.noise_changed:,}{_share_in_words(output.noise)}" if output.noise_changed else "none") + "; ")
+    """Words on an output that clamped sums change by more than rounding noise. Only a distance from the float
+    model is called an error."""
+    text = (
+        f"{output.stock_changed:,} of {output.values:,} values of output {excerpt(output.name)!r} change"
+        f"{_share_in_words(output.stock)}; rounding noise alone changes "
+        + (f"{output.noise_changed:,}{_share_in_words(output.noise)}" if output.noise_changed else "none")
+        + "; "
+    )
     if output.exact_to_float is None or output.stock_to_float is None:
         return text
     is_near = output.stock_to_float >= output.exact_to_float - 1
-    return text + (f"from the float model the output is {'no ' * is_near}farther than with exact sums: "
-                   f"{decibels_in_words(output.stock_to_float)}, with exact sums {decibels_in_words(output.exact_to_float)}; ")
+    return text + (
+        f"from the float model the output is {'no ' * is_near}farther than with exact sums: "
+        f"{decibels_in_words(output.stock_to_float)}, with exact sums {decibels_in_words(output.exact_to_float)}; "
+    )
 
 
 def decibels_in_words(distance: float) -> str:
-    return "identical" if distance == math.inf else "infinitely far" if distance == -math.inf else f"{distance:.0f} dB"
+    return (
+        "identical"
+        if distance == math.inf
+        else "infinitely far"
+        if distance == -math.inf
+        else f"{distance:.0f} dB"
+    )
 
 
 def _share_in_words(distance: float) -> str:
-    return f" by {100 * 10 ** (-distance / 20):.2g} % ({decibels_in_words(distance)})" if math.isfinite(distance) else ""
+    return (
+        f" by {100 * 10 ** (-distance / 20):.2g} % ({decibels_in_words(distance)})"
+        if math.isfinite(distance)
+        else ""
+    )
 
 
 def _products_verdict(audit: Audit) -> str:
@@ -118,7 +157,8 @@ def _products_verdict(audit: Audit) -> str:
     if not of:
         return ""
     return f"{f'{failing} of ' if failing else ''}{of} products of two activations " + (
-        "can compute wrong sums" if failing else "are proven safe")
+        "can compute wrong sums" if failing else "are proven safe"
+    )
 
 
 def _products_lines(audit: Audit) -> list[str]:
@@ -128,9 +168,12 @@ def _products_lines(audit: Audit) -> list[str]:
         failing = [name for name in audit.engines if not product.engines[name].is_proven]
         if failing:
             layer = product.layer
-            lines.append(f"product of two activations {layer.name} ({layer.node}, {layer.a_type}{layer.b_type}): unsafe in "
-                         f"{', '.join(engines()[name].words for name in failing)}: {product.engines[failing[0]].witness}"
-                         + "; u8 for the second operand makes it exact in ONNX Runtime" * ("onnxruntime" in failing))
+            lines.append(
+                f"product of two activations {layer.name} ({layer.node}, {layer.a_type}{layer.b_type}): unsafe in "
+                f"{', '.join(engines()[name].words for name in failing)}: {product.engines[failing[0]].witness}"
+                + "; u8 for the second operand makes it exact in ONNX Runtime"
+                * ("onnxruntime" in failing)
+            )
     return lines
 
 
@@ -144,7 +187,11 @@ def _on_data(audit: Audit, layer: AuditedLayer) -> str:
 
 def _shape(layer: AuditedLayer) -> str:
     shape = "x".join(str(n) for n in layer.layer.weights.shape)
-    return shape + (f" groups {layer.layer.groups}" if layer.layer.groups > 1 else "") + (", 7 bits" if layer.uses_7_bits else "")
+    return (
+        shape
+        + (f" groups {layer.layer.groups}" if layer.layer.groups > 1 else "")
+        + (", 7 bits" if layer.uses_7_bits else "")
+    )
 
 
 def _result(layer: AuditedLayer, name: str) -> str:
@@ -180,21 +227,32 @@ def _all_remedies(audit: Audit) -> list[str]:
 
 
 def output_words(audit: Audit, output: Any) -> str:
-    """Words on an output: how the stock model's output and the control's output differ from the exact variant's output."""
+    """Words on an output: how the stock model's output and the control's output differ from the exact
+    variant's output."""
     is_emulated = audit.on_data.stock_clamps and not audit.cpu_clamps
     where = "without VNNI (emulated)" if is_emulated else "on this CPU"
-    words = (f"output {excerpt(output.name)}: ONNX Runtime {where} against exact sums: {decibels_in_words(output.stock)}, "
-             f"{output.stock_changed:,} of {output.values:,} values differ, by at most {output.stock_largest:.3g}; "
-             + (f"rounding noise alone (float operators held to AVX2): {decibels_in_words(output.held)}, {output.held_changed:,} "
-                "values; " if output.held is not None else "")
-             + f"float constants changed by 1e-7: {decibels_in_words(output.control)}, {output.control_changed:,} values, at most "
-             f"{output.control_largest:.3g}")
+    words = (
+        f"output {excerpt(output.name)}: ONNX Runtime {where} against exact sums: {decibels_in_words(output.stock)}, "
+        f"{output.stock_changed:,} of {output.values:,} values differ, by at most {output.stock_largest:.3g}; "
+        + (
+            f"rounding noise alone (float operators held to AVX2): {decibels_in_words(output.held)}, {output.held_changed:,} "
+            "values; "
+            if output.held is not None
+            else ""
+        )
+        + f"float constants changed by 1e-7: {decibels_in_words(output.control)}, {output.control_changed:,} values, at most "
+        f"{output.control_largest:.3g}"
+    )
     if output.argmax:
-        words += (f"; the place of the largest value changes in {output.stock_argmax_changed} of {output.argmax} rows "
-                  f"(rounding noise: {output.noise_argmax_changed})")
+        words += (
+            f"; the place of the largest value changes in {output.stock_argmax_changed} of {output.argmax} rows "
+            f"(rounding noise: {output.noise_argmax_changed})"
+        )
     if output.exact_to_float is not None:
-        words += (f"; from the float model: exact sums {output.exact_to_float:.1f} dB, ONNX Runtime "
-                  f"{output.stock_to_float:.1f} dB")
+        words += (
+            f"; from the float model: exact sums {output.exact_to_float:.1f} dB, ONNX Runtime "
+            f"{output.stock_to_float:.1f} dB"
+        )
     return words
 
 
@@ -204,30 +262,46 @@ def _remarks(audit: Audit) -> list[str]:
     if audit.on_data and audit.on_data.outputs and audit.on_data.not_held:
         lines.append(f"note: the order of another CPU was not tried: {audit.on_data.not_held}")
     lines += _products_lines(audit)
-    lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})]
+    lines += [
+        f"note: {note}" for note in sorted({layer.layer.note for layer in audit.layers if layer.layer.note})
+    ]
     lines += audit.model.decided_by()
     weights = sum(layer.uses_7_bits for layer in audit.layers)
     if weights:
-        lines.append(f"7 bits: the weights of {weights} layers lie within -64 to 64 (reduce_range); CPUs with VNNI do not need "
-                     "this")
+        lines.append(
+            f"7 bits: the weights of {weights} layers lie within -64 to 64 (reduce_range); CPUs with VNNI do not need "
+            "this"
+        )
     seen = [found for found in audit.on_data.layers.values() if found] if audit.on_data else []
-    if seen and not audit.on_data.stock_clamps and audit.on_data.outputs and any(found.changed for found in seen):
-        lines.append("this CPU has VNNI and computes these sums exactly; --emulate shows the outputs of a CPU without VNNI")
+    if (
+        seen
+        and not audit.on_data.stock_clamps
+        and audit.on_data.outputs
+        and any(found.changed for found in seen)
+    ):
+        lines.append(
+            "this CPU has VNNI and computes these sums exactly; --emulate shows the outputs of a CPU without VNNI"
+        )
     held = sum(found.largest <= 127 for found in seen)
     if held:
-        lines.append(f"7 bits: the activations of {held} of {len(seen)} layers do not exceed 127 on your data")
+        lines.append(
+            f"7 bits: the activations of {held} of {len(seen)} layers do not exceed 127 on your data"
+        )
     return lines
 
 
 def table_lines(rows: list[list[str]], widest: int = 40) -> list[str]:
-    """The rows as aligned lines, the head first; [] if there is only a head. Cells wider than `widest` lose their beginning,
-    except in the last column."""
+    """The rows as aligned lines, the head first; [] if there is only a head. Cells wider than `widest` lose
+    their beginning, except in the last column."""
     if len(rows) < 2:
         return []
     widths = [min(max(len(cell) for cell in column), widest) for column in zip(*rows)]
 
     def line(row: list[str]) -> str:
-        cells = [(cell if len(cell) <= width else "…" + cell[1 - width:]).ljust(width) for cell, width in zip(row[:-1], widths)]
+        cells = [
+            (cell if len(cell) <= width else "…" + cell[1 - width :]).ljust(width)
+            for cell, width in zip(row[:-1], widths)
+        ]
         return ("  " + "  ".join([*cells, row[-1]])).rstrip()
 
     return [line(row) for row in rows]
@@ -237,7 +311,8 @@ def table_lines(rows: list[list[str]], widest: int = 40) -> list[str]:
 EXPLANATION = (
     "pair: two products that an engine adds in int16 on a CPU without VNNI (most Intel CPUs before Cascade Lake (servers) and "
     "Alder Lake, AMD CPUs before Zen 4). A sum outside -32768 to 32767 is clamped (it saturates), and the layer's result is "
-    "wrong.")
+    "wrong."
+)
 
 
 def floats_by_cpu(audit: Audit) -> dict[str, int]:
@@ -246,12 +321,14 @@ def floats_by_cpu(audit: Audit) -> dict[str, int]:
         return {}
     integers = {id(each.layer.graph_node) for each in audit.layers if not each.layer.float_in}
     integers |= {id(product.layer.graph_node) for product in audit.products}
-    return float_nodes_by_cpu(node for node in every_node(audit.model.proto.graph) if id(node) not in integers)
+    return float_nodes_by_cpu(
+        node for node in every_node(audit.model.proto.graph) if id(node) not in integers
+    )
 
 
 def dependence(audit: Audit) -> list[str]:
-    """A line: whether the model's answers depend on the CPU in ONNX Runtime, and through which nodes; and a line on how far they move,
-    which only data shows. None for other formats."""
+    """A line: whether the model's answers depend on the CPU in ONNX Runtime, and through which nodes; and a
+    line on how far they move, which only data shows. None for other formats."""
     if audit.model.proto is None or "onnxruntime" not in audit.engines:
         return []
     clamped = audit.failing("onnxruntime") + sum(product.fails(["onnxruntime"]) for product in audit.products)
@@ -259,30 +336,60 @@ def dependence(audit: Audit) -> list[str]:
     through += [f"{count} x {op} of floats" for op, count in sorted(floats_by_cpu(audit).items())]
     if not through:
         return ["answers: no operator is known whose answers in ONNX Runtime depend on the CPU"]
-    how_far = [] if audit.on_data else [f"how far they move depends on the inputs: intact audit {excerpt(audit.model.path, 400)} --data "
-                                        "INPUTS.npz --emulate"]
-    return [f"answers: depend on the CPU in ONNX Runtime, through {', '.join(through)} (intact.onnxruntime: reproducible=True)", *how_far]
+    how_far = (
+        []
+        if audit.on_data
+        else [
+            f"how far they move depends on the inputs: intact audit {excerpt(audit.model.path, 400)} --data "
+            "INPUTS.npz --emulate"
+        ]
+    )
+    return [
+        f"answers: depend on the CPU in ONNX Runtime, through {', '.join(through)} (intact.onnxruntime: reproducible=True)",
+        *how_far,
+    ]
 
 
 def to_text(audit: Audit) -> str:
     """The table of layers, remarks, and the operators that were passed over. The last line is the verdict."""
     table = engines()
-    lines = [f"{excerpt(audit.model.path, 400)}: {len(audit.layers)} quantized layers of {audit.model.operators} operators",
-             *dependence(audit)]
-    head = ["layer", "operator", "types", "weights", "activations", *(table[name].words for name in audit.engines), "error at most"]
+    lines = [
+        f"{excerpt(audit.model.path, 400)}: {len(audit.layers)} quantized layers of {audit.model.operators} operators",
+        *dependence(audit),
+    ]
+    head = [
+        "layer",
+        "operator",
+        "types",
+        "weights",
+        "activations",
+        *(table[name].words for name in audit.engines),
+        "error at most",
+    ]
     if audit.on_data:
         head.append(_data_head(audit))
     rows = [head]
     for layer in audit.layers:
         q = layer.layer
         activations = f"{q.a_range[0]} to {q.a_range[1]}" + (f" ({q.a_why})" if q.a_why else "")
-        rows.append([q.name, q.node, q.a_type + q.b_type, _shape(layer), activations,
-                     *(_result(layer, name) for name in audit.engines), _error(audit, layer)])
+        rows.append(
+            [
+                q.name,
+                q.node,
+                q.a_type + q.b_type,
+                _shape(layer),
+                activations,
+                *(_result(layer, name) for name in audit.engines),
+                _error(audit, layer),
+            ]
+        )
         if audit.on_data:
             rows[-1].append(_on_data(audit, layer))
     lines += table_lines(rows)
-    worst_layers = sorted((layer for layer in audit.layers if layer.fails(audit.engines)),
-                          key=lambda layer: -max(layer.engines[name].error for name in audit.engines))
+    worst_layers = sorted(
+        (layer for layer in audit.layers if layer.fails(audit.engines)),
+        key=lambda layer: -max(layer.engines[name].error for name in audit.engines),
+    )
     for layer in worst_layers[:3]:
         certified = next(layer.engines[name] for name in audit.engines if layer.engines[name].failing_pairs)
         lines.append(f"  e.g. {layer.layer.name}: {certified.witness}, which int16 does not hold")
@@ -296,13 +403,18 @@ def to_text(audit: Audit) -> str:
 
 
 def finite(value: Any) -> Any:
-    """The value; None (null) if it is infinite or NaN, because JSON has neither. So the SQNR of equal outputs is null."""
+    """The value; None (null) if it is infinite or NaN, because JSON has neither. So the SQNR of equal outputs
+    is null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _layer_on_data(audit: Audit, name: str) -> dict | None:
     found = audit.on_data.layers.get(name) if audit.on_data else None
-    return None if found is None else {"results": found.results, "changed": found.changed, "sqnr": finite(found.sqnr)}
+    return (
+        None
+        if found is None
+        else {"results": found.results, "changed": found.changed, "sqnr": finite(found.sqnr)}
+    )
 
 
 def to_json(audit: Audit) -> dict:
@@ -316,34 +428,57 @@ def to_json(audit: Audit) -> dict:
         "verdict": verdict(audit),
         "proven": audit.is_proven,
         "cpu_without_vnni": audit.cpu_clamps,
-        "engines": {name: {"name": table[name].words, "versions": table[name].versions} for name in audit.engines},
+        "engines": {
+            name: {"name": table[name].words, "versions": table[name].versions} for name in audit.engines
+        },
         "floats_by_cpu": floats_by_cpu(audit),
         "passed_over": audit.model.passed_over,
         "qdq_groups_by": audit.model.fusions.source if audit.model.fusions else None,
         "products_of_activations": [
-            {"name": product.layer.name, "operator": product.layer.node, "types": product.layer.a_type + product.layer.b_type,
-             "engines": {name: {"proven": c.is_proven, "witness": c.witness} for name, c in product.engines.items()}}
-            for product in audit.products],
+            {
+                "name": product.layer.name,
+                "operator": product.layer.node,
+                "types": product.layer.a_type + product.layer.b_type,
+                "engines": {
+                    name: {"proven": c.is_proven, "witness": c.witness} for name, c in product.engines.items()
+                },
+            }
+            for product in audit.products
+        ],
         "stock_clamps": audit.on_data.stock_clamps if audit.on_data else None,
-        "outputs": [{key: finite(value) for key, value in vars(output).items()}
-                    for output in (audit.on_data.outputs if audit.on_data else [])],
-        "layers": [{
-            "name": layer.layer.name,
-            "operator": layer.layer.node,
-            "types": layer.layer.a_type + layer.layer.b_type,
-            "weights": list(layer.layer.weights.shape),
-            "groups": layer.layer.groups,
-            "activations": list(layer.layer.a_range),
-            "activations_bounded_by": layer.layer.a_why,
-            "note": layer.layer.note,
-            "seven_bit_weights": layer.uses_7_bits,
-            "remedies": layer.remedies,
-            "on_data": _layer_on_data(audit, layer.layer.name),
-            "engines": {name: {"pairing": c.pairing, "pairs": c.pairs, "failing_pairs": c.failing_pairs,
-                               "failing_columns": c.failing_columns, "witness": c.witness, "error_at_most": c.error,
-                               "error_unit": c.error_unit, "only_with_avx512": c.only_with_avx512}
-                        for name, c in layer.engines.items()},
-        } for layer in audit.layers],
+        "outputs": [
+            {key: finite(value) for key, value in vars(output).items()}
+            for output in (audit.on_data.outputs if audit.on_data else [])
+        ],
+        "layers": [
+            {
+                "name": layer.layer.name,
+                "operator": layer.layer.node,
+                "types": layer.layer.a_type + layer.layer.b_type,
+                "weights": list(layer.layer.weights.shape),
+                "groups": layer.layer.groups,
+                "activations": list(layer.layer.a_range),
+                "activations_bounded_by": layer.layer.a_why,
+                "note": layer.layer.note,
+                "seven_bit_weights": layer.uses_7_bits,
+                "remedies": layer.remedies,
+                "on_data": _layer_on_data(audit, layer.layer.name),
+                "engines": {
+                    name: {
+                        "pairing": c.pairing,
+                        "pairs": c.pairs,
+                        "failing_pairs": c.failing_pairs,
+                        "failing_columns": c.failing_columns,
+                        "witness": c.witness,
+                        "error_at_most": c.error,
+                        "error_unit": c.error_unit,
+                        "only_with_avx512": c.only_with_avx512,
+                    }
+                    for name, c in layer.engines.items()
+                },
+            }
+            for layer in audit.layers
+        ],
     }
 
 
@@ -366,8 +501,9 @@ td.name { overflow-wrap: anywhere; min-width: 12rem; } .bar { background: var(--
 """
 
 
-# Sorts a table's rows by the column whose head is clicked: by the cells' data-sort if they have it (a number), else by their text.
-# Numbers begin with the largest, texts with the first; another click reverses the order.
+# Sorts a table's rows by the column whose head is clicked: by the cells' data-sort if they have it (a
+# number), else by their text. Numbers begin with the largest, texts with the first; another click reverses
+# the order.
 SCRIPT = """
 for (const head of document.querySelectorAll("th[data-by]")) {
   head.tabIndex = 0;
@@ -393,8 +529,8 @@ def _bar(share: float) -> str:
 
 
 def to_html(audit: Audit) -> str:
-    """One page that loads nothing: the verdict, and for each layer a bar: with data, of its wrong sums; else of its unsafe
-    pairs."""
+    """One page that loads nothing: the verdict, and for each layer a bar: with data, of its wrong sums; else
+    of its unsafe pairs."""
     table = engines()
     e = html.escape
 
@@ -403,7 +539,7 @@ def to_html(audit: Audit) -> str:
         return f'<td data-label="{e(label)}"{sort}{attributes}>{content}</td>'
 
     def th(label: str, small: str = "") -> str:
-        return f'<th data-by>{e(label)}{f"<br><small>{e(small)}</small>" if small else ""}</th>'
+        return f"<th data-by>{e(label)}{f'<br><small>{e(small)}</small>' if small else ''}</th>"
 
     def cell(layer: AuditedLayer, name: str) -> str:
         c, label = layer.engines[name], table[name].words
@@ -411,8 +547,13 @@ def to_html(audit: Audit) -> str:
             return td(label, e(_result(layer, name)), 0, ' class="good"')
         share = 100 * c.failing_pairs / c.pairs
         title = e(f"{c.failing_pairs:,} of {c.pairs:,} pairs, {c.witness}")
-        return td(label, f'<span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}{_where(c)}</small>'
-                         + ("" if audit.on_data else _bar(share)), share, f' title="{title}"')
+        return td(
+            label,
+            f'<span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}{_where(c)}</small>'
+            + ("" if audit.on_data else _bar(share)),
+            share,
+            f' title="{title}"',
+        )
 
     def measured(layer: AuditedLayer) -> str:
         found, words = audit.on_data.layers.get(layer.layer.name), e(_on_data(audit, layer))
@@ -420,40 +561,60 @@ def to_html(audit: Audit) -> str:
             return td(_data_head(audit), words, -1)
         share = 100 * found.changed / found.results
         color = "bad" if found.changed else "good"
-        return td(_data_head(audit), f'<span class="{color}">{share:.2g} %</span> <small>{words}</small>{_bar(share)}', share)
+        return td(
+            _data_head(audit),
+            f'<span class="{color}">{share:.2g} %</span> <small>{words}</small>{_bar(share)}',
+            share,
+        )
 
     rows = []
     for layer in audit.layers:
         q = layer.layer
         bound = max(layer.engines[name].error for name in audit.engines)
-        rows.append(f'<tr><td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
-                    + td("activations", f"{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small>", q.a_range[1])
-                    + (measured(layer) if audit.on_data else "")
-                    + "".join(cell(layer, name) for name in audit.engines) + td("error at most", e(_error(audit, layer)), bound)
-                    + "</tr>")
+        rows.append(
+            f'<tr><td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
+            + td("activations", f"{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small>", q.a_range[1])
+            + (measured(layer) if audit.on_data else "")
+            + "".join(cell(layer, name) for name in audit.engines)
+            + td("error at most", e(_error(audit, layer)), bound)
+            + "</tr>"
+        )
     remarks = "".join(f"<li>{e(text)}</li>" for text in [*dependence(audit), *_remarks(audit)])
-    passed = "".join(f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items()))
+    passed = "".join(
+        f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items())
+    )
     unsafe = "unsafe pairs" if audit.on_data else ""
-    heads = th("layer") + th("activations") + (th(_data_head(audit), "wrong sums") if audit.on_data else "") + "".join(
-        th(table[name].words, ", ".join(filter(None, [unsafe, table[name].versions]))) for name in audit.engines)
+    heads = (
+        th("layer")
+        + th("activations")
+        + (th(_data_head(audit), "wrong sums") if audit.on_data else "")
+        + "".join(
+            th(table[name].words, ", ".join(filter(None, [unsafe, table[name].versions])))
+            for name in audit.engines
+        )
+    )
     heads += th("error at most")
-    bar = (f"A bar is the share of a layer's sums that {table[audit.on_data.engine].words} computes wrong on your data on a CPU "
-           "without VNNI, if the layer gets exact inputs. Errors that come from earlier layers show only in the outputs. The "
-           "percentages beside it are" if audit.on_data else "A bar is")
+    bar = (
+        f"A bar is the share of a layer's sums that {table[audit.on_data.engine].words} computes wrong on your data on a CPU "
+        "without VNNI, if the layer gets exact inputs. Errors that come from earlier layers show only in the outputs. The "
+        "percentages beside it are"
+        if audit.on_data
+        else "A bar is"
+    )
     remedies = _all_remedies(audit)
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>intact audit</title><style>{STYLE}</style></head><body>
 <h1>{e(audit.model.path)}</h1>
-<p class="verdict{' proven' if audit.is_proven else ''}">{e(verdict(audit))}</p>
+<p class="verdict{" proven" if audit.is_proven else ""}">{e(verdict(audit))}</p>
 <p>{e(bar)} the share of a layer's weight pairs that can saturate: for some input the sum of two products exceeds int16. CPUs
 without VNNI (most Intel CPUs before Cascade Lake (servers) and Alder Lake, AMD CPUs before Zen 4) clamp it, so the result is
 wrong. <small>Error at most: how far clamped sums can move an output of the layer. A click on a head sorts the table.</small></p>
 <div class="scroll"><table><thead><tr>{heads}</tr></thead>
-<tbody>{''.join(rows)}</tbody></table></div>
-{'<ul>' + remarks + '</ul>' if remarks else ''}
-{'<h2>Remedies</h2><ul>' + ''.join(f'<li>{e(text)}</li>' for text in remedies) + '</ul>' if remedies else ''}
-{'<h2>Passed over</h2><ul>' + passed + '</ul>' if passed else ''}
+<tbody>{"".join(rows)}</tbody></table></div>
+{"<ul>" + remarks + "</ul>" if remarks else ""}
+{"<h2>Remedies</h2><ul>" + "".join(f"<li>{e(text)}</li>" for text in remedies) + "</ul>" if remedies else ""}
+{"<h2>Passed over</h2><ul>" + passed + "</ul>" if passed else ""}
 <script>{SCRIPT}</script>
 </body></html>
 """

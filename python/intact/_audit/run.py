@@ -44,11 +44,11 @@ class LayerOnData:
 
 @dataclass
 class OutputOnData:
-    """One output: how far the stock model (the model as it is), the control (control_variant()) and the exact variant held to AVX2
-    are from the exact variant. `held`: None if it was not run. The control changes float constants by much more than a last bit, so
-    `noise`, the distance that counts as rounding noise, is the one of `held` if there is one.
-    `exact_to_float`, `stock_to_float`: how far the exact variant and the stock model are from the float model, if it was given.
-    Distances are in decibels."""
+    """One output: how far the stock model (the model as it is), the control (control_variant()) and the exact
+    variant held to AVX2 are from the exact variant. `held`: None if it was not run. The control changes float
+    constants by much more than a last bit, so `noise`, the distance that counts as rounding noise, is the one
+    of `held` if there is one. `exact_to_float`, `stock_to_float`: how far the exact variant and the stock
+    model are from the float model, if it was given. Distances are in decibels."""
 
     name: str
     stock: float
@@ -82,9 +82,10 @@ class OutputOnData:
 
 @dataclass
 class OnData:
-    """An audit on data. `engine`: the engine whose pairs clamp in `layers`. `layers`: by name; None if a layer's activations are
-    not visible. `outputs`: empty if ONNX Runtime was not asked for. `stock_clamps`: whether the stock model ran on a CPU without
-    VNNI. `not_held`: why the exact variant did not run held to AVX2."""
+    """An audit on data. `engine`: the engine whose pairs clamp in `layers`. `layers`: by name; None if a
+    layer's activations are not visible. `outputs`: empty if ONNX Runtime was not asked for. `stock_clamps`:
+    whether the stock model ran on a CPU without VNNI. `not_held`: why the exact variant did not run held to
+    AVX2."""
 
     items: int
     engine: str = "onnxruntime"
@@ -97,14 +98,15 @@ class OnData:
 def as_u8(values: np.ndarray) -> np.ndarray:
     """s8 values, or zero points, shifted by 128."""
     if values.dtype == np.int8:
-        return np.bitwise_xor(values.view(np.uint8), np.uint8(128))  # NumPy 1 makes int64 of a zero point and 128
+        # NumPy 1 makes int64 of a zero point and 128
+        return np.bitwise_xor(values.view(np.uint8), np.uint8(128))
     return (values.astype(np.int16) + 128).astype(np.uint8)
 
 
 def weights_zero_point(layer: QuantizedLayer, node: Any, scope: Scope) -> np.ndarray | None:
-    """The zero point of the s8 weights that `node` reads for a layer. If it has no zero point: zeros, in the shape of a
-    DequantizeLinear's scale. None if the zero point or the scale is no constant. Extends the node's inputs up to the zero
-    point."""
+    """The zero point of the s8 weights that `node` reads for a layer. If it has no zero point: zeros, in the
+    shape of a DequantizeLinear's scale. None if the zero point or the scale is no constant. Extends the
+    node's inputs up to the zero point."""
     while len(node.input) <= layer.point_input:
         node.input.append("")
     if node.input[layer.point_input]:
@@ -127,8 +129,9 @@ def take_data_in(proto: Any, folder: Path, owner: Any) -> None:
 
 
 def exact_variant(audit: Audit, owner: Any = None) -> Any:
-    """The model with its s8 weights stored as u8 with zero point 128. This changes no integer sum, and ONNX Runtime's kernels
-    for u8 weights are exact. `owner`: large constants are shared until it is deleted; None: the model holds all."""
+    """The model with its s8 weights stored as u8 with zero point 128. This changes no integer sum, and ONNX
+    Runtime's kernels for u8 weights are exact. `owner`: large constants are shared until it is deleted; None:
+    the model holds all."""
     from onnx import TensorProto
 
     # Layers refer to nodes of the original model; positions find them in the copy.
@@ -159,15 +162,23 @@ def exact_variant(audit: Audit, owner: Any = None) -> Any:
         name = node.input[layer.weights_input]
         key = id(scope.scope_of(name)), name  # constants of two inner graphs may have one name
         if key not in made:
-            made[key] = constant(f"{name}__u8" + (f"_{place}" if layer.within else ""), as_u8(scope.constant(name)))
+            made[key] = constant(
+                f"{name}__u8" + (f"_{place}" if layer.within else ""), as_u8(scope.constant(name))
+            )
         node.input[layer.weights_input] = made[key]
         replaced.add(name)
         point = weights_zero_point(layer, node, scope)
         if point is None:
-            raise invalid(f"{layer.name}: the zero point or the scale of its weights is no constant, so no exact variant can be "
-                          "made")
-        node.input[layer.point_input] = constant(f"{name}__u8_point_{place}_{layer.point_input}", as_u8(point))
-    read = {name for node in copies for name in node.input} | {value.name for value in [*proto.graph.input, *proto.graph.output]}
+            raise invalid(
+                f"{layer.name}: the zero point or the scale of its weights is no constant, so no exact variant can be "
+                "made"
+            )
+        node.input[layer.point_input] = constant(
+            f"{name}__u8_point_{place}_{layer.point_input}", as_u8(point)
+        )
+    read = {name for node in copies for name in node.input} | {
+        value.name for value in [*proto.graph.input, *proto.graph.output]
+    }
     for i in reversed(range(len(proto.graph.initializer))):
         if proto.graph.initializer[i].name in replaced - read:
             del proto.graph.initializer[i]
@@ -175,35 +186,54 @@ def exact_variant(audit: Audit, owner: Any = None) -> Any:
 
 
 def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
-    """The windows of a convolution's input, tap by tap. The input has the shape (batch, I, *extents), the result
-    (batch·pixels, groups, taps·I/groups). The padding is `fill`, the activations' zero point."""
+    """The windows of a convolution's input, tap by tap. The input has the shape (batch, I, *extents), the
+    result (batch·pixels, groups, taps·I/groups). The padding is `fill`, the activations' zero point."""
     node = layer.graph_node
     values = attributes(node)
     kernel = layer.weights.shape[1:-1]
     dims = len(kernel)
     strides, dilations = values.get("strides", [1] * dims), values.get("dilations", [1] * dims)
     pads = values.get("pads", [0] * 2 * dims)
-    auto = next((attribute.s.decode() for attribute in node.attribute if attribute.name == "auto_pad"), "NOTSET")
+    auto = next(
+        (attribute.s.decode() for attribute in node.attribute if attribute.name == "auto_pad"), "NOTSET"
+    )
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        totals = [max((-(-a.shape[2 + i] // strides[i]) - 1) * strides[i] + (kernel[i] - 1) * dilations[i] + 1 - a.shape[2 + i], 0)
-                  for i in range(dims)]
+        totals = [
+            max(
+                (-(-a.shape[2 + i] // strides[i]) - 1) * strides[i]
+                + (kernel[i] - 1) * dilations[i]
+                + 1
+                - a.shape[2 + i],
+                0,
+            )
+            for i in range(dims)
+        ]
         begins = [t // 2 if auto == "SAME_UPPER" else t - t // 2 for t in totals]
         pads = begins + [t - b for t, b in zip(totals, begins)]
-    padded = np.pad(a, [(0, 0), (0, 0)] + [(pads[i], pads[dims + i]) for i in range(dims)], constant_values=fill)
+    padded = np.pad(
+        a, [(0, 0), (0, 0)] + [(pads[i], pads[dims + i]) for i in range(dims)], constant_values=fill
+    )
     spans = tuple((kernel[i] - 1) * dilations[i] + 1 for i in range(dims))
     view = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=tuple(range(2, 2 + dims)))
-    view = view[(slice(None), slice(None), *(slice(None, None, s) for s in strides), *(slice(None, None, d) for d in dilations))]
+    view = view[
+        (
+            slice(None),
+            slice(None),
+            *(slice(None, None, s) for s in strides),
+            *(slice(None, None, d) for d in dilations),
+        )
+    ]
     order = [0, *range(2, 2 + dims), 1, *range(2 + dims, 2 + 2 * dims)]
     view = view.transpose(order)  # batch, pixels, channel, taps
-    pixels = int(np.prod(view.shape[:1 + dims]))
+    pixels = int(np.prod(view.shape[: 1 + dims]))
     taps = int(np.prod(kernel))
     flat = view.reshape(pixels, layer.groups, -1, taps)
     return np.ascontiguousarray(flat.transpose(0, 1, 3, 2).reshape(pixels, layer.groups, -1))
 
 
 class Sums:
-    """Computes a layer's sums of products, without zero points: exactly, and as an engine does that adds `pairs` in int16. Makes
-    the plans once.
+    """Computes a layer's sums of products, without zero points: exactly, and as an engine does that adds
+    `pairs` in int16. Makes the plans once.
 
     `skips_padding`: the engine forms no pairs with padding, so products of padding are added exactly."""
 
@@ -211,15 +241,23 @@ class Sums:
         self.layer, self.pairs, self.skips_padding = layer, pairs, skips_padding and pairs != "none"
         matrices = slices(layer, pairs)
         self.exact = [Gemm(matrix, a_type=layer.a_type) for matrix in matrices]
-        self.clamped = self.exact if pairs == "none" else [
-            Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices]
+        self.clamped = (
+            self.exact
+            if pairs == "none"
+            else [Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices]
+        )
 
     def _rows(self, a: np.ndarray, fill: int) -> list[np.ndarray]:
-        """A matrix for each group: a row for each output, a column for each depth. `fill`: the padding's value."""
+        """A matrix for each group: a row for each output, a column for each depth. `fill`: the padding's
+        value."""
         if not self.layer.is_convolution:
             depth = self.layer.weights.shape[0]
             a = a.reshape(-1, depth)
-            return [np.ascontiguousarray(np.insert(a, (depth + 1) // 2, 0, axis=1) if self.pairs == "halves" else a)]
+            return [
+                np.ascontiguousarray(
+                    np.insert(a, (depth + 1) // 2, 0, axis=1) if self.pairs == "halves" else a
+                )
+            ]
         rows = windows(a, self.layer, fill)
         depth = self.layer.weights.shape[-1]
         if self.pairs == "within_tap" and depth % 2:
@@ -228,7 +266,8 @@ class Sums:
         return [np.ascontiguousarray(rows[:, group]) for group in range(self.layer.groups)]
 
     def __call__(self, a: np.ndarray, fill: int) -> tuple[np.ndarray, np.ndarray]:
-        """The exact sums and the engine's sums of a layer's activations, both (rows, N). `fill`: the padding's value."""
+        """The exact sums and the engine's sums of a layer's activations, both (rows, N). `fill`: the
+        padding's value."""
 
         def run(plans: list[Gemm], rows: list[np.ndarray]) -> np.ndarray:
             return np.concatenate([plan.run(part) for plan, part in zip(plans, rows)], axis=1)
@@ -257,18 +296,26 @@ def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
     return None if value is None else int(value.reshape(-1)[0])
 
 
-def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any = None, *, float_model: str | None = None,
-                emulate: bool = False) -> OnData:
-    """Runs the model's exact variant on data, and computes each layer's sums as one engine clamps them: ONNX Runtime if the
-    audit is for it, else the audit's first engine. Each layer gets the exact variant's inputs.
+def run_on_data(
+    audit: Audit,
+    runs: list[dict[str, np.ndarray]],
+    progress: Any = None,
+    *,
+    float_model: str | None = None,
+    emulate: bool = False,
+) -> OnData:
+    """Runs the model's exact variant on data, and computes each layer's sums as one engine clamps them: ONNX
+    Runtime if the audit is for it, else the audit's first engine. Each layer gets the exact variant's inputs.
 
-    `float_model`: the model before quantization; its outputs are compared with the outputs of equal names. `emulate`: the stock
-    model runs in an emulator, on a CPU without VNNI."""
+    `float_model`: the model before quantization; its outputs are compared with the outputs of equal names.
+    `emulate`: the stock model runs in an emulator, on a CPU without VNNI."""
     from onnx import helper
 
     has_stock = "onnxruntime" in audit.engines
     if emulate and not has_stock:
-        raise invalid("--emulate: runs ONNX Runtime, which is not among the engines; add --engine onnxruntime")
+        raise invalid(
+            "--emulate: runs ONNX Runtime, which is not among the engines; add --engine onnxruntime"
+        )
     on_data = OnData(len(runs), "onnxruntime" if has_stock else audit.engines[0], audit.cpu_clamps or emulate)
     engine = engines()[on_data.engine]
     exact = exact_variant(audit, audit)
@@ -300,37 +347,49 @@ def run_on_data(audit: Audit, runs: list[dict[str, np.ndarray]], progress: Any =
     if has_stock:
         held, on_data.not_held = held_to_avx2(exact, names, inputs)
     captured = copy.deepcopy(exact)
-    captured.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in visible if name not in names)
+    captured.graph.output.extend(
+        helper.make_empty_tensor_value_info(name) for name in visible if name not in names
+    )
     counter = _Counter(audit, on_data, engine, visible)
     for done, values in enumerate(_each(session_of(captured), inputs, sources)):
         counter.add(values)
         if progress:
             progress(done + 1, len(runs))
     for name in names if has_stock else []:
-        gathered = [[*(variant[i][name] for variant in results), *([floats[i][name]] if name in floats[i] else [])]
-                    for i in range(len(runs))]
+        gathered = [
+            [*(variant[i][name] for variant in results), *([floats[i][name]] if name in floats[i] else [])]
+            for i in range(len(runs))
+        ]
         if any(values.dtype.kind not in "biuf" for outputs in gathered for values in outputs):
             continue  # strings, sequences
-        on_data.outputs.append(compare_outputs(name, gathered, [values[names.index(name)] for values in held]))
+        on_data.outputs.append(
+            compare_outputs(name, gathered, [values[names.index(name)] for values in held])
+        )
     return on_data
 
 
-def _each(session: Any, inputs: "list[dict[str, np.ndarray]]", sources: list[str]) -> "Iterator[dict[str, np.ndarray]]":
+def _each(
+    session: Any, inputs: "list[dict[str, np.ndarray]]", sources: list[str]
+) -> "Iterator[dict[str, np.ndarray]]":
     """The outputs of each run, by name. `sources`: the files of the inputs."""
     names = [output.name for output in session.get_outputs()]
     for run, source in zip(inputs, sources):
         try:
             values = session.run(names, run)
         except Exception as error:
-            raise invalid(f"{excerpt(source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
+            raise invalid(
+                f"{excerpt(source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}"
+            ) from None
         yield dict(zip(names, map(np.asarray, values)))
 
 
 class _Counter:
-    """Counts the wrong sums of the layers in `visible`, by the tensors that the layers read. Plans of large models live only
-    while they compute."""
+    """Counts the wrong sums of the layers in `visible`, by the tensors that the layers read. Plans of large
+    models live only while they compute."""
 
-    def __init__(self, audit: Audit, on_data: OnData, engine: Engine, visible: "dict[str, list[QuantizedLayer]]"):
+    def __init__(
+        self, audit: Audit, on_data: OnData, engine: Engine, visible: "dict[str, list[QuantizedLayer]]"
+    ):
         self.scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
         self.on_data, self.engine, self.visible = on_data, engine, visible
         self.keeps_plans = sum(audited.layer.weights.nbytes for audited in audit.layers) < _MOST_KEPT
@@ -345,7 +404,8 @@ class _Counter:
         return made
 
     def add(self, values: "dict[str, np.ndarray]") -> None:
-        """Adds a run. `values`: the quantized tensors by name; float tensors are quantized as their operators quantize them."""
+        """Adds a run. `values`: the quantized tensors by name; float tensors are quantized as their operators
+        quantize them."""
         for name, layers in self.visible.items():
             for layer in layers:
                 a = values[name]
@@ -368,9 +428,10 @@ class _Counter:
 
 
 def memory_needed(*audits: Audit, sessions: int = 1, controls: int = 1) -> int:
-    """A bound of the bytes that a run on data needs for weights: the u8 weights and the changed floats that variants share, the
-    constants that the file itself holds, the sessions, and the plans of the largest layer or of all layers. Activations are not
-    counted. `sessions`: how many sessions of the first model live at once; `controls`: how many variants change its floats."""
+    """A bound of the bytes that a run on data needs for weights: the u8 weights and the changed floats that
+    variants share, the constants that the file itself holds, the sessions, and the plans of the largest layer
+    or of all layers. Activations are not counted. `sessions`: how many sessions of the first model live at
+    once; `controls`: how many variants change its floats."""
     needed = float(_BASE)
     for audit in audits:
         size, inside, floats = constants_size(audit.model.proto)
@@ -383,16 +444,21 @@ def memory_needed(*audits: Audit, sessions: int = 1, controls: int = 1) -> int:
 
 
 def compare_outputs(name: str, outputs: list, held: "list[np.ndarray] | None" = None) -> OutputOnData:
-    """Compares an output. `outputs`: for each run the output of the exact variant, of the stock model, of the control, and, if
-    given, of the float model. `held`: of the exact variant held to AVX2; empty or None if it was not run."""
+    """Compares an output. `outputs`: for each run the output of the exact variant, of the stock model, of the
+    control, and, if given, of the float model. `held`: of the exact variant held to AVX2; empty or None if it
+    was not run."""
     signal = noise = control = largest = largest_control = 0.0
     before = exact_error = stock_error = 0.0
     count = differing = control_differing = answers = changed = control_changed = 0
     for exact, stock, other, *floats in outputs:
         if any(values.shape != exact.shape for values in (stock, other)):
-            raise invalid(f"output {excerpt(name)!r}: its shape changes with rounding, so outputs cannot be compared")
+            raise invalid(
+                f"output {excerpt(name)!r}: its shape changes with rounding, so outputs cannot be compared"
+            )
         if any(values.shape != exact.shape for values in floats):
-            raise invalid(f"output {excerpt(name)!r}: has the shape {exact.shape}; the float model's has {floats[0].shape}")
+            raise invalid(
+                f"output {excerpt(name)!r}: has the shape {exact.shape}; the float model's has {floats[0].shape}"
+            )
         e, s, o = (np.asarray(values, np.float64) for values in (exact, stock, other))
         signal += power(e)
         stock_by, control_by = distances(e, s), distances(e, o)
@@ -413,14 +479,34 @@ def compare_outputs(name: str, outputs: list, held: "list[np.ndarray] | None" = 
             answers += best.size
             changed += int(np.count_nonzero(stock.argmax(-1) != best))
             control_changed += int(np.count_nonzero(other.argmax(-1) != best))
-    found = OutputOnData(name, decibels(signal, noise), decibels(signal, control), largest, largest_control, count, differing,
-                         control_differing, answers, changed, control_changed)
+    found = OutputOnData(
+        name,
+        decibels(signal, noise),
+        decibels(signal, control),
+        largest,
+        largest_control,
+        count,
+        differing,
+        control_differing,
+        answers,
+        changed,
+        control_changed,
+    )
     if len(outputs[0]) > 3:
-        found.exact_to_float, found.stock_to_float = decibels(before, exact_error), decibels(before, stock_error)
+        found.exact_to_float, found.stock_to_float = (
+            decibels(before, exact_error),
+            decibels(before, stock_error),
+        )
     if held and all(one.shape == exact.shape for one, (exact, *_) in zip(held, outputs)):
-        by = [distances(np.asarray(exact, np.float64), np.asarray(one, np.float64)) for one, (exact, *_) in zip(held, outputs)]
+        by = [
+            distances(np.asarray(exact, np.float64), np.asarray(one, np.float64))
+            for one, (exact, *_) in zip(held, outputs)
+        ]
         found.held = decibels(signal, sum(float(np.square(each).sum()) for each in by))
         found.held_changed = sum(int(np.count_nonzero(each)) for each in by)
-        found.held_argmax_changed = sum(int(np.count_nonzero(one.argmax(-1) != exact.argmax(-1)))
-                                        for one, (exact, *_) in zip(held, outputs) if exact.ndim and exact.shape[-1] > 1)
+        found.held_argmax_changed = sum(
+            int(np.count_nonzero(one.argmax(-1) != exact.argmax(-1)))
+            for one, (exact, *_) in zip(held, outputs)
+            if exact.ndim and exact.shape[-1] > 1
+        )
     return found

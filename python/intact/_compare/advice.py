@@ -1,8 +1,8 @@
-"""Tries what would help a quantized model: changes some layers in the network and compares the outputs with the float model's
-outputs.
+"""Tries what would help a quantized model: changes some layers in the network and compares the outputs with
+the float model's outputs.
 
-A changed layer computes in float. Its weights and activations are rounded as the quantization to try would round them.
-"""
+A changed layer computes in float. Its weights and activations are rounded as the quantization to try would
+round them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ CLEARLY = 3.0  # decibels: a change is tried in the network only if some layer g
 
 @dataclass
 class Change:
-    """A change of a layer. `weights`: real numbers in the layer's layout; None: as stored. `input`: how its activations are
-    quantized: "stored", "float", "dynamic", or by a range. `bias`: real numbers; None: as stored."""
+    """A change of a layer. `weights`: real numbers in the layer's layout; None: as stored. `input`: how its
+    activations are quantized: "stored", "float", "dynamic", or by a range. `bias`: real numbers; None: as
+    stored."""
 
     layer: ComparedLayer
     weights: "np.ndarray | None" = None
@@ -40,10 +41,12 @@ class _Network:
     def __init__(self, exact: Any, places: dict[str, int]):
         self.proto = copy.deepcopy(exact)
         self.nodes: list[Any] = list(self.proto.graph.node)
-        self.places, self.before, self.count = places, {}, 0  # before: new nodes; key: the place of the node after them
+        # before: new nodes; key: the place of the node after them
+        self.places, self.before, self.count = places, {}, 0
         self.dropped: set[int] = set()
         self.producers = {name: node for node in self.nodes for name in node.output if name}
-        self.real: dict[str, str] = {}  # key: an integer tensor; value: the float tensor that was quantized to it
+        # key: an integer tensor; value: the float tensor that was quantized to it
+        self.real: dict[str, str] = {}
 
     def constant(self, array: np.ndarray) -> str:
         from onnx import numpy_helper
@@ -53,7 +56,9 @@ class _Network:
         self.proto.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
         return name
 
-    def add(self, place: int, op: str, inputs: list[str], outputs: "list[str] | None" = None, **values: Any) -> str:
+    def add(
+        self, place: int, op: str, inputs: list[str], outputs: "list[str] | None" = None, **values: Any
+    ) -> str:
         from onnx import helper
 
         self.count += 1
@@ -62,7 +67,9 @@ class _Network:
         self.before.setdefault(place, []).append(node)
         return outputs[0]
 
-    def quantized_anew(self, place: int, x: str, how: "str | tuple[float, float]", bounds: tuple[float, float]) -> str:
+    def quantized_anew(
+        self, place: int, x: str, how: "str | tuple[float, float]", bounds: tuple[float, float]
+    ) -> str:
         """The float tensor x, clipped to bounds, then quantized and dequantized."""
         if max(bounds) < np.inf or min(bounds) > -np.inf:
             limits = [self.constant(np.float32(bound)) if np.isfinite(bound) else "" for bound in bounds]
@@ -72,15 +79,20 @@ class _Network:
         if isinstance(how, tuple):
             low, high = min(how[0], 0.0), max(how[1], 0.0)
             scale = (high - low) / 255 or 1.0
-            values = [self.constant(np.float32(scale)), self.constant(np.uint8(np.clip(np.rint(-low / scale), 0, 255)))]
-            return self.add(place, "DequantizeLinear", [self.add(place, "QuantizeLinear", [x, *values]), *values])
+            values = [
+                self.constant(np.float32(scale)),
+                self.constant(np.uint8(np.clip(np.rint(-low / scale), 0, 255))),
+            ]
+            return self.add(
+                place, "DequantizeLinear", [self.add(place, "QuantizeLinear", [x, *values]), *values]
+            )
         parts = [f"advice/{self.count}/{part}" for part in ("values", "scale", "point")]
         self.add(place, "DynamicQuantizeLinear", [x], parts)
         return self.add(place, "DequantizeLinear", parts)
 
     def float_of(self, place: int, name: str, depth: int = 0) -> str:
-        """The float tensor that was quantized to this tensor, perhaps before operators that only move numbers; "" if there is
-        none."""
+        """The float tensor that was quantized to this tensor, perhaps before operators that only move
+        numbers; "" if there is none."""
         node = self.producers.get(name)
         if name in self.real:
             return self.real[name]
@@ -118,7 +130,10 @@ class _Network:
             return True
         if row_of(node).c_point is not None:
             return self._static(change, place, node, stored)
-        if layer.op_type in ("MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat") and not m.is_static:
+        if (
+            layer.op_type in ("MatMulInteger", "ConvInteger", "DynamicQuantizeMatMul", "MatMulIntegerToFloat")
+            and not m.is_static
+        ):
             return self._dynamic(change, place, node, stored)
         return False
 
@@ -143,7 +158,7 @@ class _Network:
         real = self.add(place, row.quantizes, inputs)
         made = self.before[place][-1]
         made.attribute.extend(a for a in node.attribute if a.name not in ("transB", "channels_last"))
-        self.add(place, "QuantizeLinear", [real, *node.input[point - 1:point + 1]], [node.output[0]])
+        self.add(place, "QuantizeLinear", [real, *node.input[point - 1 : point + 1]], [node.output[0]])
         self.real[node.output[0]] = real
         self.dropped.add(place)
         return True
@@ -153,7 +168,9 @@ class _Network:
         name = m.outputs[0].name
         old = self.producers[name]
         place = next(i for i, other in enumerate(self.nodes) if other is old)
-        x = self.quantized_anew(place, m.cut, "dynamic" if change.input == "stored" else change.input, m.bounds)
+        x = self.quantized_anew(
+            place, m.cut, "dynamic" if change.input == "stored" else change.input, m.bounds
+        )
         bias = {"DynamicQuantizeMatMul": 4, "MatMulIntegerToFloat": 6}.get(node.op_type, 99)
         inputs = [x, self.constant(weights)]
         op = "Conv" if m.layer.is_convolution else "MatMul"
@@ -177,7 +194,9 @@ class _Network:
         return self.proto
 
 
-def changed(exact: Any, found: Comparison, places: dict[str, int], changes: list[Change]) -> "tuple[Any, list[str]]":
+def changed(
+    exact: Any, found: Comparison, places: dict[str, int], changes: list[Change]
+) -> "tuple[Any, list[str]]":
     """The exact variant with changed layers, and the names of the layers that could be changed."""
     network = _Network(exact, places)
     names = {change.layer.name for change in changes}
@@ -194,7 +213,10 @@ def _distances(runs: Any, model: Any) -> dict[str, float]:
     apart = {name: Distance() for name in runs.float_outputs}
     for run, floats in zip(runs.inputs, runs.floats):
         for name, value in zip(runs.float_outputs, session.run(runs.float_outputs, run)):
-            if np.asarray(value).shape != np.asarray(floats[name]).shape or np.asarray(value).dtype.kind not in "biuf":
+            if (
+                np.asarray(value).shape != np.asarray(floats[name]).shape
+                or np.asarray(value).dtype.kind not in "biuf"
+            ):
                 continue
             apart[name].add(floats[name], value)
     return {name: distance.sqnr for name, distance in apart.items() if distance.samples}
@@ -213,12 +235,23 @@ def measure(found: Comparison, runs: Any) -> None:
         return (_distances(runs, network.finish())[output] if names else math.nan), names
 
     # The control: in some layers the weights' errors get the opposite sign. These weights are equally good.
-    moved = [distance([Change(layer, 2 * layer.matched.weights - layer.matched.real)
-                       for i, layer in enumerate(usable) if not i // turn % 2])[0] for turn in TURNS]
+    moved = [
+        distance(
+            [
+                Change(layer, 2 * layer.matched.weights - layer.matched.real)
+                for i, layer in enumerate(usable)
+                if not i // turn % 2
+            ]
+        )[0]
+        for turn in TURNS
+    ]
     control = max((abs(before[output] - value) for value in moved if math.isfinite(value)), default=0.0)
 
     def gains(layer: ComparedLayer, key: str, against: str) -> bool:
-        return decibels(layer.by.get(against, 0.0), layer.by.get(key, math.inf)) >= CLEARLY and layer.by.get(against, 0.0) > 0
+        return (
+            decibels(layer.by.get(against, 0.0), layer.by.get(key, math.inf)) >= CLEARLY
+            and layer.by.get(against, 0.0) > 0
+        )
 
     tried: list[tuple[Advice, list[Change]]] = []
 
@@ -235,18 +268,44 @@ def measure(found: Comparison, runs: Any) -> None:
     def bias_of(layer: ComparedLayer) -> "np.ndarray | None":
         return None if layer.matched.biases is None else layer.matched.biases[1]
 
-    for key, what in (("per_channel", "per-channel weights"), ("eighth_bit", "weights with 8 bits instead of 7")):
+    for key, what in (
+        ("per_channel", "per-channel weights"),
+        ("eighth_bit", "weights with 8 bits instead of 7"),
+    ):
         if any(gains(layer, key, "weights") for layer in usable if key in layer.requantized):
-            attempt(what, "data-insensitive", [Change(layer, layer.requantized[key]) for layer in usable
-                                               if key in layer.requantized])
-    attempt("the float model's biases", "data-insensitive", [
-        Change(layer, bias=bias_of(layer)) for layer in usable
-        if bias_of(layer) is not None and layer.by.get("bias", 0.0) > layer.explained / 2])
-    varying = [layer for layer in usable if layer.matched.is_static and gains(layer, "dynamic_input", "input")]
-    attempt("dynamic quantization of the activations", "data-sensitive", [Change(layer, input="dynamic") for layer in varying])
-    attempt("a calibration with this data", "data-sensitive", [
-        Change(layer, input=(min(low for low, _ in layer.ranges), max(high for _, high in layer.ranges))) for layer in varying])
-    helpful = sorted(((advice, changes) for advice, changes in tried if advice.helps), key=lambda pair: -pair[0].gain)
+            attempt(
+                what,
+                "data-insensitive",
+                [Change(layer, layer.requantized[key]) for layer in usable if key in layer.requantized],
+            )
+    attempt(
+        "the float model's biases",
+        "data-insensitive",
+        [
+            Change(layer, bias=bias_of(layer))
+            for layer in usable
+            if bias_of(layer) is not None and layer.by.get("bias", 0.0) > layer.explained / 2
+        ],
+    )
+    varying = [
+        layer for layer in usable if layer.matched.is_static and gains(layer, "dynamic_input", "input")
+    ]
+    attempt(
+        "dynamic quantization of the activations",
+        "data-sensitive",
+        [Change(layer, input="dynamic") for layer in varying],
+    )
+    attempt(
+        "a calibration with this data",
+        "data-sensitive",
+        [
+            Change(layer, input=(min(low for low, _ in layer.ranges), max(high for _, high in layer.ranges)))
+            for layer in varying
+        ],
+    )
+    helpful = sorted(
+        ((advice, changes) for advice, changes in tried if advice.helps), key=lambda pair: -pair[0].gain
+    )
     if len({"ranges" if advice.category == "data-sensitive" else advice.what for advice, _ in helpful}) > 1:
         together: dict[str, Change] = {}
         for _, changes in helpful:  # if two changes concern one operand, the better change wins
@@ -261,6 +320,8 @@ def measure(found: Comparison, runs: Any) -> None:
         for how in ("float", "stored"):
             after, names = distance([Change(layer, layer.matched.weights, how, bias_of(layer))])
             if names:
-                singles.append(Advice("left in float", layer.category, names, output, before[output], after, control))
+                singles.append(
+                    Advice("left in float", layer.category, names, output, before[output], after, control)
+                )
                 break
     found.advice += sorted(singles, key=lambda advice: -advice.gain)

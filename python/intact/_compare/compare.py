@@ -1,8 +1,8 @@
-"""`intact compare MODEL FLOAT_MODEL --data PATH`: compares a quantized model with the float model, by layer and by sample.
+"""`intact compare MODEL FLOAT_MODEL --data PATH`: compares a quantized model with the float model, by layer
+and by sample.
 
-Each layer is compared by itself, on the float model's inputs, and in the network, where errors accumulate. A product is linear,
-so the errors of its weights and of its activations are computed separately.
-"""
+Each layer is compared by itself, on the float model's inputs, and in the network, where errors accumulate. A
+product is linear, so the errors of its weights and of its activations are computed separately."""
 
 from __future__ import annotations
 
@@ -26,17 +26,22 @@ from .advice import measure
 from .comparison import ComparedLayer, Comparison, Distance
 from .match import Matched, Output, along_columns, columns_last, match
 
-_SESSIONS = 8  # of the quantized model and of its layers, which live at once, and of the process that is held to AVX2
-_BYTES_OF_WEIGHT = 45  # float copies of each weight: dequantized, quantized otherwise, and in a network with changed layers
+# of the quantized model and of its layers, which live at once, and of the process that is held to AVX2
+_SESSIONS = 8
+# float copies of each weight: dequantized, quantized otherwise, and in a network with changed layers
+_BYTES_OF_WEIGHT = 45
 
 
 # ----- weights ------------------------------------------------------------------------------------------------------------
 
 
 def requantized(weights: np.ndarray, per_channel: bool) -> np.ndarray:
-    """Weights rounded to s8, with a symmetric scale for the tensor or for each output channel, and dequantized."""
+    """Weights rounded to s8, with a symmetric scale for the tensor or for each output channel, and
+    dequantized."""
     columns = np.abs(columns_last(weights)).max(axis=0)
-    scales = along_columns(np.maximum(columns if per_channel else columns.max(keepdims=True), 1e-30) / 127, weights)
+    scales = along_columns(
+        np.maximum(columns if per_channel else columns.max(keepdims=True), 1e-30) / 127, weights
+    )
     return (np.clip(np.rint(weights / scales), -127, 127) * scales).astype(np.float32)
 
 
@@ -45,7 +50,9 @@ def _compare_weights(layer: ComparedLayer) -> None:
     wanted, real = m.weights, m.real
     layer.weights = Distance().add(wanted, real, along_columns(np.maximum(np.abs(m.scales), 1e-30), real))
     a, b = columns_last(wanted).astype(np.float64), columns_last(real).astype(np.float64)
-    layer.channels = [decibels(signal, noise) for signal, noise in zip(np.square(a).sum(0), np.square(a - b).sum(0))]
+    layer.channels = [
+        decibels(signal, noise) for signal, noise in zip(np.square(a).sum(0), np.square(a - b).sum(0))
+    ]
     if not layer.is_per_channel:
         layer.requantized["per_channel"] = requantized(wanted, True)
         layer.per_channel = Distance().add(wanted, layer.requantized["per_channel"])
@@ -68,7 +75,8 @@ def dequantized(values: np.ndarray, scale: float, point: int) -> np.ndarray:
 
 
 class Product:
-    """The product of a layer's activations with any float weights. Products have the shape (groups, rows, N / groups)."""
+    """The product of a layer's activations with any float weights. Products have the shape (groups, rows, N /
+    groups)."""
 
     def __init__(self, m: Matched):
         self.layer = m.layer
@@ -81,7 +89,9 @@ class Product:
     def matrices(self, weights: np.ndarray) -> np.ndarray:
         if not self.layer.is_convolution:
             return weights[None]
-        return weights.reshape(self.layer.groups, weights.shape[0] // self.layer.groups, -1).transpose(0, 2, 1)
+        return weights.reshape(self.layer.groups, weights.shape[0] // self.layer.groups, -1).transpose(
+            0, 2, 1
+        )
 
     def power(self, rows: np.ndarray, weights: np.ndarray) -> float:
         return power(np.matmul(rows, self.matrices(weights)).astype(np.float64))
@@ -95,7 +105,9 @@ class _Probe:
         self.product = Product(m)
         self.sums = Sums(m.layer, pairs_of(engine, m.layer), engine.skips_padding)
         layer.input, layer.dynamic_input = Distance(), Distance()
-        layer.by = dict.fromkeys(("weights", "bias", "input", "dynamic_input", "clamps", "output", "dynamic_output"), 0.0)
+        layer.by = dict.fromkeys(
+            ("weights", "bias", "input", "dynamic_input", "clamps", "output", "dynamic_output"), 0.0
+        )
         layer.by.update(dict.fromkeys(layer.requantized, 0.0))
 
     def run(self, x: np.ndarray) -> None:
@@ -122,7 +134,9 @@ class _Probe:
         for key, weights in layer.requantized.items():
             by[key] += self.product.power(rows, weights - wanted)
         by["input"] += self.product.power(self.product.rows(real - x), wanted)
-        by["dynamic_input"] += self.product.power(self.product.rows(dynamic - x), wanted) if m.is_static else 0.0
+        by["dynamic_input"] += (
+            self.product.power(self.product.rows(dynamic - x), wanted) if m.is_static else 0.0
+        )
         if not m.is_static:
             by["dynamic_input"] = by["input"]
         if self.sums.pairs == "none":
@@ -138,11 +152,15 @@ class _Probe:
 def _output_error(layer: ComparedLayer, output: Output, reference: np.ndarray) -> None:
     if not output.scale:
         return
-    stored = dequantized(quantized(reference, output.scale, output.point, output.dtype), output.scale, output.point)
+    stored = dequantized(
+        quantized(reference, output.scale, output.point, output.dtype), output.scale, output.point
+    )
     chosen, scale, point = dynamically_quantized(reference)
     limits = np.iinfo(output.dtype)
     low, high = ((limit - output.point) * output.scale for limit in (limits.min, limits.max))
-    layer.output_clipped += int(np.count_nonzero((reference < low - output.scale / 2) | (reference > high + output.scale / 2)))
+    layer.output_clipped += int(
+        np.count_nonzero((reference < low - output.scale / 2) | (reference > high + output.scale / 2))
+    )
     layer.by["output"] += power(stored - reference.astype(np.float64))
     layer.by["dynamic_output"] += power(dequantized(chosen, scale, int(point)) - reference.astype(np.float64))
 
@@ -167,7 +185,8 @@ def _cone(graph: Any, producers: dict, m: Matched, others: set[int]) -> "list | 
 
 
 def cut_out(proto: Any, layers: list[ComparedLayer], places: dict[str, int]) -> Any:
-    """A model in which each layer is by itself. The I-th layer has the input `own/I`, and its outputs are named `own/I/NAME`."""
+    """A model in which each layer is by itself. The I-th layer has the input `own/I`, and its outputs are
+    named `own/I/NAME`."""
     from onnx import TensorProto, helper
 
     cut = copy.deepcopy(proto)
@@ -186,7 +205,9 @@ def cut_out(proto: Any, layers: list[ComparedLayer], places: dict[str, int]) -> 
         made = {name for node in cone for name in node.output if name}
         names = {name: f"own/{i}/{name}" for name in made}
         names[m.cut] = f"own/{i}"
-        kind = {None: TensorProto.FLOAT, "uint8": TensorProto.UINT8, "int8": TensorProto.INT8}[m.cut_type and m.cut_type.name]
+        kind = {None: TensorProto.FLOAT, "uint8": TensorProto.UINT8, "int8": TensorProto.INT8}[
+            m.cut_type and m.cut_type.name
+        ]
         cut.graph.input.append(helper.make_tensor_value_info(f"own/{i}", kind, None))
         for node in cone:
             twin = copy.deepcopy(node)
@@ -194,13 +215,18 @@ def cut_out(proto: Any, layers: list[ComparedLayer], places: dict[str, int]) -> 
             for values in (twin.input, twin.output):
                 values[:] = [names.get(name, name) for name in values]
             cut.graph.node.append(twin)
-        cut.graph.output.extend(helper.make_empty_tensor_value_info(f"own/{i}/{output.name}") for output in m.outputs)
+        cut.graph.output.extend(
+            helper.make_empty_tensor_value_info(f"own/{i}/{output.name}") for output in m.outputs
+        )
     return cut
 
 
-def _choose(layer: ComparedLayer, mine: list[np.ndarray], floats: list[np.ndarray]) -> "tuple[int, int] | None":
-    """Finds which output of the layer corresponds to which output of the float node. Returns the indices of the two. If several
-    pairs are about equally similar, the first is chosen. None if no two outputs have equal sizes."""
+def _choose(
+    layer: ComparedLayer, mine: list[np.ndarray], floats: list[np.ndarray]
+) -> "tuple[int, int] | None":
+    """Finds which output of the layer corresponds to which output of the float node. Returns the indices of
+    the two. If several pairs are about equally similar, the first is chosen. None if no two outputs have
+    equal sizes."""
     pairs = []
     for i, a in enumerate(mine):
         for k, b in enumerate(floats):
@@ -226,10 +252,12 @@ def _samples(data: Any, inputs: list[str], each: bool) -> list[Run]:
             parts.append(run)
             continue
         if len(sizes) != 1 or 0 in sizes:
-            raise invalid(f"--each: {excerpt(run.source)}: the inputs' first dimensions are {sorted(sizes)}; "
-                          "expected one size, not 0")
+            raise invalid(
+                f"--each: {excerpt(run.source)}: the inputs' first dimensions are {sorted(sizes)}; "
+                "expected one size, not 0"
+            )
         for i in range(sizes.pop()):
-            part = Run({name: run[name][i:i + 1] for name in inputs if name in run})
+            part = Run({name: run[name][i : i + 1] for name in inputs if name in run})
             part.source = f"{run.source}, item {i}"
             parts.append(part)
     return parts
@@ -241,26 +269,40 @@ def _with_outputs(proto: Any, names: list[str]) -> Any:
     proto = copy.deepcopy(proto)
     have = {output.name for output in proto.graph.output}
     made = {name for node in proto.graph.node for name in node.output} - have
-    proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names) if name in made)
+    proto.graph.output.extend(
+        helper.make_empty_tensor_value_info(name) for name in dict.fromkeys(names) if name in made
+    )
     return proto
 
 
 def _results(session: Any, inputs: dict, source: str) -> dict[str, np.ndarray]:
-    """A session's outputs by name. `source`: the file of the inputs. Arrays that are no inputs are ignored."""
+    """A session's outputs by name. `source`: the file of the inputs. Arrays that are no inputs are
+    ignored."""
     names = [output.name for output in session.get_outputs()]
     try:
         values = session.run(names, {value.name: inputs[value.name] for value in session.get_inputs()})
     except Exception as error:
-        raise invalid(f"{excerpt(source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}") from None
+        raise invalid(
+            f"{excerpt(source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}"
+        ) from None
     return dict(zip(names, map(np.asarray, values)))
 
 
-def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *, each: bool = False, emulate: bool = False,
-            progress: Any = None, say_memory: Any = None) -> Comparison:
-    """Compares the quantized ONNX model in a file with the float model that it was made from. `data`: a file .npz, a folder of
-    such files, or a list of dictionaries of arrays; each is a sample. `each`: items of the inputs' first dimension are samples.
-    `emulate`: the stock engine runs on an emulated CPU without VNNI. `progress(done, of)` is called after each sample.
-    `say_memory(bytes)` is called before a model runs, with a bound of the memory that the weights need.
+def compare(
+    path: str | os.PathLike,
+    float_path: str | os.PathLike,
+    data: Any,
+    *,
+    each: bool = False,
+    emulate: bool = False,
+    progress: Any = None,
+    say_memory: Any = None,
+) -> Comparison:
+    """Compares the quantized ONNX model in a file with the float model that it was made from. `data`: a file
+    .npz, a folder of such files, or a list of dictionaries of arrays; each is a sample. `each`: items of the
+    inputs' first dimension are samples. `emulate`: the stock engine runs on an emulated CPU without VNNI.
+    `progress(done, of)` is called after each sample. `say_memory(bytes)` is called before a model runs, with
+    a bound of the memory that the weights need.
 
     Raises `Error` for files that cannot be read or do not fit each other."""
 
@@ -269,16 +311,22 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
         raise invalid(f"compare: {excerpt(path)}: not an ONNX model; expected two ONNX models")
     if not result.layers:
         left = "".join(f"; {line}" for line in result.model.left_out())
-        raise invalid(f"{excerpt(path)}: has no quantized layer with constant weights; expected the quantized model first, "
-                      f"then the float model{left}")
+        raise invalid(
+            f"{excerpt(path)}: has no quantized layer with constant weights; expected the quantized model first, "
+            f"then the float model{left}"
+        )
     if not Path(float_path).is_file():
         raise invalid(f"{excerpt(float_path)}: no such file")
     if all(audited.layer.graph_node is None for audited in result.layers):
-        raise invalid(f"{excerpt(path)}: all {len(result.layers)} quantized layers are in inner graphs, which compare does not read")
+        raise invalid(
+            f"{excerpt(path)}: all {len(result.layers)} quantized layers are in inner graphs, which compare does not read"
+        )
     matches, float_proto = match(result, float_path)
     if all(m.float_node is None for m in matches):
-        raise invalid(f"{excerpt(float_path)}: contains no weights of {excerpt(path)}; expected the model before "
-                      f"quantization ({matches[0].layer.name}: {matches[0].how})")
+        raise invalid(
+            f"{excerpt(float_path)}: contains no weights of {excerpt(path)}; expected the model before "
+            f"quantization ({matches[0].layer.name}: {matches[0].how})"
+        )
     found = Comparison(result, str(float_path), 0, is_emulated=emulate)
     for audited, m in zip(result.layers, matches):
         layer = ComparedLayer(m, uses_7_bits=audited.uses_7_bits)
@@ -288,7 +336,9 @@ def compare(path: str | os.PathLike, float_path: str | os.PathLike, data: Any, *
             continue
         _compare_weights(layer)
         if not m.cut:
-            layer.reason = "its input has no constant scale (finite, positive) and zero point for the whole tensor"
+            layer.reason = (
+                "its input has no constant scale (finite, positive) and zero point for the whole tensor"
+            )
     if say_memory:
         say_memory(memory_of_compare(result, float_proto))
     run = _Runs(found, float_proto)
@@ -303,11 +353,17 @@ def memory_of_compare(result: Audit, float_proto: Any) -> int:
     """A bound of the bytes that compare() needs for weights. Activations are not counted."""
     size, inside, _ = constants_size(float_proto)
     weights = sum(audited.layer.weights.size for audited in result.layers)
-    return memory_needed(result, sessions=_SESSIONS) + 4 * inside + int(SESSION * size) + _BYTES_OF_WEIGHT * weights
+    return (
+        memory_needed(result, sessions=_SESSIONS)
+        + 4 * inside
+        + int(SESSION * size)
+        + _BYTES_OF_WEIGHT * weights
+    )
 
 
 class _Runs:
-    """The sessions of a comparison. `inputs`, `floats`: for each sample, the model's inputs and the float model's outputs."""
+    """The sessions of a comparison. `inputs`, `floats`: for each sample, the model's inputs and the float
+    model's outputs."""
 
     def __init__(self, found: Comparison, float_proto: Any):
         result = self.audit = found.audit
@@ -318,23 +374,42 @@ class _Runs:
         take_data_in(stored, Path(result.model.path).parent, result)
         self.names = [output.name for output in self.exact.graph.output]
         places = {id(node): i for i, node in enumerate(result.model.proto.graph.node)}
-        self.places = {layer.name: places[id(layer.matched.layer.graph_node)] for layer in found.layers
-                       if layer.matched.layer.graph_node is not None}
+        self.places = {
+            layer.name: places[id(layer.matched.layer.graph_node)]
+            for layer in found.layers
+            if layer.matched.layer.graph_node is not None
+        }
         own = cut_out(self.exact, found.layers, self.places)
         self.plain, self.stock = session_of(self.exact), session_of(result.model.path)
         self.control = session_of(control_variant(self.exact, result))
         outputs = [output.name for output in float_proto.graph.output]
         self.float_outputs = [name for name in outputs if name in self.names]
         if not self.float_outputs:
-            raise invalid(f"{excerpt(found.float_path)}: has none of the model's outputs ({excerpt(', '.join(self.names))}); "
-                          f"its outputs: {excerpt(', '.join(outputs))}")
+            raise invalid(
+                f"{excerpt(found.float_path)}: has none of the model's outputs ({excerpt(', '.join(self.names))}); "
+                f"its outputs: {excerpt(', '.join(outputs))}"
+            )
         seen = [layer for layer in found.layers if layer.matched.float_node is not None]
-        self.before = session_of(_with_outputs(float_proto, [
-            name for layer in seen for name in (layer.matched.float_node.input, *layer.matched.float_node.outputs)]))
-        self.probe = session_of(_with_outputs(self.exact, [output.name for layer in seen for output in layer.matched.outputs]))
+        self.before = session_of(
+            _with_outputs(
+                float_proto,
+                [
+                    name
+                    for layer in seen
+                    for name in (layer.matched.float_node.input, *layer.matched.float_node.outputs)
+                ],
+            )
+        )
+        self.probe = session_of(
+            _with_outputs(self.exact, [output.name for layer in seen for output in layer.matched.outputs])
+        )
         self.own_stored = cut_out(stored, found.layers, self.places)
         has_own = len(own.graph.output) > 0
-        self.own = [session_of(model) for model in (own, self.own_stored, control_variant(own, result))] if has_own else []
+        self.own = (
+            [session_of(model) for model in (own, self.own_stored, control_variant(own, result))]
+            if has_own
+            else []
+        )
         self.inputs: list[dict] = []
         self.floats: list[dict] = []
 
@@ -345,20 +420,31 @@ class _Runs:
         self.inputs = [inputs_of(self.plain, run) for run in runs]
         before = [inputs_of(self.before, run, found.float_path) for run in runs]
         elsewhere = emulated(result.model.path, self.names, self.inputs) if found.is_emulated else []
-        probes = {i: _Probe(layer, engine) for i, layer in enumerate(found.layers)
-                  if not layer.reason and layer.matched.is_product}
+        probes = {
+            i: _Probe(layer, engine)
+            for i, layer in enumerate(found.layers)
+            if not layer.reason and layer.matched.is_product
+        }
         chosen: dict[int, tuple[int, int]] = {}
         gathered: dict[str, list] = {name: [] for name in self.names}
         fed, wanted = [], []
         for done, (run, run_before) in enumerate(zip(self.inputs, before)):
             source = str(runs[done].source)
-            floats, values = {**run_before, **_results(self.before, run_before, source)}, _results(self.probe, run, source)
+            floats, values = (
+                {**run_before, **_results(self.before, run_before, source)},
+                _results(self.probe, run, source),
+            )
             stock = dict(zip(self.names, elsewhere[done])) if elsewhere else _results(self.stock, run, source)
             three = [_results(self.plain, run, source), stock, _results(self.control, run, source)]
             feeds = {**run, **self._feeds(floats, probes, source)}
-            own = [_results(session, feeds, source) for session in (self.own[::2] if found.is_emulated else self.own)]
+            own = [
+                _results(session, feeds, source)
+                for session in (self.own[::2] if found.is_emulated else self.own)
+            ]
             for name in self.names:
-                gathered[name].append([one[name] for one in three] + [floats[name]] * (name in self.float_outputs))
+                gathered[name].append(
+                    [one[name] for one in three] + [floats[name]] * (name in self.float_outputs)
+                )
             self.floats.append({name: floats[name] for name in self.float_outputs})
             for i, layer in enumerate(found.layers):
                 self._layer(i, layer, floats, values, own, chosen)
@@ -370,12 +456,15 @@ class _Runs:
         held, result.on_data.not_held = held_to_avx2(self.exact, self.names, self.inputs)
         for place, name in enumerate(self.names):
             if not any(array.dtype.kind not in "biuf" for arrays in gathered[name] for array in arrays):
-                result.on_data.outputs.append(compare_outputs(name, gathered[name], [values[place] for values in held]))
+                result.on_data.outputs.append(
+                    compare_outputs(name, gathered[name], [values[place] for values in held])
+                )
         if fed:
             self._emulated(fed, wanted, chosen)
 
     def _feeds(self, floats: dict, probes: dict[int, _Probe], source: str) -> dict[str, np.ndarray]:
-        """The inputs of the layers that were cut out: the float model's tensors, quantized as each layer quantizes its input."""
+        """The inputs of the layers that were cut out: the float model's tensors, quantized as each layer
+        quantizes its input."""
         feeds = {}
         for i, layer in enumerate(self.found.layers):
             m = layer.matched
@@ -383,8 +472,10 @@ class _Runs:
                 continue
             x = np.asarray(floats[m.float_node.input], np.float32)
             if not np.isfinite(x).all():
-                raise invalid(f"{excerpt(source)}: the float model's tensor {excerpt(m.float_node.input)!r}, which {layer.name} "
-                              "quantizes, has NaN or infinities; expected inputs that give finite values")
+                raise invalid(
+                    f"{excerpt(source)}: the float model's tensor {excerpt(m.float_node.input)!r}, which {layer.name} "
+                    "quantizes, has NaN or infinities; expected inputs that give finite values"
+                )
             if m.smooth is not None:
                 shape = [-1] + [1] * (x.ndim - 2) if m.layer.is_convolution else [-1]
                 x = x * m.smooth.reshape(shape)
@@ -393,7 +484,9 @@ class _Runs:
             feeds[f"own/{i}"] = quantized(x, m.scale, m.point, m.cut_type) if m.is_static else x
         return feeds
 
-    def _layer(self, i: int, layer: ComparedLayer, floats: dict, values: dict, own: list[dict], chosen: dict) -> None:
+    def _layer(
+        self, i: int, layer: ComparedLayer, floats: dict, values: dict, own: list[dict], chosen: dict
+    ) -> None:
         m = layer.matched
         if m.float_node is None or not m.outputs:
             return
@@ -401,7 +494,10 @@ class _Runs:
         alone = not layer.reason and own
         names = [f"own/{i}/{output.name}" for output in m.outputs]
         if i not in chosen:
-            mine = [output.real(own[0][name] if alone else values[output.name]) for output, name in zip(m.outputs, names)]
+            mine = [
+                output.real(own[0][name] if alone else values[output.name])
+                for output, name in zip(m.outputs, names)
+            ]
             pair = _choose(layer, mine, references)
             if pair is None:
                 layer.reason = layer.reason or "its output and the output of the float node differ in size"

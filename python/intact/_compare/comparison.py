@@ -18,8 +18,8 @@ KINDS = ("data-insensitive", "data-sensitive", "implementation")
 
 @dataclass
 class Distance:
-    """How far values are from a reference. `largest`: the largest error, in steps of the quantization if they are known.
-    `samples`: decibels of each sample."""
+    """How far values are from a reference. `largest`: the largest error, in steps of the quantization if they
+    are known. `samples`: decibels of each sample."""
 
     values: int = 0
     signal: float = 0.0
@@ -66,10 +66,11 @@ class Distance:
 class ComparedLayer:
     """A layer and its float node. `reason`: why it was not compared on data, or "".
 
-    `by`: the power of the product's error on the float model's input, if there is one cause alone: "weights", "bias", "input" and
-    "output" (quantized as stored), "dynamic_input" and "dynamic_output" (quantized as `dynamically_quantized` chooses for each
-    sample), "clamps" (clamped sums), and the keys of `requantized`. `per_channel`, `eighth_bit`: the error of the weights if they
-    are quantized with a scale for each output channel, or with all 8 bits; None if they are stored this way."""
+    `by`: the power of the product's error on the float model's input, if there is one cause alone: "weights",
+    "bias", "input" and "output" (quantized as stored), "dynamic_input" and "dynamic_output" (quantized as
+    `dynamically_quantized` chooses for each sample), "clamps" (clamped sums), and the keys of `requantized`.
+    `per_channel`, `eighth_bit`: the error of the weights if they are quantized with a scale for each output
+    channel, or with all 8 bits; None if they are stored this way."""
 
     matched: Matched
     weights: Distance | None = None
@@ -90,7 +91,8 @@ class ComparedLayer:
     clamped: int = 0
     own: Distance | None = None
     network: Distance | None = None
-    here: Distance | None = None  # how far the stock engine is from the exact variant, for the layer by itself
+    # how far the stock engine is from the exact variant, for the layer by itself
+    here: Distance | None = None
     control: Distance | None = None
 
     @property
@@ -125,13 +127,16 @@ class ComparedLayer:
 
     @property
     def parts(self) -> dict[str, float]:
-        """The power of the layer's own errors in each category of quantization; 0 if the quantization does not explain them."""
+        """The power of the layer's own errors in each category of quantization; 0 if the quantization does
+        not explain them."""
         parts = dict.fromkeys(KINDS[:2], 0.0)
         if self.own is None or self.unexplained:
             return parts
         if self.by:
             by = self.by
-            parts["data-sensitive"] = sum(max(0.0, by[key] - by[f"dynamic_{key}"]) for key in ("input", "output"))
+            parts["data-sensitive"] = sum(
+                max(0.0, by[key] - by[f"dynamic_{key}"]) for key in ("input", "output")
+            )
             parts["data-insensitive"] = self.explained - parts["data-sensitive"]
         elif not self.matched.is_static:  # a run chooses the ranges
             parts["data-insensitive"] = self.own.noise
@@ -139,9 +144,12 @@ class ComparedLayer:
 
     @property
     def engine_noise(self) -> float:
-        """The power of the implementation's errors, the largest of three: sums that clamp on CPUs without VNNI, the stock
-        engine's difference from the exact variant, and errors that no quantization explains."""
-        return max(self.by.get("clamps", 0.0), self.here.noise if self.differs_here else 0.0, self.unexplained)
+        """The power of the implementation's errors, the largest of three: sums that clamp on CPUs without
+        VNNI, the stock engine's difference from the exact variant, and errors that no quantization
+        explains."""
+        return max(
+            self.by.get("clamps", 0.0), self.here.noise if self.differs_here else 0.0, self.unexplained
+        )
 
     @property
     def engine_excess(self) -> float:
@@ -155,7 +163,8 @@ class ComparedLayer:
 
     @property
     def unexplained(self) -> float:
-        """The power of the layer's own errors if the quantization does not explain them, else 0. An example: operators differ."""
+        """The power of the layer's own errors if the quantization does not explain them, else 0. An example:
+        operators differ."""
         if self.own is None or "weights" not in self.by or self.matched.layer.op_type == "QAttention":
             return 0.0
         return self.own.noise if self.own.noise > 4 * self.explained + 1e-8 * self.own.signal else 0.0
@@ -174,8 +183,9 @@ class ComparedLayer:
         return parts[self.category] / sum(parts.values()) if self.category else 0.0
 
     def noise_of(self, category: str) -> float:
-        """The power of the layer's errors of `category`; 0 if the layer does not belong to it. A layer belongs to
-        "implementation" if these errors exceed the quantization errors. So it may belong to two categories."""
+        """The power of the layer's errors of `category`; 0 if the layer does not belong to it. A layer
+        belongs to "implementation" if these errors exceed the quantization errors. So it may belong to two
+        categories."""
         if category == "implementation":
             return self.engine_noise if self.engine_excess > 0 else 0.0
         return self.parts[category] if self.category == category else 0.0
@@ -183,8 +193,9 @@ class ComparedLayer:
 
 @dataclass
 class Advice:
-    """What to change, and in which layers. `before`, `after`: decibels of `output` against the float model's output, measured in
-    the network. `control`: how far an equally good quantization moves these decibels by chance."""
+    """What to change, and in which layers. `before`, `after`: decibels of `output` against the float model's
+    output, measured in the network. `control`: how far an equally good quantization moves these decibels by
+    chance."""
 
     what: str
     category: str
@@ -205,21 +216,27 @@ class Advice:
 
 @dataclass
 class Comparison:
-    """The comparison of a quantized model with the float model. `audit.on_data.outputs` compares the outputs of the two."""
+    """The comparison of a quantized model with the float model. `audit.on_data.outputs` compares the outputs
+    of the two."""
 
     audit: Audit
     float_path: str
     samples: int
     layers: list[ComparedLayer] = field(default_factory=list)
     advice: list[Advice] = field(default_factory=list)
-    not_measured: list[str] = field(default_factory=list)  # advice whose layers could not be changed in the network
+    # advice whose layers could not be changed in the network
+    not_measured: list[str] = field(default_factory=list)
     is_emulated: bool = False
 
     @property
     def uncounted(self) -> list[ComparedLayer]:
-        """The layers that can saturate in ONNX Runtime, and whose sums were not counted: of an LSTM, or not compared."""
-        return [layer for layer, audited in zip(self.layers, self.audit.layers)
-                if not layer.sums and audited.fails(["onnxruntime"])]
+        """The layers that can saturate in ONNX Runtime, and whose sums were not counted: of an LSTM, or not
+        compared."""
+        return [
+            layer
+            for layer, audited in zip(self.layers, self.audit.layers)
+            if not layer.sums and audited.fails(["onnxruntime"])
+        ]
 
     def of(self, category: str) -> list[ComparedLayer]:
         """The layers of a category, the worst first."""

@@ -1,9 +1,9 @@
-"""Finds the constant of the float model from which quantized weights were made. Helpers of the search: strip the suffixes that
-tools append to names, compare weights, and find the scale of an integer product.
+"""Finds the constant of the float model from which quantized weights were made. Helpers of the search: strip
+the suffixes that tools append to names, compare weights, and find the scale of an integer product.
 
-The search tries names first. Tools rename constants, so the values decide: dequantized weights are close to the float constant
-from which they were made, and to no other. Values also show which constant of a quantized model is the scale.
-"""
+The search tries names first. Tools rename constants, so the values decide: dequantized weights are close to
+the float constant from which they were made, and to no other. Values also show which constant of a quantized
+model is the scale."""
 
 from __future__ import annotations
 
@@ -21,15 +21,23 @@ from .._graph.scope import Scope
 LEAST_AGREEMENT = 10.0  # decibels; the weights of another layer have 0 or less
 _SAMPLE = 1 << 14  # elements that are compared to choose a constant
 # Suffixes that tools append to the names of tensors and of nodes.
-_SUFFIXES = ("_quantized", "_quant", "_nchwc", "_MatMul", "_Transposed", "_DequantizeLinear_Output", "_QuantizeLinear_Output")
+_SUFFIXES = (
+    "_quantized",
+    "_quant",
+    "_nchwc",
+    "_MatMul",
+    "_Transposed",
+    "_DequantizeLinear_Output",
+    "_QuantizeLinear_Output",
+)
 _WALK = 8  # the search for a product's scale follows at most this many operators
 _FLOATS = {1, 10, 11}  # FLOAT, FLOAT16, DOUBLE of onnx.TensorProto
 
 
 @dataclass
 class Match:
-    """A float constant, and its values in the layout of the quantized weights. `agreement`: the SQNR of the dequantized weights,
-    in decibels."""
+    """A float constant, and its values in the layout of the quantized weights. `agreement`: the SQNR of the
+    dequantized weights, in decibels."""
 
     name: str
     values: np.ndarray
@@ -42,17 +50,19 @@ def agreement(values: np.ndarray, dequantized: np.ndarray) -> float:
 
 
 def names_before(name: str) -> list[str]:
-    """The names that a tensor or a node may have had before tools appended suffixes: the name itself, then shorter names."""
+    """The names that a tensor or a node may have had before tools appended suffixes: the name itself, then
+    shorter names."""
     found = []
     while name:
         found.append(name)
-        name = next((name[:-len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)), "")
+        name = next((name[: -len(suffix)] for suffix in _SUFFIXES if name.endswith(suffix)), "")
     return found
 
 
 def samples_of(*arrays: np.ndarray) -> list[np.ndarray]:
-    """A sample of each array, from equal places, small enough to compare quickly. The arrays must be equally large."""
-    return [array.reshape(-1)[::max(array.size // _SAMPLE, 1)] for array in arrays]
+    """A sample of each array, from equal places, small enough to compare quickly. The arrays must be equally
+    large."""
+    return [array.reshape(-1)[:: max(array.size // _SAMPLE, 1)] for array in arrays]
 
 
 def correlation(a: np.ndarray, b: np.ndarray) -> float:
@@ -63,8 +73,9 @@ def correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def multipliers(scope: Scope, node: Any, kept: Container[str] = ()) -> tuple[list[tuple[Any, int]], str]:
-    """Walks from an integer product to the Muls that scale its sums. Returns each Mul with the number of its other input. Also
-    returns the tensor that ended the walk, because it is in `kept` or does not have exactly one reader; else ""."""
+    """Walks from an integer product to the Muls that scale its sums. Returns each Mul with the number of its
+    other input. Also returns the tensor that ended the walk, because it is in `kept` or does not have exactly
+    one reader; else ""."""
     found, name = [], node.output[0]
     for _ in range(_WALK):
         readers = scope.consumers.get(name, [])
@@ -80,20 +91,23 @@ def multipliers(scope: Scope, node: Any, kept: Container[str] = ()) -> tuple[lis
 
 
 class FloatConstants:
-    """The float constants of an ONNX file. `scope` names the operators that read them. Raises `Error` for a file that cannot be
-    read."""
+    """The float constants of an ONNX file. `scope` names the operators that read them. Raises `Error` for a
+    file that cannot be read."""
 
     def __init__(self, path: str | os.PathLike):
         graph = read_onnx(path).proto.graph
         self.scope = Scope(graph, Path(path).parent)
-        self.shapes = {tensor.name: tuple(tensor.dims) for tensor in graph.initializer if tensor.data_type in _FLOATS}
+        self.shapes = {
+            tensor.name: tuple(tensor.dims) for tensor in graph.initializer if tensor.data_type in _FLOATS
+        }
         for node in graph.node:
             value = self.scope.constant(node.output[0]) if node.op_type == "Constant" else None
             if value is not None and value.dtype.kind == "f":
                 self.shapes[node.output[0]] = value.shape
 
     def name_of(self, name: str) -> str:
-        """The float constant with this name, or with the name before tools appended suffixes; "" if there is none."""
+        """The float constant with this name, or with the name before tools appended suffixes; "" if there is
+        none."""
         return next((one for one in names_before(name) if one in self.shapes), "")
 
     def values(self, name: str) -> np.ndarray | None:
@@ -101,7 +115,8 @@ class FloatConstants:
         return None if value is None else value.astype(np.float32)
 
     def find(self, name: str, dequantized: np.ndarray) -> Match | None:
-        """The float constant from which weights were made. `name`: the quantized tensor's name, tried first."""
+        """The float constant from which weights were made. `name`: the quantized tensor's name, tried
+        first."""
         named = self.name_of(name)
         best = self._closest([named], dequantized) if named else None
         if best is None or best.agreement < LEAST_AGREEMENT:
@@ -121,8 +136,11 @@ class FloatConstants:
 
     def _closest(self, names: "list[str] | dict", dequantized: np.ndarray) -> Match | None:
         shape = dequantized.shape
-        found = [(agreement(*samples_of(values, dequantized)), name, values)
-                 for name in names for values in self._layouts(name, shape)]
+        found = [
+            (agreement(*samples_of(values, dequantized)), name, values)
+            for name in names
+            for values in self._layouts(name, shape)
+        ]
         if not found:
             return None
         _, name, values = max(found, key=lambda one: one[0])

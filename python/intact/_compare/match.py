@@ -22,8 +22,9 @@ _PER_CHANNEL = {"Add", "Sub", "Mul", "Div", "BatchNormalization", "Relu", "Clip"
 
 @dataclass
 class FloatNode:
-    """A product with constant weights in the float model. `weights`: laid out like the weights of a QuantizedLayer. `outputs`:
-    its output tensor, then the tensors after a bias, a normalisation or an activation."""
+    """A product with constant weights in the float model. `weights`: laid out like the weights of a
+    QuantizedLayer. `outputs`: its output tensor, then the tensors after a bias, a normalisation or an
+    activation."""
 
     name: str
     node: Any
@@ -51,12 +52,13 @@ class Output:
 
 @dataclass
 class Matched:
-    """A layer, its float node (None: `how` gives the reason), and how its numbers are stored. `real`: its dequantized weights.
-    `scales`: one for each column, or one. `smooth`: a factor for each depth, with which the quantizer multiplies the float input.
+    """A layer, its float node (None: `how` gives the reason), and how its numbers are stored. `real`: its
+    dequantized weights. `scales`: one for each column, or one. `smooth`: a factor for each depth, with which
+    the quantizer multiplies the float input.
 
-    `bounds`: bounds of the float input, if a Relu or a Clip computes it. The quantizer may have removed this operator, because
-    the integers' range implies it. `cut`: the tensor that is the layer's input: quantized if the file states the scale, else
-    float."""
+    `bounds`: bounds of the float input, if a Relu or a Clip computes it. The quantizer may have removed this
+    operator, because the integers' range implies it. `cut`: the tensor that is the layer's input: quantized
+    if the file states the scale, else float."""
 
     layer: QuantizedLayer
     float_node: FloatNode | None = None
@@ -70,7 +72,8 @@ class Matched:
     scale: float = 0.0
     point: int = 0
     outputs: list[Output] = field(default_factory=list)
-    biases: tuple[np.ndarray, np.ndarray] | None = None  # the stored bias, dequantized, and the float node's bias
+    # the stored bias, dequantized, and the float node's bias
+    biases: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def is_static(self) -> bool:
@@ -115,7 +118,8 @@ def following(scope: Scope, name: str) -> list[str]:
 
 
 def _normalised(scope: Scope, node: Any, weights: np.ndarray) -> np.ndarray | None:
-    """A convolution's weights with the BatchNormalization folded in; None unless the BatchNormalization is its only reader."""
+    """A convolution's weights with the BatchNormalization folded in; None unless the BatchNormalization is
+    its only reader."""
     readers = scope.consumers.get(node.output[0], [])
     if len(readers) != 1 or readers[0].op_type != "BatchNormalization":
         return None
@@ -134,7 +138,13 @@ def float_nodes(scope: Scope, graph: Any) -> list[FloatNode]:
         if node.op_type not in ("Conv", "MatMul", "Gemm", "LSTM", "Attention") or len(node.input) < 2:
             continue
         weights = scope.constant(node.input[1])
-        if weights is None or weights.dtype.kind != "f" or weights.ndim < 2 or not weights.size or not np.isfinite(weights).all():
+        if (
+            weights is None
+            or weights.dtype.kind != "f"
+            or weights.ndim < 2
+            or not weights.size
+            or not np.isfinite(weights).all()
+        ):
             continue
         weights = weights.astype(np.float32)
         values = attributes(node)
@@ -148,13 +158,17 @@ def float_nodes(scope: Scope, graph: Any) -> list[FloatNode]:
         elif node.op_type == "LSTM":
             for i, part in ((1, "input"), (2, "recurrent")):
                 matrices = scope.constant(node.input[i])
-                for direction, matrix in enumerate(matrices if matrices is not None and matrices.ndim == 3 else []):
+                for direction, matrix in enumerate(
+                    matrices if matrices is not None and matrices.ndim == 3 else []
+                ):
                     suffix = f"{part} weights" + (f", direction {direction}" if len(matrices) > 1 else "")
                     found.append(FloatNode(name, node, matrix.astype(np.float32).T, outputs[:1], suffix))
         else:
             if values.get("transB"):
                 weights = weights.swapaxes(-1, -2)
-            found.append(FloatNode(name, node, as_matrix(weights) * np.float32(values.get("alpha", 1)), outputs))
+            found.append(
+                FloatNode(name, node, as_matrix(weights) * np.float32(values.get("alpha", 1)), outputs)
+            )
     return found
 
 
@@ -182,14 +196,22 @@ def _dequantize(matched: Matched, scope: Scope, direction: int) -> str:
         return "it is in an inner graph"
     scale, node = _weights_scale(layer, scope), layer.weights_node
     point = _constant(scope, node, layer.point_input)
-    if len(node.input) > layer.point_input and node.input[layer.point_input] and point is None or scale is None:
+    if (
+        len(node.input) > layer.point_input
+        and node.input[layer.point_input]
+        and point is None
+        or scale is None
+    ):
         return "its weights' scale or zero point is no constant"
     values = [scale.astype(np.float64), np.zeros(1) if point is None else point.astype(np.float64)]
     if layer.op_type == "DynamicQuantizeLSTM":
         values = [value[direction] if value.ndim and len(value) > direction else value for value in values]
     count = columns_last(layer.weights).shape[1]
     values = [value.reshape(-1) for value in values]
-    values = [np.tile(value, count // value.size) if value.size > 1 and count % value.size == 0 else value for value in values]
+    values = [
+        np.tile(value, count // value.size) if value.size > 1 and count % value.size == 0 else value
+        for value in values
+    ]
     if any(value.size not in (1, count) for value in values):
         return "its weights' scales are neither of the tensor nor of output channels"
     scales, points = (along_columns(value, layer.weights) for value in values)
@@ -200,7 +222,8 @@ def _dequantize(matched: Matched, scope: Scope, direction: int) -> str:
 
 
 def _find_input(matched: Matched, scope: Scope, known: set[str]) -> None:
-    """Finds the layer's input tensor, its quantization, and the factors by which the quantizer multiplies it first."""
+    """Finds the layer's input tensor, its quantization, and the factors by which the quantizer multiplies it
+    first."""
     layer, node = matched.layer, matched.layer.graph_node
     quantizer = scope.producer(layer.activation) if layer.activation else None
     scale = point = None
@@ -211,8 +234,17 @@ def _find_input(matched: Matched, scope: Scope, known: set[str]) -> None:
     elif row_of(layer).c_point is not None:
         inputs = row_of(layer).inputs
         scale, point = _constant(scope, node, inputs.a_scale), _constant(scope, node, inputs.a_point)
-    if scale is not None and point is not None and scale.size == point.size == 1 and 0 < scale.reshape(-1)[0] < np.inf:
-        matched.scale, matched.point, matched.cut_type = float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype
+    if (
+        scale is not None
+        and point is not None
+        and scale.size == point.size == 1
+        and 0 < scale.reshape(-1)[0] < np.inf
+    ):
+        matched.scale, matched.point, matched.cut_type = (
+            float(scale.reshape(-1)[0]),
+            int(point.reshape(-1)[0]),
+            point.dtype,
+        )
         matched.cut = layer.activation
         before = quantizer.input[0] if quantizer is not None and quantizer.op_type == "QuantizeLinear" else ""
     elif layer.op_type in ("DynamicQuantizeMatMul", "DynamicQuantizeLSTM"):
@@ -235,7 +267,12 @@ def _find_outputs(layer: QuantizedLayer, scope: Scope) -> list[Output]:
     node = layer.graph_node
 
     def quantized(name: str, scale: np.ndarray | None, point: np.ndarray | None) -> list[Output]:
-        if scale is None or scale.size != 1 or not 0 < scale.reshape(-1)[0] < np.inf or (point is not None and point.size != 1):
+        if (
+            scale is None
+            or scale.size != 1
+            or not 0 < scale.reshape(-1)[0] < np.inf
+            or (point is not None and point.size != 1)
+        ):
             return []
         point = np.zeros((), np.uint8) if point is None else point
         return [Output(name, float(scale.reshape(-1)[0]), int(point.reshape(-1)[0]), point.dtype)]
@@ -282,15 +319,17 @@ def _find_biases(matched: Matched, scope: Scope, before: Scope) -> None:
 def match(audit: Any, float_path: str | Path) -> tuple[list[Matched], Any]:
     """Each layer of an audited model with its node of the float model in a file; and the float model.
 
-    A node is found by its weights: the layer's dequantized weights correlate with the float weights. Names decide between equals,
-    and if no weights correlate."""
+    A node is found by its weights: the layer's dequantized weights correlate with the float weights. Names
+    decide between equals, and if no weights correlate."""
     proto = load_onnx(float_path)
     folder = Path(float_path).parent
     before = Scope(proto.graph, folder)
     nodes = float_nodes(before, proto.graph)
     if not nodes:
-        raise invalid(f"{excerpt(float_path)}: has no product with constant float weights; "
-                      "expected the model before quantization")
+        raise invalid(
+            f"{excerpt(float_path)}: has no product with constant float weights; "
+            "expected the model before quantization"
+        )
     scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
     known = {name for node in proto.graph.node for name in node.output}
     found, scores = [], []

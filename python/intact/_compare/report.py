@@ -17,9 +17,11 @@ JSON_SCHEMA = "intact-compare"
 JSON_VERSION = 1
 _WORST = 3  # layers that the summary names in each category
 
-_MEANING = {"data-insensitive": "of weights, biases and rounding: any input has it",
-            "data-sensitive": "of ranges that do not fit each sample",
-            "implementation": "of the engine, if larger than the quantization error"}
+_MEANING = {
+    "data-insensitive": "of weights, biases and rounding: any input has it",
+    "data-sensitive": "of ranges that do not fit each sample",
+    "implementation": "of the engine, if larger than the quantization error",
+}
 
 
 def _dB(value: float) -> str:
@@ -28,20 +30,34 @@ def _dB(value: float) -> str:
 
 def _percent(*shares: float) -> str:
     """A share, or the smallest and the largest share."""
-    return " to ".join(f"{100 * share:.0f}" if share >= 0.1 or not share else f"{100 * share:.2g}" for share in shares) + " %"
+    return (
+        " to ".join(
+            f"{100 * share:.0f}" if share >= 0.1 or not share else f"{100 * share:.2g}" for share in shares
+        )
+        + " %"
+    )
 
 
 def _distance(d: "Distance | None", has_steps: bool = True) -> list[str]:
     if d is None:
         return ["", "", "", ""]
-    return [_dB(d.sqnr), f"{d.cosine:.5f}", f"{d.l2:.4f}", f"{d.largest:.3g}" if has_steps else f"{d.largest:.3g} (float)"]
+    return [
+        _dB(d.sqnr),
+        f"{d.cosine:.5f}",
+        f"{d.l2:.4f}",
+        f"{d.largest:.3g}" if has_steps else f"{d.largest:.3g} (float)",
+    ]
 
 
 def _spread(d: "Distance | None") -> str:
     if d is None or len(d.samples) < 2:
         return ""
     low, high = d.spread
-    return f"{low:.0f} to {high:.0f} dB" if math.isfinite(low) and math.isfinite(high) else f"{_dB(low)} to {_dB(high)}"
+    return (
+        f"{low:.0f} to {high:.0f} dB"
+        if math.isfinite(low) and math.isfinite(high)
+        else f"{_dB(low)} to {_dB(high)}"
+    )
 
 
 def _alone(layer: ComparedLayer, *keys: str) -> float:
@@ -62,32 +78,90 @@ def _category(layer: ComparedLayer) -> str:
 
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
     """The tables of weights, activations and outputs: a title and rows, the first row the head."""
-    worst = sorted((layer for layer in comparison.layers if layer.own), key=lambda layer: layer.own.sqnr)[:_WORST]
-    weights = [["layer", "operator", "float node found by", "scales", "SQNR", "cosine", "L2", "largest", "worst channel",
-                "per channel", "8 bits"]]
+    worst = sorted((layer for layer in comparison.layers if layer.own), key=lambda layer: layer.own.sqnr)[
+        :_WORST
+    ]
+    weights = [
+        [
+            "layer",
+            "operator",
+            "float node found by",
+            "scales",
+            "SQNR",
+            "cosine",
+            "L2",
+            "largest",
+            "worst channel",
+            "per channel",
+            "8 bits",
+        ]
+    ]
     inputs = [["layer", "SQNR", "cosine", "L2", "largest", "clipped", "range used", "samples", "dynamic"]]
-    outputs = [["", "layer", "by itself", "cosine", "L2", "largest", "samples", "in the network", "cosine", "L2", "largest",
-                "samples", "wrong sums", "error by itself"]]
+    outputs = [
+        [
+            "",
+            "layer",
+            "by itself",
+            "cosine",
+            "L2",
+            "largest",
+            "samples",
+            "in the network",
+            "cosine",
+            "L2",
+            "largest",
+            "samples",
+            "wrong sums",
+            "error by itself",
+        ]
+    ]
     for layer in comparison.layers:
         m = layer.matched
         if layer.weights is not None:
-            weights.append([layer.name, m.layer.node, m.how,
-                            ("channels" if layer.is_per_channel else "tensor") + (", 7 bits" if layer.uses_7_bits else ""),
-                            *_distance(layer.weights), _dB(min(layer.channels)),
-                            *("" if d is None else _dB(d.sqnr) for d in (layer.per_channel, layer.eighth_bit))])
+            weights.append(
+                [
+                    layer.name,
+                    m.layer.node,
+                    m.how,
+                    ("channels" if layer.is_per_channel else "tensor")
+                    + (", 7 bits" if layer.uses_7_bits else ""),
+                    *_distance(layer.weights),
+                    _dB(min(layer.channels)),
+                    *("" if d is None else _dB(d.sqnr) for d in (layer.per_channel, layer.eighth_bit)),
+                ]
+            )
         if layer.input is not None:
             used = layer.used
-            inputs.append([layer.name, *_distance(layer.input),
-                           _percent(layer.clipped / max(layer.input.values, 1)) if m.is_static else "",
-                           _percent(min(used), max(used)) if used else "chosen by each run", _spread(layer.input),
-                           _dB(layer.dynamic_input.sqnr) if m.is_static else ""])
+            inputs.append(
+                [
+                    layer.name,
+                    *_distance(layer.input),
+                    _percent(layer.clipped / max(layer.input.values, 1)) if m.is_static else "",
+                    _percent(min(used), max(used)) if used else "chosen by each run",
+                    _spread(layer.input),
+                    _dB(layer.dynamic_input.sqnr) if m.is_static else "",
+                ]
+            )
         if layer.network is not None:
             clamps = f"{layer.clamped:,} of {layer.sums:,}" if layer.sums else ""
             steps = _has_steps(layer)
-            outputs.append([">" if layer in worst else "", layer.name, *_distance(layer.own, steps), _spread(layer.own),
-                            *_distance(layer.network, steps), _spread(layer.network), clamps, _category(layer)])
-    return [("weights", weights), ("activations of the float model, as each layer quantizes them", inputs),
-            ("outputs", outputs)]
+            outputs.append(
+                [
+                    ">" if layer in worst else "",
+                    layer.name,
+                    *_distance(layer.own, steps),
+                    _spread(layer.own),
+                    *_distance(layer.network, steps),
+                    _spread(layer.network),
+                    clamps,
+                    _category(layer),
+                ]
+            )
+    return [
+        ("weights", weights),
+        ("activations of the float model, as each layer quantizes them", inputs),
+        ("outputs", outputs),
+    ]
 
 
 def _evidence(comparison: Comparison, layer: ComparedLayer, kind: str) -> str:
@@ -98,40 +172,54 @@ def _evidence(comparison: Comparison, layer: ComparedLayer, kind: str) -> str:
     if kind == "data-insensitive":
         bias = f", its bias {_dB(_alone(layer, 'bias'))}" if by["bias"] > 0.1 * layer.explained else ""
         output = f", rounding of its output {_dB(fitted)}" if by["output"] else ""
-        return (f"{layer.name}: by itself {own}; its weights alone {_dB(_alone(layer, 'weights'))}{bias}, rounding of its input "
-                f"{_dB(_alone(layer, 'dynamic_input'))}{output}")
+        return (
+            f"{layer.name}: by itself {own}; its weights alone {_dB(_alone(layer, 'weights'))}{bias}, rounding of its input "
+            f"{_dB(_alone(layer, 'dynamic_input'))}{output}"
+        )
     if kind == "data-sensitive":
         parts = [f"{layer.name}: by itself {own}"]
         if by["input"] - by["dynamic_input"] > 0.2 * layer.parts[kind]:
-            parts.append(f"its input's quantization alone {_dB(_alone(layer, 'input'))}, with a range for each sample "
-                         f"{_dB(_alone(layer, 'dynamic_input'))}")
+            parts.append(
+                f"its input's quantization alone {_dB(_alone(layer, 'input'))}, with a range for each sample "
+                f"{_dB(_alone(layer, 'dynamic_input'))}"
+            )
             parts.append(f"samples use {_percent(min(used), max(used))} of the range")
             if layer.clipped:
                 parts.append(f"{_percent(layer.clipped / layer.input.values)} of the input is clipped")
         if by["output"] - by["dynamic_output"] > 0.2 * layer.parts[kind]:
-            parts.append(f"its output's quantization alone {_dB(rounded)}, with a range for each sample {_dB(fitted)}")
+            parts.append(
+                f"its output's quantization alone {_dB(rounded)}, with a range for each sample {_dB(fitted)}"
+            )
             if layer.output_clipped:
                 parts.append(f"{_percent(layer.output_clipped / layer.own.values)} of the output is clipped")
         return "; ".join(parts)
     if layer.unexplained:
         explained = _dB(decibels(layer.own.signal, layer.explained))
-        return (f"{layer.name}: by itself {own}; weights, activations and rounding explain only {explained}: its operator does "
-                "not compute what the float node computes")
+        return (
+            f"{layer.name}: by itself {own}; weights, activations and rounding explain only {explained}: its operator does "
+            "not compute what the float node computes"
+        )
     if layer.differs_here:
         where = "the emulated CPU" if comparison.is_emulated else "this CPU"
-        text = (f"{layer.name}: ONNX Runtime on {where} is {_dB(layer.here.sqnr)} from exact sums (rounding noise alone: "
-                f"{_dB(layer.control.sqnr)})")
+        text = (
+            f"{layer.name}: ONNX Runtime on {where} is {_dB(layer.here.sqnr)} from exact sums (rounding noise alone: "
+            f"{_dB(layer.control.sqnr)})"
+        )
         return text + (f"; int16 clamps {layer.clamped:,} of {layer.sums:,} sums" if layer.clamped else "")
-    return (f"{layer.name}: on CPUs without VNNI int16 clamps {layer.clamped:,} of {layer.sums:,} sums: "
-            f"{_dB(_alone(layer, 'clamps'))}; with exact sums {own}")
+    return (
+        f"{layer.name}: on CPUs without VNNI int16 clamps {layer.clamped:,} of {layer.sums:,} sums: "
+        f"{_dB(_alone(layer, 'clamps'))}; with exact sums {own}"
+    )
 
 
 def _advice(advice: Advice) -> str:
     layers = advice.layers
     names = ", ".join([*layers[:_WORST], *["…"] * (len(layers) > _WORST)])
     where = names if len(layers) == 1 else f"{len(layers)} layers ({names})"
-    return (f"{advice.what}: {where}: output {excerpt(advice.output)} goes from {advice.before:.1f} to {advice.after:.1f} dB "
-            f"against the float model (chance: {advice.control:.1f} dB)")
+    return (
+        f"{advice.what}: {where}: output {excerpt(advice.output)} goes from {advice.before:.1f} to {advice.after:.1f} dB "
+        f"against the float model (chance: {advice.control:.1f} dB)"
+    )
 
 
 def _remedy(comparison: Comparison) -> list[str]:
@@ -140,9 +228,11 @@ def _remedy(comparison: Comparison) -> list[str]:
     if not clamping:
         return []
     remedies = list(dict.fromkeys(text for audited in comparison.audit.layers for text in audited.remedies))
-    gains = [f"output {excerpt(o.name)} goes from {o.stock_to_float:.1f} to {o.exact_to_float:.1f} dB against the float model"
-             for o in comparison.audit.on_data.outputs
-             if o.exact_to_float is not None and comparison.audit.on_data.stock_clamps and o.stock < o.noise]
+    gains = [
+        f"output {excerpt(o.name)} goes from {o.stock_to_float:.1f} to {o.exact_to_float:.1f} dB against the float model"
+        for o in comparison.audit.on_data.outputs
+        if o.exact_to_float is not None and comparison.audit.on_data.stock_clamps and o.stock < o.noise
+    ]
     how = "; ".join(remedies[:1] + [text for text in remedies if "intact repair" in text])
     words = f"would help on CPUs without VNNI: exact sums in {len(clamping)} layers ({how})"
     return [words + (f": {', '.join(gains)}" if gains else "")]
@@ -160,52 +250,83 @@ def summary(comparison: Comparison) -> list[str]:
     same = [layer for layer in comparison.layers if layer.here is not None]
     if same and not any(layer.differs_here for layer in same):
         where = "the emulated CPU" if comparison.is_emulated else "this CPU"
-        lines.append(f"ONNX Runtime on {where}: each of {len(same)} layers, by itself, differs from exact sums no more than by "
-                     "rounding noise")
+        lines.append(
+            f"ONNX Runtime on {where}: each of {len(same)} layers, by itself, differs from exact sums no more than by "
+            "rounding noise"
+        )
     reasons: dict[str, list[str]] = {}
     for layer in comparison.layers:
         if layer.reason:
             reasons.setdefault(layer.reason, []).append(layer.name)
     lines += [f"not compared: {', '.join(names)}: {reason}" for reason, names in reasons.items()]
     if comparison.samples < 2:
-        lines.append("one sample: how errors differ between samples is not known; give more by --each or a folder of .npz files")
-    lines += [f"note: {note}" for note in sorted({layer.layer.note for layer in comparison.audit.layers if layer.layer.note})]
+        lines.append(
+            "one sample: how errors differ between samples is not known; give more by --each or a folder of .npz files"
+        )
+    lines += [
+        f"note: {note}"
+        for note in sorted({layer.layer.note for layer in comparison.audit.layers if layer.layer.note})
+    ]
     lines += comparison.audit.model.decided_by()
     lines += [f"would help: {_advice(advice)}" for advice in comparison.advice if advice.helps]
     lines += _remedy(comparison)
-    lines += [f"tried, helps no more than chance: {_advice(advice)}" for advice in comparison.advice
-              if not advice.helps and len(advice.layers) > 1]
+    lines += [
+        f"tried, helps no more than chance: {_advice(advice)}"
+        for advice in comparison.advice
+        if not advice.helps and len(advice.layers) > 1
+    ]
     lines += [f"could not be tried: {text}" for text in comparison.not_measured]
     return lines
 
 
 def headline(comparison: Comparison) -> str:
     matched = sum(layer.matched.float_node is not None for layer in comparison.layers)
-    return (f"{excerpt(comparison.audit.model.path, 400)} against {excerpt(comparison.float_path, 400)}: {matched} of "
-            f"{len(comparison.layers)} layers found in the float model; {comparison.samples} "
-            f"sample{'s' * (comparison.samples != 1)}")
+    return (
+        f"{excerpt(comparison.audit.model.path, 400)} against {excerpt(comparison.float_path, 400)}: {matched} of "
+        f"{len(comparison.layers)} layers found in the float model; {comparison.samples} "
+        f"sample{'s' * (comparison.samples != 1)}"
+    )
 
 
 def verdict(comparison: Comparison) -> str:
-    """One line: how far the outputs are from the float model's, whether the engine adds errors, and what would help most."""
+    """One line: how far the outputs are from the float model's, whether the engine adds errors, and what
+    would help most."""
     outputs = [output for output in comparison.audit.on_data.outputs if output.stock_to_float is not None]
     parts = []
     if outputs:
         worst = min(outputs, key=lambda output: output.stock_to_float)
         where = "on the emulated CPU" if comparison.is_emulated else "on this CPU"
-        parts.append(f"output {excerpt(worst.name)} {where} is {_dB(worst.stock_to_float)} from the float model's, with exact sums "
-                     f"{_dB(worst.exact_to_float)}")
+        parts.append(
+            f"output {excerpt(worst.name)} {where} is {_dB(worst.stock_to_float)} from the float model's, with exact sums "
+            f"{_dB(worst.exact_to_float)}"
+        )
     clamping = sum(layer.clamped > 0 for layer in comparison.layers)
     hidden, of = len(comparison.uncounted), len(comparison.layers)
     others = f"{clamping or 'none'} of {of - hidden} layers compute wrong sums on this data"
-    parts.append("on CPUs without VNNI " + (others if not hidden else (
-        f"it is not known how many sums of {hidden} of {of} layers are wrong" + (f"; of the others {others}" if of > hidden else ""))))
+    parts.append(
+        "on CPUs without VNNI "
+        + (
+            others
+            if not hidden
+            else (
+                f"it is not known how many sums of {hidden} of {of} layers are wrong"
+                + (f"; of the others {others}" if of > hidden else "")
+            )
+        )
+    )
     unknown = sum(bool(layer.reason) for layer in comparison.layers)
     if unknown:
         parts.insert(0, f"{unknown} of {of} layers were not compared")
-    helpful = sorted((advice for advice in comparison.advice if advice.helps), key=lambda advice: -advice.gain)
-    parts.append(f"most helps: {helpful[0].what}, +{helpful[0].gain:.1f} dB" if helpful else
-                 "no change that was tried helps more than chance" if comparison.advice else "no change was tried")
+    helpful = sorted(
+        (advice for advice in comparison.advice if advice.helps), key=lambda advice: -advice.gain
+    )
+    parts.append(
+        f"most helps: {helpful[0].what}, +{helpful[0].gain:.1f} dB"
+        if helpful
+        else "no change that was tried helps more than chance"
+        if comparison.advice
+        else "no change was tried"
+    )
     return "; ".join(parts)
 
 
@@ -229,53 +350,76 @@ def to_text(comparison: Comparison) -> str:
 def _json(d: "Distance | None", has_steps: bool = True) -> "dict[str, Any] | None":
     if d is None:
         return None
-    return {"sqnr": finite(d.sqnr), "cosine": finite(d.cosine), "normalised_l2": finite(d.l2), "largest_error": finite(d.largest),
-            "largest_error_unit": "steps" if has_steps else "float", "values": d.values,
-            "sqnr_of_samples": [finite(value) for value in d.samples]}
+    return {
+        "sqnr": finite(d.sqnr),
+        "cosine": finite(d.cosine),
+        "normalised_l2": finite(d.l2),
+        "largest_error": finite(d.largest),
+        "largest_error_unit": "steps" if has_steps else "float",
+        "values": d.values,
+        "sqnr_of_samples": [finite(value) for value in d.samples],
+    }
 
 
 def to_json(comparison: Comparison) -> dict[str, Any]:
     """The comparison as JSON: schema "intact-compare". Equal values have the SQNR null."""
     result = comparison.audit
     return {
-        "schema": JSON_SCHEMA, "schema_version": JSON_VERSION, "model": result.model.path, "float_model": comparison.float_path,
-        "samples": comparison.samples, "engine": engines()["onnxruntime"].words, "emulated": comparison.is_emulated,
-        "cpu_without_vnni": result.cpu_clamps, "verdict": verdict(comparison), "summary": [headline(comparison), *summary(comparison)],
-        "outputs": [{key: finite(value) for key, value in vars(output).items()} for output in result.on_data.outputs],
-        "advice": [{**{key: finite(value) for key, value in vars(advice).items()}, "gain": finite(advice.gain),
-                    "helps": advice.helps}
-                   for advice in comparison.advice],
+        "schema": JSON_SCHEMA,
+        "schema_version": JSON_VERSION,
+        "model": result.model.path,
+        "float_model": comparison.float_path,
+        "samples": comparison.samples,
+        "engine": engines()["onnxruntime"].words,
+        "emulated": comparison.is_emulated,
+        "cpu_without_vnni": result.cpu_clamps,
+        "verdict": verdict(comparison),
+        "summary": [headline(comparison), *summary(comparison)],
+        "outputs": [
+            {key: finite(value) for key, value in vars(output).items()} for output in result.on_data.outputs
+        ],
+        "advice": [
+            {
+                **{key: finite(value) for key, value in vars(advice).items()},
+                "gain": finite(advice.gain),
+                "helps": advice.helps,
+            }
+            for advice in comparison.advice
+        ],
         "not_tried": comparison.not_measured,
-        "layers": [{
-            "name": layer.name,
-            "operator": layer.matched.layer.node,
-            "float_node": layer.matched.float_node.name if layer.matched.float_node else None,
-            "matched_by": layer.matched.how if layer.matched.float_node else None,
-            "not_compared": layer.reason or None,
-            "scales": "channels" if layer.is_per_channel else "tensor",
-            "seven_bit_weights": layer.uses_7_bits,
-            "weights": _json(layer.weights),
-            "weights_sqnr_of_channels": [finite(value) for value in layer.channels],
-            "weights_sqnr_per_channel": layer.per_channel and finite(layer.per_channel.sqnr),
-            "weights_sqnr_8_bits": layer.eighth_bit and finite(layer.eighth_bit.sqnr),
-            "input": _json(layer.input),
-            "input_quantized_dynamically": _json(layer.dynamic_input),
-            "input_clipped": layer.clipped,
-            "output_clipped": layer.output_clipped,
-            "input_range": layer.calibrated,
-            "input_ranges_of_samples": layer.ranges,
-            "own": _json(layer.own, _has_steps(layer)),
-            "in_the_network": _json(layer.network, _has_steps(layer)),
-            "sqnr_of_parts": {key: finite(_alone(layer, key)) for key in layer.by},
-            "sums": layer.sums,
-            "clamped_sums": layer.clamped,
-            "engine_against_exact": _json(layer.here, _has_steps(layer)),
-            "control_against_exact": _json(layer.control, _has_steps(layer)),
-            "category": layer.category or None,
-            "category_share": layer.share,
-            "implementation_excess_db": finite(layer.engine_excess),
-            "implementation_error": layer.engine_excess > 0,
-        } for layer in comparison.layers],
+        "layers": [
+            {
+                "name": layer.name,
+                "operator": layer.matched.layer.node,
+                "float_node": layer.matched.float_node.name if layer.matched.float_node else None,
+                "matched_by": layer.matched.how if layer.matched.float_node else None,
+                "not_compared": layer.reason or None,
+                "scales": "channels" if layer.is_per_channel else "tensor",
+                "seven_bit_weights": layer.uses_7_bits,
+                "weights": _json(layer.weights),
+                "weights_sqnr_of_channels": [finite(value) for value in layer.channels],
+                "weights_sqnr_per_channel": layer.per_channel and finite(layer.per_channel.sqnr),
+                "weights_sqnr_8_bits": layer.eighth_bit and finite(layer.eighth_bit.sqnr),
+                "input": _json(layer.input),
+                "input_quantized_dynamically": _json(layer.dynamic_input),
+                "input_clipped": layer.clipped,
+                "output_clipped": layer.output_clipped,
+                "input_range": layer.calibrated,
+                "input_ranges_of_samples": layer.ranges,
+                "own": _json(layer.own, _has_steps(layer)),
+                "in_the_network": _json(layer.network, _has_steps(layer)),
+                "sqnr_of_parts": {key: finite(_alone(layer, key)) for key in layer.by},
+                "sums": layer.sums,
+                "clamped_sums": layer.clamped,
+                "engine_against_exact": _json(layer.here, _has_steps(layer)),
+                "control_against_exact": _json(layer.control, _has_steps(layer)),
+                "category": layer.category or None,
+                "category_share": layer.share,
+                "implementation_excess_db": finite(layer.engine_excess),
+                "implementation_error": layer.engine_excess > 0,
+            }
+            for layer in comparison.layers
+        ],
     }
 
 
@@ -294,10 +438,18 @@ def to_html(comparison: Comparison) -> str:
     for title, rows in _shown(comparison):
         head = "".join(f"<th data-by>{e(cell)}</th>" for cell in rows[0])
         body = "".join(
-            "<tr>" + "".join(f'<td data-label="{e(label)}"{_sort_key(cell)}>{e(cell)}</td>' for label, cell in zip(rows[0], row))
-            + "</tr>" for row in rows[1:])
-        parts.append(f'<h2>{e(title)}</h2><div class="scroll"><table><thead><tr>{head}</tr></thead>'
-                     f'<tbody>{body}</tbody></table></div>')
+            "<tr>"
+            + "".join(
+                f'<td data-label="{e(label)}"{_sort_key(cell)}>{e(cell)}</td>'
+                for label, cell in zip(rows[0], row)
+            )
+            + "</tr>"
+            for row in rows[1:]
+        )
+        parts.append(
+            f'<h2>{e(title)}</h2><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div>"
+        )
     items = "".join(f"<li>{e(line)}</li>" for line in summary(comparison))
     return f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -305,7 +457,7 @@ def to_html(comparison: Comparison) -> str:
 <h1>{e(headline(comparison))}</h1>
 <p class="verdict">{e(verdict(comparison))}</p>
 <ul>{items}</ul>
-{''.join(parts)}
+{"".join(parts)}
 <script>{SCRIPT}</script>
 </body></html>
 """

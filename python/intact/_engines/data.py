@@ -14,7 +14,13 @@ from .._library import excerpt, invalid
 
 
 def decibels(signal: float, noise: float) -> float:
-    return math.inf if noise == 0 else -math.inf if signal == 0 or math.isinf(noise) else 10 * math.log10(signal / noise)
+    return (
+        math.inf
+        if noise == 0
+        else -math.inf
+        if signal == 0 or math.isinf(noise)
+        else 10 * math.log10(signal / noise)
+    )
 
 
 class Run(dict):
@@ -34,22 +40,41 @@ def load_data(path: str | Path) -> list[Run]:
         try:
             arrays = np.load(file, allow_pickle=False)
             if isinstance(arrays, np.ndarray):
-                raise invalid(f"{excerpt(file)}: is one array; expected a .npz file, as numpy.savez(FILE, INPUT=ARRAY) writes it")
+                raise invalid(
+                    f"{excerpt(file)}: is one array; expected a .npz file, as numpy.savez(FILE, INPUT=ARRAY) writes it"
+                )
             with arrays:
                 run = Run({name: arrays[name] for name in arrays.files})
         except OSError as error:
             raise invalid(f"{excerpt(file)}: {error.strerror or 'is no .npz file of arrays'}") from None
-        except (AttributeError, EOFError, MemoryError, NotImplementedError, RuntimeError, TypeError, ValueError, zipfile.BadZipFile,
-                zlib.error):
+        except (
+            AttributeError,
+            EOFError,
+            MemoryError,
+            NotImplementedError,
+            RuntimeError,
+            TypeError,
+            ValueError,
+            zipfile.BadZipFile,
+            zlib.error,
+        ):
             raise invalid(f"{excerpt(file)}: is no .npz file of arrays of numbers") from None
         run.source = str(file)
         runs.append(run)
     return runs
 
 
-_TENSORS = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int64)": np.int64,
-            "tensor(int32)": np.int32, "tensor(int16)": np.int16, "tensor(int8)": np.int8, "tensor(uint8)": np.uint8,
-            "tensor(bool)": np.bool_}
+_TENSORS = {
+    "tensor(float)": np.float32,
+    "tensor(double)": np.float64,
+    "tensor(float16)": np.float16,
+    "tensor(int64)": np.int64,
+    "tensor(int32)": np.int32,
+    "tensor(int16)": np.int16,
+    "tensor(int8)": np.int8,
+    "tensor(uint8)": np.uint8,
+    "tensor(bool)": np.bool_,
+}
 
 
 def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict[str, np.ndarray]:
@@ -59,15 +84,19 @@ def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict
     for value in session.get_inputs():
         where = f"{source}: array {excerpt(value.name)!r}"
         if value.name not in run:
-            raise invalid(f"{source}: has no array {excerpt(value.name)!r}, an input of {model or 'the model'}; has: {excerpt(', '.join(run)) or 'none'}")
+            raise invalid(
+                f"{source}: has no array {excerpt(value.name)!r}, an input of {model or 'the model'}; has: {excerpt(', '.join(run)) or 'none'}"
+            )
         array = run[value.name]
         dtype = _TENSORS.get(value.type)
         if dtype is not None and array.dtype != dtype:
             raise invalid(f"{where}: is {array.dtype}; expected {np.dtype(dtype)}")
         shape = tuple(value.shape)
         # An empty shape is an unknown shape.
-        if shape and (array.ndim != len(shape)
-                      or any(isinstance(want, int) and n != want for n, want in zip(array.shape, shape))):
+        if shape and (
+            array.ndim != len(shape)
+            or any(isinstance(want, int) and n != want for n, want in zip(array.shape, shape))
+        ):
             expected = ", ".join(str(n) if isinstance(n, int) else "any" for n in shape)
             raise invalid(f"{where}: has the shape {array.shape}; expected ({expected})")
         if not array.size:
@@ -87,7 +116,8 @@ def dynamically_quantized(x: np.ndarray) -> tuple[np.ndarray, np.float32, np.uin
 
 
 def distances(exact: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """How far values are apart. Equal infinities and two NaNs: 0. Any other pair with an infinity or a NaN: infinity."""
+    """How far values are apart. Equal infinities and two NaNs: 0. Any other pair with an infinity or a NaN:
+    infinity."""
     finite = np.isfinite(exact) & np.isfinite(other)
     alike = (exact == other) | (np.isnan(exact) & np.isnan(other))
     distances = np.where(alike, 0.0, np.inf)

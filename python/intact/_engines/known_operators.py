@@ -10,13 +10,14 @@ from .._library import PACKAGE
 
 
 def known() -> dict[str, Any]:
-    """onnxruntime_operators.json: "versions" of ONNX Runtime that were measured; "exact", operators that move values or compute
-    integers; "depends_on", by operator what its bytes depend on."""
+    """onnxruntime_operators.json: "versions" of ONNX Runtime that were measured; "exact", operators that move
+    values or compute integers; "depends_on", by operator what its bytes depend on."""
     return json.loads((PACKAGE / "onnxruntime_operators.json").read_text(encoding="utf-8"))
 
 
 def float_nodes_by_cpu(nodes: "Iterable[Any]") -> dict[str, int]:
-    """The float operators among ONNX nodes whose bytes depend on the CPU in ONNX Runtime, and their number."""
+    """The float operators among ONNX nodes whose bytes depend on the CPU in ONNX Runtime, and their
+    number."""
     depends_on = known()["depends_on"]
     found: dict[str, int] = {}
     for node in nodes:

@@ -21,8 +21,8 @@ from .._library import excerpt, invalid
 
 
 def session_of(model: Any, is_as_written: bool = False) -> Any:
-    """A session of ONNX Runtime. `is_as_written`: without fusions of QuantizeLinear and DequantizeLinear nodes. The fusions
-    would also quantize float weights between these nodes."""
+    """A session of ONNX Runtime. `is_as_written`: without fusions of QuantizeLinear and DequantizeLinear
+    nodes. The fusions would also quantize float weights between these nodes."""
     try:
         import onnxruntime
     except ImportError:
@@ -60,16 +60,31 @@ for i in range(job["runs"]):
 """
 
 
-def _run_elsewhere(command: list[str], environment: dict[str, str], path: str, names: list[str],
-                   runs: list[dict[str, np.ndarray]]) -> "tuple[list[list[np.ndarray]], str]":
-    """A model's outputs of each run, in a Python that `command` starts; or no outputs, and what it said on standard error."""
+def _run_elsewhere(
+    command: list[str],
+    environment: dict[str, str],
+    path: str,
+    names: list[str],
+    runs: list[dict[str, np.ndarray]],
+) -> "tuple[list[list[np.ndarray]], str]":
+    """A model's outputs of each run, in a Python that `command` starts; or no outputs, and what it said on
+    standard error."""
     with tempfile.TemporaryDirectory() as folder:
         for i, run in enumerate(runs):
             np.savez(f"{folder}/{i}.npz", *run.values())
-        job = {"model": str(Path(path).resolve()), "runs": len(runs), "inputs": [list(run) for run in runs], "outputs": names}
+        job = {
+            "model": str(Path(path).resolve()),
+            "runs": len(runs),
+            "inputs": [list(run) for run in runs],
+            "outputs": names,
+        }
         Path(folder, "job.json").write_text(json.dumps(job))
-        process = subprocess.run([*command, "-c", _ELSEWHERE, folder], capture_output=True, text=True,
-                                 env={**os.environ, **environment})
+        process = subprocess.run(
+            [*command, "-c", _ELSEWHERE, folder],
+            capture_output=True,
+            text=True,
+            env={**os.environ, **environment},
+        )
         if process.returncode:
             return [], process.stderr
         results = []
@@ -80,11 +95,14 @@ def _run_elsewhere(command: list[str], environment: dict[str, str], path: str, n
 
 
 def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
-    """A model's outputs of each run on a CPU without VNNI. The interpreter INTACT_PYTHON runs the model; without INTACT_PYTHON,
-    this interpreter runs it held to AVX2, or in qemu-user if this CPU cannot be held."""
+    """A model's outputs of each run on a CPU without VNNI. The interpreter INTACT_PYTHON runs the model;
+    without INTACT_PYTHON, this interpreter runs it held to AVX2, or in qemu-user if this CPU cannot be
+    held."""
     own = os.environ.get("INTACT_PYTHON")
     is_held = not own and held_to.can_be_held("avx2")
-    python = [own] if own else [sys.executable] if is_held else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
+    python = (
+        [own] if own else [sys.executable] if is_held else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
+    )
     if own and not shutil.which(own):
         raise invalid(f"INTACT_PYTHON: names {excerpt(own)}, which cannot be run")
     if not shutil.which(python[0]):
@@ -95,9 +113,11 @@ def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> 
     return results
 
 
-def held_to_avx2(exact: Any, names: list[str], inputs: list[dict[str, np.ndarray]]) -> "tuple[list[list[np.ndarray]], str]":
-    """The outputs of the exact variant in ONNX Runtime held to AVX2, whose float operators add in other orders than on this CPU;
-    or no outputs, and why there are none."""
+def held_to_avx2(
+    exact: Any, names: list[str], inputs: list[dict[str, np.ndarray]]
+) -> "tuple[list[list[np.ndarray]], str]":
+    """The outputs of the exact variant in ONNX Runtime held to AVX2, whose float operators add in other
+    orders than on this CPU; or no outputs, and why there are none."""
     if not held_to.has_avx512():
         return [], "this CPU has no AVX-512, so ONNX Runtime has no other order here"
     if not held_to.can_be_held("avx2"):
@@ -105,19 +125,30 @@ def held_to_avx2(exact: Any, names: list[str], inputs: list[dict[str, np.ndarray
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "exact.onnx")
         write_model(exact, path)
-        results, said = _run_elsewhere([sys.executable], held_to.environment("avx2"), str(path), names, inputs)
-    return (results, "") if results else ([], f"ONNX Runtime could not be held to AVX2: {excerpt(said.strip()[-200:], 200)}")
+        results, said = _run_elsewhere(
+            [sys.executable], held_to.environment("avx2"), str(path), names, inputs
+        )
+    return (
+        (results, "")
+        if results
+        else ([], f"ONNX Runtime could not be held to AVX2: {excerpt(said.strip()[-200:], 200)}")
+    )
 
 
-SESSION = 2.2  # bytes of a session for each byte of constants: while it is made, it has loaded and packed them
+# bytes of a session for each byte of constants: while it is made, it has loaded and packed them
+SESSION = 2.2
 
 
 def constants_size(proto: Any) -> tuple[int, int, int]:
-    """The bytes of a model's constants: of all, of the constants that the file itself holds, and of the float32 constants."""
+    """The bytes of a model's constants: of all, of the constants that the file itself holds, and of the
+    float32 constants."""
     tensors = proto.graph.initializer
     sizes = [math.prod(tensor.dims) * ITEM_SIZES.get(tensor.data_type, 4) for tensor in tensors]
-    return (sum(sizes), sum(size for tensor, size in zip(tensors, sizes) if tensor.data_location != 1),
-            sum(size for tensor, size in zip(tensors, sizes) if tensor.data_type == 1))
+    return (
+        sum(sizes),
+        sum(size for tensor, size in zip(tensors, sizes) if tensor.data_location != 1),
+        sum(size for tensor, size in zip(tensors, sizes) if tensor.data_type == 1),
+    )
 
 
 def memory_available() -> int:
@@ -136,6 +167,8 @@ def float_session(path: str, names: list[str], option: str = "--float") -> Any:
     session = session_of(str(path))
     found = [output.name for output in session.get_outputs()]
     if not set(found) & set(names):
-        raise invalid(f"{option}: {excerpt(path)}: has none of the model's outputs ({excerpt(', '.join(names))}); "
-                      f"its outputs: {excerpt(', '.join(found))}")
+        raise invalid(
+            f"{option}: {excerpt(path)}: has none of the model's outputs ({excerpt(', '.join(names))}); "
+            f"its outputs: {excerpt(', '.join(found))}"
+        )
     return session

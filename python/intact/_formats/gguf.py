@@ -15,10 +15,12 @@ def read_gguf(path: Path) -> Iterator[tuple[str, GroupedWeights]]:
     try:
         import gguf
     except ImportError:
-        raise invalid(f"{excerpt(path)}: to read GGUF files, install the package gguf: pip install gguf") from None
+        raise invalid(
+            f"{excerpt(path)}: to read GGUF files, install the package gguf: pip install gguf"
+        ) from None
     try:
         tensors = gguf.GGUFReader(str(path)).tensors
-    except Exception as error:  # noqa: BLE001: the reader checks little; any of its errors means this
+    except Exception as error:  # the reader checks little; any of its errors means this
         raise invalid(f"{excerpt(path)}: is no GGUF file, or is cut or damaged: {excerpt(error)}") from None
     for tensor in tensors:
         kind = tensor.tensor_type.name.lower()

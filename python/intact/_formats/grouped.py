@@ -1,5 +1,5 @@
-"""Weights with a scale for each group of depths, from files: MatMulNBits of ONNX, the types of GGUF (_plans/ggml_types.py), and the
-formats of safetensors files (safetensors.py)."""
+"""Weights with a scale for each group of depths, from files: MatMulNBits of ONNX, the types of GGUF
+(_plans/ggml_types.py), and the formats of safetensors files (safetensors.py)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,22 @@ DEEPEST = 16  # levels of nested graphs
 def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights]]:
     """The weights in groups of a file, one matrix after the other, each with a name:
 
-    - ONNX: MatMulNBits nodes, and MatMul and Gemm nodes whose weights a DequantizeLinear with a `block_size` makes of constants of 4
-      or 8 bits, in blocks of depths; the name of the node, or of its output if it has no name. Needs the package onnx.
-    - GGUF: tensors of type Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4. A tensor with the matrices of several experts yields each, named `name[i]`. Needs gguf.
-    - safetensors, or a folder of such files: layers of GPTQ, AWQ, compressed-tensors (pack-quantized and int-quantized) and torchao
-      (Int8Tensor, IntxUnpackedToInt8Tensor); the name of the layer. Needs safetensors, and ml_dtypes for bfloat16.
+    - ONNX: MatMulNBits nodes, and MatMul and Gemm nodes whose weights a DequantizeLinear with a `block_size`
+      makes of constants of 4 or 8 bits, in blocks of depths; the name of the node, or of its output if it has
+      no name. Needs the package onnx.
+    - GGUF: tensors of type Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K, IQ4_NL and MXFP4. A tensor with
+      the matrices of several experts yields each, named `name[i]`. Needs gguf.
+    - safetensors, or a folder of such files: layers of GPTQ, AWQ, compressed-tensors (pack-quantized and
+      int-quantized) and torchao (Int8Tensor, IntxUnpackedToInt8Tensor); the name of the layer. Needs
+      safetensors, and ml_dtypes for bfloat16.
 
-    Other nodes and tensors are passed over. Raises `Error` if the file cannot be read. A node of ONNX whose weights cannot be read is
-    skipped; after the last node an `Error` says why."""
+    Other nodes and tensors are passed over. Raises `Error` if the file cannot be read. A node of ONNX whose
+    weights cannot be read is skipped; after the last node an `Error` says why."""
     path = Path(path)
     if path.suffix == ".gguf":
         yield from read_gguf(path)
         return
     if path.suffix == ".safetensors" or path.is_dir():
-
         yield from read_safetensors(path)
         return
 
@@ -46,17 +48,31 @@ def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights
             raise invalid(failed[0] + more)
     except Error as error:
         raise invalid(f"{excerpt(path)}: {error.message}") from None
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError, OverflowError, MemoryError) as error:
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        OverflowError,
+        MemoryError,
+    ) as error:
         raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
 
 
-def _read_graph(graph: Any, folder: Path, parent: Any, depth: int, failed: list[str]) -> Iterator[tuple[str, GroupedWeights]]:
+def _read_graph(
+    graph: Any, folder: Path, parent: Any, depth: int, failed: list[str]
+) -> Iterator[tuple[str, GroupedWeights]]:
     """`failed` gets a line for each node whose weights cannot be read."""
 
     scope = Scope(graph, folder, parent)
     for node in graph.node:
-        read = {("com.microsoft", "MatMulNBits"): _matmul_nbits, ("", "MatMul"): _dequantized_blocks,
-                ("", "Gemm"): _dequantized_blocks}.get((node.domain if node.domain != "ai.onnx" else "", node.op_type))
+        read = {
+            ("com.microsoft", "MatMulNBits"): _matmul_nbits,
+            ("", "MatMul"): _dequantized_blocks,
+            ("", "Gemm"): _dequantized_blocks,
+        }.get((node.domain if node.domain != "ai.onnx" else "", node.op_type))
         weights = None
         try:
             weights = read(node, scope) if read else None
@@ -73,7 +89,9 @@ def _matmul_nbits(node: Any, scope: Any) -> GroupedWeights:
     """The weights of a MatMulNBits node. `scope`: the constants of its graph."""
 
     values = attributes(node)
-    k, n, bits, group = (int(values.get(key, default)) for key, default in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 0)))
+    k, n, bits, group = (
+        int(values.get(key, default)) for key, default in (("K", 0), ("N", 0), ("bits", 4), ("block_size", 0))
+    )
     if min(k, n) < 1:
         raise invalid(f"K×N: is {k}×{n}; expected positive extents")
     if values.get("weight_prepacked", 0):
@@ -104,7 +122,8 @@ def _matmul_nbits(node: Any, scope: Any) -> GroupedWeights:
 
 
 def _dequantized_blocks(node: Any, scope: Any) -> GroupedWeights | None:
-    """The weights of a product whose B a DequantizeLinear makes of constants in blocks; None for another product."""
+    """The weights of a product whose B a DequantizeLinear makes of constants in blocks; None for another
+    product."""
 
     dequantizer = scope.producer(node.input[1])
     if dequantizer is None or dequantizer.op_type != "DequantizeLinear":
@@ -127,7 +146,9 @@ def _dequantized_blocks(node: Any, scope: Any) -> GroupedWeights | None:
         """A constant as N rows, and its type."""
         if len(dequantizer.input) <= i or not dequantizer.input[i]:
             return None
-        found = scope.integers_of(dequantizer.input[i]) if i != 1 else (scope.constant(dequantizer.input[i]), "")
+        found = (
+            scope.integers_of(dequantizer.input[i]) if i != 1 else (scope.constant(dequantizer.input[i]), "")
+        )
         if found is None or found[0] is None or found[0].ndim != 2:
             raise invalid(f"{name}: is no constant of two dimensions and 4 or 8 bits; expected one")
         return (found[0] if depth_axis else np.ascontiguousarray(found[0].T)), found[1]
@@ -146,4 +167,12 @@ def _dequantized_blocks(node: Any, scope: Any) -> GroupedWeights | None:
     bias = scope.constant(c) if c else None
     if c and (bias is None or bias.shape not in ((len(b),), (1, len(b)))):
         raise invalid(f"C: is no constant of {len(b)} values; expected one")
-    return GroupedWeights(b, b_type, k, group, scales, zero_points, None if bias is None else bias.reshape(-1).astype(np.float32))
+    return GroupedWeights(
+        b,
+        b_type,
+        k,
+        group,
+        scales,
+        zero_points,
+        None if bias is None else bias.reshape(-1).astype(np.float32),
+    )

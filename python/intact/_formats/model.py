@@ -16,7 +16,8 @@ TYPE_RANGES = {"u8": (0, 255), "s8": (-128, 127)}
 
 @dataclass
 class QuantizedLayer:
-    """A product of activations and constant int8 weights. `weights`: K×N, or (O, *kernel, I/groups) of a convolution."""
+    """A product of activations and constant int8 weights. `weights`: K×N, or (O, *kernel, I/groups) of a
+    convolution."""
 
     name: str
     operator: str  # its name in the table of engines
@@ -35,13 +36,15 @@ class QuantizedLayer:
     # For ONNX models only:
     activation: str = ""  # name of the quantized activations; "" if a run cannot output them
     graph_node: Any = None  # the operator's node; None if it is in an inner graph
-    weights_node: Any = None  # the node that reads the weights: graph_node or a DequantizeLinear; None if in an inner graph
+    # the node that reads the weights: graph_node or a DequantizeLinear; None if in an inner graph
+    weights_node: Any = None
     inner_node: Any = None  # like weights_node, if the operator is in an inner graph; else None
     within: str = ""  # describes the inner graph, for reports
     scope: Any = None  # the Scope of the operator's graph
     weights_input: int = 1  # index of the weights among the inputs of weights_node or inner_node
     point_input: int = 2  # index of the weights' zero point among these inputs
-    view: Any = None  # a function that gives the stored constant, or an array of its shape, the shape of `weights`
+    # a function that gives the stored constant, or an array of its shape, the shape of `weights`
+    view: Any = None
 
     @property
     def node(self) -> str:
@@ -50,9 +53,11 @@ class QuantizedLayer:
 
     @property
     def scale_input(self) -> int | None:
-        """Index of the weights' scale among the inputs of `weights_node`; None if a Mul after the operator reads the scale."""
+        """Index of the weights' scale among the inputs of `weights_node`; None if a Mul after the operator
+        reads the scale."""
         inputs = OPERATORS[self.op_type].inputs if not self.is_qdq and self.op_type in OPERATORS else None
-        if inputs is None or self.op_type == "DynamicQuantizeLSTM":  # whose two weights have scales before the zero points
+        # whose two weights have scales before the zero points
+        if inputs is None or self.op_type == "DynamicQuantizeLSTM":
             return self.point_input - 1
         return inputs.b_scale
 
@@ -63,8 +68,8 @@ class QuantizedLayer:
 
 @dataclass
 class ActivationProduct:
-    """A product whose second operand is no constant. `layer` has the operator, the types, and the first operand's range; its
-    weights are placeholders of one pair. `b_range`: bounds of the second operand."""
+    """A product whose second operand is no constant. `layer` has the operator, the types, and the first
+    operand's range; its weights are placeholders of one pair. `b_range`: bounds of the second operand."""
 
     layer: QuantizedLayer
     b_range: tuple[int, int]
@@ -72,7 +77,8 @@ class ActivationProduct:
 
 @dataclass
 class QuantizedModel:
-    """The int8 layers of a model. `products`: products of two activations. `passed_over`: the number of operators left out, by operator type and reason."""
+    """The int8 layers of a model. `products`: products of two activations. `passed_over`: the number of
+    operators left out, by operator type and reason."""
 
     path: str
     engine: str = "onnxruntime"  # the engine that runs files of this format
@@ -90,12 +96,24 @@ class QuantizedModel:
         reason = excerpt(reason, 200)
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
-    def add_product(self, name: str, op_type: str, a_type: str, b_type: str, a_bounds: tuple, b_bounds: tuple) -> None:
-        """Adds a MatMul of two activations of a TFLite or an OpenVINO model. Bounds begin with the smallest and the largest
-        value."""
+    def add_product(
+        self, name: str, op_type: str, a_type: str, b_type: str, a_bounds: tuple, b_bounds: tuple
+    ) -> None:
+        """Adds a MatMul of two activations of a TFLite or an OpenVINO model. Bounds begin with the smallest
+        and the largest value."""
         weights = np.zeros((2, 1), np.uint8 if b_type == "u8" else np.int8)
-        layer = QuantizedLayer(self.unique(name), "MatMul", op_type, False, a_type, b_type, weights, a_bounds[:2], "",
-                               is_shifted=a_type == "s8")
+        layer = QuantizedLayer(
+            self.unique(name),
+            "MatMul",
+            op_type,
+            False,
+            a_type,
+            b_type,
+            weights,
+            a_bounds[:2],
+            "",
+            is_shifted=a_type == "s8",
+        )
         self.products.append(ActivationProduct(layer, b_bounds[:2]))
 
     def left_out(self) -> list[str]:
@@ -104,7 +122,11 @@ class QuantizedModel:
 
     def decided_by(self) -> list[str]:
         """Who says which QDQ groups multiply integers: a line, or none for a model without QDQ groups."""
-        return [f"note: {self.fusions.source} decided which QDQ groups multiply integers"] if self.fusions else []
+        return (
+            [f"note: {self.fusions.source} decided which QDQ groups multiply integers"]
+            if self.fusions
+            else []
+        )
 
     def unique(self, name: str, suffix: str = "") -> str:
         """A unique name of a layer, safe to print. If `name` is taken, the operator's number is appended."""
@@ -115,9 +137,11 @@ class QuantizedModel:
         return name
 
 
-def bounded(real: tuple[float, float], why: str, scale: float, point: int, limits: tuple[int, int],
-            is_padded: bool) -> tuple[int, int, str]:
-    """Bounds of quantized activations, from bounds of the real values. `is_padded`: the zero point pads them, so include it."""
+def bounded(
+    real: tuple[float, float], why: str, scale: float, point: int, limits: tuple[int, int], is_padded: bool
+) -> tuple[int, int, str]:
+    """Bounds of quantized activations, from bounds of the real values. `is_padded`: the zero point pads them,
+    so include it."""
     low, high = limits
     if not math.isfinite(scale) or scale <= 0:
         return low, high, ""
@@ -137,6 +161,11 @@ def ratio(a: np.ndarray | None, b: np.ndarray | None, c: np.ndarray | None) -> n
         return None
     with np.errstate(invalid="ignore"):
         a, b, c = (np.asarray(value, np.float64).reshape(-1) for value in (a, b, c))
-    if a.size != 1 or c.size != 1 or not b.size or not all(np.isfinite(v).all() and (v > 0).all() for v in (a, b, c)):
+    if (
+        a.size != 1
+        or c.size != 1
+        or not b.size
+        or not all(np.isfinite(v).all() and (v > 0).all() for v in (a, b, c))
+    ):
         return None
     return a * b / c

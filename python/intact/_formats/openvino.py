@@ -1,8 +1,9 @@
 """Quantized layers of an OpenVINO IR (a .xml and a .bin), as OpenVINO's CPU plug-in runs it without VNNI.
 
-OpenVINO 2026.4.1 was run on an emulated Haswell. The precisions of its runtime model show which layers run in int8. A Convolution
-takes u8 activations, whatever FakeQuantize states. A MatMul takes s8 if the range is symmetric. Layers run in float if their
-weights have a zero point, FakeQuantize has other levels, or a Convolution has several activation scales.
+OpenVINO 2026.4.1 was run on an emulated Haswell. The precisions of its runtime model show which layers run in
+int8. A Convolution takes u8 activations, whatever FakeQuantize states. A MatMul takes s8 if the range is
+symmetric. Layers run in float if their weights have a zero point, FakeQuantize has other levels, or a
+Convolution has several activation scales.
 
 Files may be hostile: XML with a DTD is refused, and each offset, size and shape is checked before it is used.
 """
@@ -22,32 +23,99 @@ from .._graph.nodes import type_name
 from .._library import Error, excerpt, invalid
 from .model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio
 
-DTYPES = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i8": np.int8, "u8": np.uint8, "i16": np.int16,
-           "u16": np.uint16, "i32": np.int32, "u32": np.uint32, "i64": np.int64, "u64": np.uint64, "boolean": np.bool_}
+DTYPES = {
+    "f32": np.float32,
+    "f16": np.float16,
+    "f64": np.float64,
+    "i8": np.int8,
+    "u8": np.uint8,
+    "i16": np.int16,
+    "u16": np.uint16,
+    "i32": np.int32,
+    "u32": np.uint32,
+    "i64": np.int64,
+    "u64": np.uint64,
+    "boolean": np.bool_,
+}
 _SMALL = {"i4", "u4", "nf4", "u1", "u2", "u3", "u6", "f4e2m1", "f8e4m3", "f8e5m2"}
 _LEVELS = {256, 255, 16, 15}  # levels of a FakeQuantize that OpenVINO treats as 8 bits
 _FLOAT = "OpenVINO runs it in float without VNNI"
 _CONVOLUTIONS = {"Convolution": 1, "GroupConvolution": 2}  # dimensions of output channels
 _PRODUCTS = {"MatMul", "FullyConnected"}
-_UNREAD = {"ConvolutionBackpropData", "GroupConvolutionBackpropData", "DeformableConvolution", "LSTMCell", "GRUCell", "RNNCell",
-           "LSTMSequence", "GRUSequence", "RNNSequence", "AUGRUCell", "AUGRUSequence"}
-# Layers that pass quantized activations on. _SCALERS and _FOLLOWED are followed too: OpenVINO may merge them into scales and
-# zero points.
-KEEPERS = {"MaxPool", "AvgPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Split", "VariadicSplit", "StridedSlice",
-            "Slice", "Gather", "ShuffleChannels", "DepthToSpace", "SpaceToDepth", "BatchToSpace",
-            "SpaceToBatch", "ReduceMax", "ReduceMin",
-            "Tile", "Broadcast", "Pad", "Identity", "Concat"}
+_UNREAD = {
+    "ConvolutionBackpropData",
+    "GroupConvolutionBackpropData",
+    "DeformableConvolution",
+    "LSTMCell",
+    "GRUCell",
+    "RNNCell",
+    "LSTMSequence",
+    "GRUSequence",
+    "RNNSequence",
+    "AUGRUCell",
+    "AUGRUSequence",
+}
+# Layers that pass quantized activations on. _SCALERS and _FOLLOWED are followed too: OpenVINO may merge them
+# into scales and zero points.
+KEEPERS = {
+    "MaxPool",
+    "AvgPool",
+    "Reshape",
+    "Transpose",
+    "Squeeze",
+    "Unsqueeze",
+    "Split",
+    "VariadicSplit",
+    "StridedSlice",
+    "Slice",
+    "Gather",
+    "ShuffleChannels",
+    "DepthToSpace",
+    "SpaceToDepth",
+    "BatchToSpace",
+    "SpaceToBatch",
+    "ReduceMax",
+    "ReduceMin",
+    "Tile",
+    "Broadcast",
+    "Pad",
+    "Identity",
+    "Concat",
+}
 _SCALERS = {"Convert", "Multiply", "Subtract"}
 _FOLLOWED = {"Relu", "Add", "Divide", "Interpolate"}
 # Keepers that mix in zeros or other tensors.
 _MIXERS = {"Pad", "AvgPool", "SpaceToBatch", "Concat"}
-_SPELLINGS = {"ReLU": "Relu", "PReLU": "PRelu", "SoftMax": "Softmax", "TanH": "Tanh"}  # names in the file, and in OpenVINO's API
+# names in the file, and in OpenVINO's API
+_SPELLINGS = {"ReLU": "Relu", "PReLU": "PRelu", "SoftMax": "Softmax", "TanH": "Tanh"}
 # Bounds of a layer's output.
-_BOUNDS = {"Relu": (0.0, math.inf), "Sigmoid": (0.0, 1.0), "Softmax": (0.0, 1.0), "Tanh": (-1.0, 1.0),
-           "HardSigmoid": (0.0, 1.0), "HSigmoid": (0.0, 1.0)}
-_RANGE_KEEPERS = {"MaxPool", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Split", "VariadicSplit", "StridedSlice",
-                  "Slice", "Gather", "ShuffleChannels", "DepthToSpace", "SpaceToDepth", "Tile", "Broadcast", "ReduceMax",
-                  "ReduceMin"}
+_BOUNDS = {
+    "Relu": (0.0, math.inf),
+    "Sigmoid": (0.0, 1.0),
+    "Softmax": (0.0, 1.0),
+    "Tanh": (-1.0, 1.0),
+    "HardSigmoid": (0.0, 1.0),
+    "HSigmoid": (0.0, 1.0),
+}
+_RANGE_KEEPERS = {
+    "MaxPool",
+    "Reshape",
+    "Transpose",
+    "Squeeze",
+    "Unsqueeze",
+    "Split",
+    "VariadicSplit",
+    "StridedSlice",
+    "Slice",
+    "Gather",
+    "ShuffleChannels",
+    "DepthToSpace",
+    "SpaceToDepth",
+    "Tile",
+    "Broadcast",
+    "ReduceMax",
+    "ReduceMin",
+}
 _DEPTH = 32
 
 
@@ -67,7 +135,8 @@ class _Layer:
 
 @dataclass
 class _Quantized:
-    """Constant weights of 8 bits. `scales` broadcast to the weights' shape. `has_point`: whether there is a zero point."""
+    """Constant weights of 8 bits. `scales` broadcast to the weights' shape. `has_point`: whether there is a
+    zero point."""
 
     values: np.ndarray
     scales: np.ndarray
@@ -76,7 +145,8 @@ class _Quantized:
 
 @dataclass
 class _Activations:
-    """The FakeQuantize that quantizes a product's activations, and the effect of the layers between the two."""
+    """The FakeQuantize that quantizes a product's activations, and the effect of the layers between the
+    two."""
 
     layer: _Layer
     levels: int
@@ -84,7 +154,8 @@ class _Activations:
     output_range: tuple[np.ndarray, np.ndarray]
     scale: float = 1.0  # the product of the multiplications between
     is_followed: bool = False  # whether a layer between may not keep int8
-    is_mixed: bool = False  # whether other numbers are mixed in, so that the FakeQuantize's input does not bound them
+    # whether other numbers are mixed in, so that the FakeQuantize's input does not bound them
+    is_mixed: bool = False
 
     @property
     def is_per_tensor(self) -> bool:
@@ -92,8 +163,11 @@ class _Activations:
 
     def agrees(self, other: "_Activations") -> bool:
         """Whether both have equal scales and zero points."""
-        return self.levels == other.levels and self.scale == other.scale and all(
-            np.array_equal(a, b) for a, b in zip(self.output_range, other.output_range))
+        return (
+            self.levels == other.levels
+            and self.scale == other.scale
+            and all(np.array_equal(a, b) for a, b in zip(self.output_range, other.output_range))
+        )
 
     @property
     def is_symmetric(self) -> bool:
@@ -116,17 +190,22 @@ class _Weights:
     def read(self, offset: int, size: int) -> np.ndarray:
         if self._bytes is None:
             try:
-                self._bytes = np.memmap(self.path, np.uint8, "r") if self.path.stat().st_size else np.zeros(0, np.uint8)
+                self._bytes = (
+                    np.memmap(self.path, np.uint8, "r") if self.path.stat().st_size else np.zeros(0, np.uint8)
+                )
             except OSError as error:
                 why = error.strerror or excerpt(error)
                 raise invalid(f"its weights {excerpt(self.path.name)} cannot be read: {why}") from None
         if offset < 0 or size < 0 or offset + size > self._bytes.size:
-            raise invalid(f"a constant needs bytes {offset} to {offset + size} of {excerpt(self.path.name)}, "
-                          f"which has {self._bytes.size}")
-        return np.asarray(self._bytes[offset:offset + size])
+            raise invalid(
+                f"a constant needs bytes {offset} to {offset + size} of {excerpt(self.path.name)}, "
+                f"which has {self._bytes.size}"
+            )
+        return np.asarray(self._bytes[offset : offset + size])
 
     def count(self, size: int) -> None:
-        """Counts weights that a FakeQuantize made. Many layers may quantize one constant, but at most 16 times the file."""
+        """Counts weights that a FakeQuantize made. Many layers may quantize one constant, but at most 16
+        times the file."""
         self.made += size
         assert self._bytes is not None
         if self.made > 16 * self._bytes.size:
@@ -149,7 +228,11 @@ class _Graph:
                 raise invalid(f"two layers have the id {excerpt(key)!r}")
             data = node.find("data")
             kind = node.get("type", "")
-            layers[key] = _Layer(node.get("name", ""), _SPELLINGS.get(kind, kind), dict(data.attrib) if data is not None else {})
+            layers[key] = _Layer(
+                node.get("name", ""),
+                _SPELLINGS.get(kind, kind),
+                dict(data.attrib) if data is not None else {},
+            )
             self.bodies += [body for body in node if body.tag in ("body", "then_body", "else_body")]
         self.layers = list(layers.values())
         for edge in element.iterfind("edges/edge"):
@@ -170,14 +253,17 @@ class _Graph:
         offset, size = int(layer.data.get("offset", "")), int(layer.data.get("size", ""))
         expected = math.prod(shape) * (2 if dtype is None else np.dtype(dtype).itemsize)
         if any(n < 0 for n in shape) or size != expected:
-            raise invalid(f"constant {excerpt(layer.name)!r}: has {size} bytes; expected {expected} of shape {shape}")
+            raise invalid(
+                f"constant {excerpt(layer.name)!r}: has {size} bytes; expected {expected} of shape {shape}"
+            )
         data = self.weights.read(offset, size)
         if dtype is None:  # bfloat16 is the upper half of a float
             return (data.view("<u2").astype(np.uint32) << 16).view(np.float32).reshape(shape)
         return data.view(np.dtype(dtype).newbyteorder("<")).reshape(shape)
 
     def constant(self, layer: _Layer | None, depth: int = 0) -> np.ndarray | None:
-        """The value of a layer that computes a constant (a scale, a zero point or a shape); None if it is not constant."""
+        """The value of a layer that computes a constant (a scale, a zero point or a shape); None if it is not
+        constant."""
         if layer is None or depth > _DEPTH:
             return None
         if layer.kind == "Const":
@@ -191,7 +277,11 @@ class _Graph:
                 value = value.astype(DTYPES.get(layer.data.get("destination_type", ""), np.float32))
         elif layer.kind == "Reshape":
             shape = self.constant(layer.input(1), depth + 1)
-            value = self.constant(layer.input(0), depth + 1) if shape is not None and shape.size <= _DEPTH else None
+            value = (
+                self.constant(layer.input(0), depth + 1)
+                if shape is not None and shape.size <= _DEPTH
+                else None
+            )
             if value is not None and shape is not None:
                 value = value.reshape(_shape(value, shape, layer))
         if value is None or value.size <= 1 << 16:  # larger values are used only once
@@ -199,7 +289,8 @@ class _Graph:
         return value
 
     def quantized(self, layer: _Layer | None, depth: int = 0) -> _Quantized | str | None:
-        """Constant weights of 8 bits; a description of weights that are not read; None if the layer is not quantized weights."""
+        """Constant weights of 8 bits; a description of weights that are not read; None if the layer is not
+        quantized weights."""
         if layer is None or id(layer) in self._not_quantized:
             return None
         if depth > _DEPTH:
@@ -262,7 +353,10 @@ class _Graph:
         if quantize.levels not in (255, 256):
             return f"weights of {quantize.levels} levels"
         (low, high), (out_low, out_high) = quantize.input_range, quantize.output_range
-        if any(np.broadcast_shapes(bound.shape, values.shape) != values.shape for bound in (low, high, out_low, out_high)):
+        if any(
+            np.broadcast_shapes(bound.shape, values.shape) != values.shape
+            for bound in (low, high, out_low, out_high)
+        ):
             return "weights behind a FakeQuantize that is not read"
         if not ((high > low) & (out_high > out_low)).all() or not np.isfinite(values).all():
             return "weights behind a FakeQuantize without a range"
@@ -283,7 +377,8 @@ class _Graph:
         return _Activations(layer, int(layer.data.get("levels", "")), (low, high), (out_low, out_high))
 
     def activations(self, layer: _Layer | None, depth: int = 0) -> _Activations | str | None:
-        """The quantization of a product's activations; None if they are not quantized; a description if it is not read."""
+        """The quantization of a product's activations; None if they are not quantized; a description if it is
+        not read."""
         if layer is None:
             return None
         if depth > 2 * _DEPTH:
@@ -304,7 +399,13 @@ class _Graph:
             if len(known) < len(found):
                 return "some activations behind a Concat are not read"
             if not all(f.agrees(known[0]) for f in known):  # OpenVINO aligns their intervals
-                return replace(known[0], output_range=(np.zeros(1), np.ones(1)), scale=math.nan, is_followed=True, is_mixed=True)
+                return replace(
+                    known[0],
+                    output_range=(np.zeros(1), np.ones(1)),
+                    scale=math.nan,
+                    is_followed=True,
+                    is_mixed=True,
+                )
             return replace(known[0], is_followed=any(f.is_followed for f in known), is_mixed=True)
         source, operand = layer.input(0), None
         if layer.kind in ("Multiply", "Subtract", "Add", "Divide"):
@@ -334,7 +435,11 @@ class _Graph:
             low, high = _BOUNDS[layer.kind]
             if layer.kind == "Relu":
                 before = self.real_range(layer.input(0), depth + 1)
-                return max(before[0], 0.0), max(before[1], 0.0), f"{layer.kind} of {before[2]}" if before[2] else layer.kind
+                return (
+                    max(before[0], 0.0),
+                    max(before[1], 0.0),
+                    f"{layer.kind} of {before[2]}" if before[2] else layer.kind,
+                )
             return low, high, layer.kind
         if layer.kind in _RANGE_KEEPERS:
             return self.real_range(layer.input(0), depth + 1)
@@ -404,7 +509,9 @@ class _Reader:
         if reason is not None or isinstance(weights, str) or isinstance(activations, str):
             self.model.pass_over(f"{kind}: {reason}")
         elif activations.levels not in _LEVELS:
-            self.model.pass_over(f"{kind}: activations of {activations.levels} levels: {_FLOAT}", is_harmless=True)
+            self.model.pass_over(
+                f"{kind}: activations of {activations.levels} levels: {_FLOAT}", is_harmless=True
+            )
         elif weights.has_point or weights.values.dtype == np.uint8:
             what = "weights with a zero point" if weights.has_point else "u8 weights"
             self.model.pass_over(f"{kind}: {what}: {_FLOAT}", is_harmless=True)
@@ -418,8 +525,8 @@ class _Reader:
             self._matrix(graph, layer, weights, activations)
 
     def _two_activations(self, graph: _Graph, layer: _Layer, *operands: "_Activations | str | None") -> None:
-        """Adds a product of two activations. OpenVINO multiplies integers if the second operand is s8 (measured with 2026.4.1 held
-        to AVX2)."""
+        """Adds a product of two activations. OpenVINO multiplies integers if the second operand is s8
+        (measured with 2026.4.1 held to AVX2)."""
         a, b = operands
         reason = next((operand for operand in operands if isinstance(operand, str)), None)
         if not isinstance(a, _Activations) or not isinstance(b, _Activations):
@@ -429,17 +536,31 @@ class _Reader:
             self.model.pass_over(f"{layer.kind}: both operands change from run to run")
             return
         if not b.is_symmetric:
-            self.model.pass_over(f"{layer.kind}: its second operand is u8 and changes from run to run: {_FLOAT}", is_harmless=True)
+            self.model.pass_over(
+                f"{layer.kind}: its second operand is u8 and changes from run to run: {_FLOAT}",
+                is_harmless=True,
+            )
             return
         a_type = "s8" if a.is_symmetric else "u8"
-        self.model.add_product(layer.name or f"{layer.kind} {self.model.operators}", layer.kind, a_type, "s8",
-                               self._bounds(graph, a, a_type, False), self._bounds(graph, b, "s8", False))
+        self.model.add_product(
+            layer.name or f"{layer.kind} {self.model.operators}",
+            layer.kind,
+            a_type,
+            "s8",
+            self._bounds(graph, a, a_type, False),
+            self._bounds(graph, b, "s8", False),
+        )
 
     @staticmethod
     def _bounds(graph: _Graph, activations: _Activations, kind: str, is_padded: bool) -> tuple[int, int, str]:
         """Bounds of quantized activations of type `kind`, and the operators that bound them."""
         limits = TYPE_RANGES[kind]
-        if not activations.is_per_tensor or activations.levels not in (255, 256) or activations.is_followed or activations.is_mixed:
+        if (
+            not activations.is_per_tensor
+            or activations.levels not in (255, 256)
+            or activations.is_followed
+            or activations.is_mixed
+        ):
             return (*limits, "")
         low, high = (float(bound.reshape(-1)[0]) for bound in activations.input_range)
         step = (high - low) / (activations.levels - 1)
@@ -452,7 +573,9 @@ class _Reader:
         real = real_low - low, real_high - low + (step if activations.levels == 255 else 0)
         return bounded(real, why, step, limits[0], limits, False)
 
-    def _convolution(self, graph: _Graph, layer: _Layer, weights: _Quantized, activations: _Activations) -> None:
+    def _convolution(
+        self, graph: _Graph, layer: _Layer, weights: _Quantized, activations: _Activations
+    ) -> None:
         values = weights.values
         channels = _CONVOLUTIONS[layer.kind]
         if not channels + 2 <= values.ndim <= channels + 4:
@@ -467,15 +590,26 @@ class _Reader:
         if values.ndim < 2:
             self.model.pass_over(f"{layer.kind}: weights of {values.ndim} dimensions")
             return
-        transposed = layer.kind == "FullyConnected" or layer.data.get("transpose_b", "").lower() in ("true", "1")
+        transposed = layer.kind == "FullyConnected" or layer.data.get("transpose_b", "").lower() in (
+            "true",
+            "1",
+        )
         scales = _columns(weights.scales, values.shape, [values.ndim - (2 if transposed else 1)])
         if transposed:
             values = values.swapaxes(-1, -2)
         values = np.moveaxis(values, -2, 0).reshape(values.shape[-2], -1)  # items of a batch side by side
         self._add(graph, layer, "MatMul", values, scales, activations, 1)
 
-    def _add(self, graph: _Graph, layer: _Layer, operator: str, values: np.ndarray, scales: np.ndarray | None,
-             activations: _Activations, groups: int) -> None:
+    def _add(
+        self,
+        graph: _Graph,
+        layer: _Layer,
+        operator: str,
+        values: np.ndarray,
+        scales: np.ndarray | None,
+        activations: _Activations,
+        groups: int,
+    ) -> None:
         is_convolution = values.ndim > 2
         note = ""
         a_type = "u8"
@@ -491,16 +625,35 @@ class _Reader:
             out_low, out_high = (float(bound.reshape(-1)[0]) for bound in activations.output_range)
             output = graph.output_scale(layer)
             if scales is not None and output is not None:
-                steps = ratio(np.float64((out_high - out_low) / (activations.levels - 1) * activations.scale), scales, output)
+                steps = ratio(
+                    np.float64((out_high - out_low) / (activations.levels - 1) * activations.scale),
+                    scales,
+                    output,
+                )
         if steps is not None and steps.size not in (1, len(values) if is_convolution else values.shape[1]):
             steps = None
-        self.model.layers.append(QuantizedLayer(
-            self.model.unique(layer.name or f"{layer.kind} {self.model.operators}"), operator, layer.kind, False, a_type,
-            type_name(values.dtype), values, bounds[:2], bounds[2], steps, groups, note, is_shifted=a_type == "s8"))
+        self.model.layers.append(
+            QuantizedLayer(
+                self.model.unique(layer.name or f"{layer.kind} {self.model.operators}"),
+                operator,
+                layer.kind,
+                False,
+                a_type,
+                type_name(values.dtype),
+                values,
+                bounds[:2],
+                bounds[2],
+                steps,
+                groups,
+                note,
+                is_shifted=a_type == "s8",
+            )
+        )
 
 
 def _columns(scales: np.ndarray, shape: tuple, axes: Any) -> np.ndarray | None:
-    """The scales of output channels or columns: one for all, or one for each; None if the scales vary along other axes too."""
+    """The scales of output channels or columns: one for all, or one for each; None if the scales vary along
+    other axes too."""
     if scales.size == 1:
         return scales.reshape(-1)
     wanted = [shape[i] if i in axes else 1 for i in range(len(shape))]

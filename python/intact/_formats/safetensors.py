@@ -22,7 +22,9 @@ def read_safetensors(path: Path) -> Iterator[tuple[str, GroupedWeights]]:
     try:
         from safetensors import SafetensorError, safe_open
     except ImportError:
-        raise invalid(f"{excerpt(path)}: to read it, install the package safetensors: pip install safetensors") from None
+        raise invalid(
+            f"{excerpt(path)}: to read it, install the package safetensors: pip install safetensors"
+        ) from None
     files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not files:
         raise invalid(f"{excerpt(path)}: is a folder without safetensors files; expected some")
@@ -34,8 +36,10 @@ def read_safetensors(path: Path) -> Iterator[tuple[str, GroupedWeights]]:
             raise invalid(f"{excerpt(file)}: is no safetensors file: {excerpt(error)}") from None
         for name in opened.keys():
             if name in places:
-                raise invalid(f"{excerpt(path)}: tensor {excerpt(name)!r} is in {origins[name]} and in {excerpt(file.name)}; "
-                              "expected it in one file")
+                raise invalid(
+                    f"{excerpt(path)}: tensor {excerpt(name)!r} is in {origins[name]} and in {excerpt(file.name)}; "
+                    "expected it in one file"
+                )
             places[name], origins[name] = opened, excerpt(file.name)
         notes |= opened.metadata() or {}
     config = _config(path if path.is_dir() else path.parent)
@@ -51,7 +55,8 @@ def read_safetensors(path: Path) -> Iterator[tuple[str, GroupedWeights]]:
 
 
 def _config(folder: Path) -> dict:
-    """How the model was quantized: `quantization_config` of config.json, or the file that older programs write."""
+    """How the model was quantized: `quantization_config` of config.json, or the file that older programs
+    write."""
     for name in _CONFIGS:
         try:
             config = json.loads((folder / name).read_text())
@@ -85,7 +90,9 @@ class _Tensors:
         try:
             array = self._places[self.prefix + name].get_tensor(self.prefix + name)
         except (AttributeError, TypeError):  # NumPy alone has no bfloat16 and no 8-bit floats
-            raise invalid(f"{name}: is of type {self.type(name)}; to read it, install the package ml_dtypes") from None
+            raise invalid(
+                f"{name}: is of type {self.type(name)}; to read it, install the package ml_dtypes"
+            ) from None
         if 0 in array.shape:
             raise invalid(f"{name}: has shape {array.shape}; expected at least 1 in each dimension")
         if dims is not None and array.ndim != dims:
@@ -95,7 +102,9 @@ class _Tensors:
     def require(self, name: str, dtype: type | None, dims: int | None = None) -> np.ndarray:
         array = self.get(name, dims)
         if array is None:
-            raise invalid(f"{name}: is missing; expected a tensor (a folder may be given to read all its files)")
+            raise invalid(
+                f"{name}: is missing; expected a tensor (a folder may be given to read all its files)"
+            )
         if dtype is not None and array.dtype != dtype:
             raise invalid(f"{name}: has dtype {array.dtype}; expected {np.dtype(dtype)}")
         return array
@@ -120,7 +129,8 @@ class _Tensors:
 
 
 def _read(kind: str, tensors: _Tensors, config: dict, notes: dict) -> GroupedWeights | None:
-    """The weights of a layer, from the tensor that holds them: the last part of its name is `kind`. None: the tensor is another."""
+    """The weights of a layer, from the tensor that holds them: the last part of its name is `kind`. None: the
+    tensor is another."""
     if kind == "qweight":
         weights = _gptq_or_awq(tensors, config)
     elif kind == "weight_packed":
@@ -137,17 +147,25 @@ def _read(kind: str, tensors: _Tensors, config: dict, notes: dict) -> GroupedWei
 
 
 def _group(k: int, groups: int, sizes: list, has_order: bool = False) -> int:
-    """The depths of a group; 0: all. `sizes`: the depths of a group that the file describes, -1 for all; empty: none are
-    described. `has_order`: the file has the group of each depth."""
+    """The depths of a group; 0: all. `sizes`: the depths of a group that the file describes, -1 for all;
+    empty: none are described. `has_order`: the file has the group of each depth."""
     group = 0 if groups == 1 else next((group for group in GROUPS if -(-k // group) == groups), None)
     if group is None:
-        raise invalid(f"groups: are {groups} of {k} depths; expected groups of 16, 32, 64, 128 or 256 depths, or one group")
-    if sizes and (group or k) not in [k if size == -1 else min(size, k) for size in sizes if isinstance(size, int)]:
+        raise invalid(
+            f"groups: are {groups} of {k} depths; expected groups of 16, 32, 64, 128 or 256 depths, or one group"
+        )
+    if sizes and (group or k) not in [
+        k if size == -1 else min(size, k) for size in sizes if isinstance(size, int)
+    ]:
         given = " or ".join(excerpt(repr(size)) for size in sizes)
-        raise invalid(f"group_size: is {given}; expected {group or -1}, because {k} depths have {groups} groups")
+        raise invalid(
+            f"group_size: is {given}; expected {group or -1}, because {k} depths have {groups} groups"
+        )
     if group and k % group and not sizes and not has_order:
-        raise invalid(f"groups: are {groups} of {k} depths; expected a multiple of {group} depths, or a group_size in "
-                      "config.json")
+        raise invalid(
+            f"groups: are {groups} of {k} depths; expected a multiple of {group} depths, or a group_size in "
+            "config.json"
+        )
     return group
 
 
@@ -160,7 +178,11 @@ def _sizes(config: dict) -> list:
 def _schemes(config: dict) -> list[dict]:
     """How compressed-tensors quantized the weights of each group of layers."""
     groups = config.get("config_groups")
-    schemes = [group.get("weights") for group in groups.values() if isinstance(group, dict)] if isinstance(groups, dict) else []
+    schemes = (
+        [group.get("weights") for group in groups.values() if isinstance(group, dict)]
+        if isinstance(groups, dict)
+        else []
+    )
     return [scheme for scheme in schemes if isinstance(scheme, dict)]
 
 
@@ -193,7 +215,9 @@ def _pairs(numbers: np.ndarray) -> np.ndarray:
 def _check_order(name: str, order: np.ndarray | None, k: int, group: int) -> None:
     """`order`: the group of each depth."""
     if order is not None and not np.array_equal(order, np.arange(k) // (group or k)):
-        raise invalid(f"{name}: is another order of the groups (act-order, desc_act); expected depth // {group or k}")
+        raise invalid(
+            f"{name}: is another order of the groups (act-order, desc_act); expected depth // {group or k}"
+        )
 
 
 def _gptq_or_awq(tensors: _Tensors, config: dict) -> GroupedWeights:
@@ -205,8 +229,10 @@ def _gptq_or_awq(tensors: _Tensors, config: dict) -> GroupedWeights:
     if qweight.shape[1] * 8 == n:
         return _awq(qweight, qzeros, scales, config)
     if qweight.shape[1] != n:
-        raise invalid(f"qweight: has {qweight.shape[1]} columns, and scales has {n}; expected equal numbers (GPTQ), or an eighth "
-                      "(AWQ)")
+        raise invalid(
+            f"qweight: has {qweight.shape[1]} columns, and scales has {n}; expected equal numbers (GPTQ), or an eighth "
+            "(AWQ)"
+        )
     given = config.get("bits")
     widths = ([given] if isinstance(given, int) else []) + [4, 8]
     bits = next((bits for bits in widths if qzeros.shape == (groups, -(-n * bits // 32))), None)
@@ -219,12 +245,21 @@ def _gptq_or_awq(tensors: _Tensors, config: dict) -> GroupedWeights:
     group = _group(k, groups, _sizes(config), g_idx is not None)
     _check_order("g_idx", g_idx, k, group)
     points = _numbers(_gptq_zeros(qzeros, bits, n, config), bits, n).T
-    return GroupedWeights(_bytes_of(qweight.T), f"u{bits}", k, group, np.ascontiguousarray(scales.T), np.ascontiguousarray(points))
+    return GroupedWeights(
+        _bytes_of(qweight.T),
+        f"u{bits}",
+        k,
+        group,
+        np.ascontiguousarray(scales.T),
+        np.ascontiguousarray(points),
+    )
 
 
 def _gptq_format(config: dict) -> str:
-    """"gptq" or "gptq_v2", which stores zero points as they are."""
-    method, packing, kind = (config.get(name) for name in ("quant_method", "packing_format", "checkpoint_format"))
+    """ "gptq" or "gptq_v2", which stores zero points as they are."""
+    method, packing, kind = (
+        config.get(name) for name in ("quant_method", "packing_format", "checkpoint_format")
+    )
     if method not in (None, "gptq", "auto-round"):
         raise invalid(f"quant_method: is {excerpt(method)!r}; expected 'gptq' or 'auto-round'")
     if kind not in (None, "gptq", "gptq_v2"):
@@ -233,22 +268,29 @@ def _gptq_format(config: dict) -> str:
         return kind or "gptq"
     packed = _AUTO_ROUND.get(packing) if isinstance(packing, str) else None
     if packed is None:
-        raise invalid(f"packing_format: is {excerpt(packing)!r}; expected {', '.join(map(repr, _AUTO_ROUND))}")
+        raise invalid(
+            f"packing_format: is {excerpt(packing)!r}; expected {', '.join(map(repr, _AUTO_ROUND))}"
+        )
     if kind not in (None, packed):
-        raise invalid(f"checkpoint_format: is {kind!r}; expected {packed!r}, because packing_format is {packing!r}")
+        raise invalid(
+            f"checkpoint_format: is {kind!r}; expected {packed!r}, because packing_format is {packing!r}"
+        )
     return packed
 
 
 def _gptq_zeros(words: np.ndarray, bits: int, n: int, config: dict) -> np.ndarray:
-    """Packed zero points. The format "gptq" stores them minus 1. GPTQModel subtracts from whole words, so a zero point of 0 borrows
-    from the next one. Other programs do not, and read its stored value in different ways."""
+    """Packed zero points. The format "gptq" stores them minus 1. GPTQModel subtracts from whole words, so a
+    zero point of 0 borrows from the next one. Other programs do not, and read its stored value in different
+    ways."""
     if _gptq_format(config) == "gptq_v2":
         return words
     highest = 2**bits - 1
     meta = config.get("meta")
     writer = str(meta.get("quantizer")) if isinstance(meta, dict) else ""
     if "gptqmodel" not in writer and np.any(_numbers(words, bits, n) == highest):
-        raise invalid(f"qzeros: stores {highest}, which programs read as different zero points; expected 0 to {highest - 1}")
+        raise invalid(
+            f"qzeros: stores {highest}, which programs read as different zero points; expected 0 to {highest - 1}"
+        )
     return (words.view(np.uint32) + np.uint32(0xFFFFFFFF // highest)).view(np.int32)
 
 
@@ -265,7 +307,9 @@ def _awq(qweight: np.ndarray, qzeros: np.ndarray, scales: np.ndarray, config: di
         return numbers.reshape(len(packed), -1).T
 
     points = columns(_sized("qzeros", qzeros, (groups, words)))
-    return GroupedWeights(_pairs(columns(qweight)), "u4", k, group, np.ascontiguousarray(scales.T), np.ascontiguousarray(points))
+    return GroupedWeights(
+        _pairs(columns(qweight)), "u4", k, group, np.ascontiguousarray(scales.T), np.ascontiguousarray(points)
+    )
 
 
 def _columns_of_scales(name: str, scales: np.ndarray, n: int) -> np.ndarray:
@@ -282,15 +326,20 @@ def _columns_of_scales(name: str, scales: np.ndarray, n: int) -> np.ndarray:
 def _packed_bits(words: int, k: int, config: dict) -> int:
     """The bits of a number: 32 // bits numbers are in a word."""
     given = [scheme["num_bits"] for scheme in _schemes(config) if "num_bits" in scheme]
-    fitting = [bits for bits in given or (4, 8)
-               if not isinstance(bits, int) or not 1 <= bits <= 32 or words == -(-k // (32 // bits))]
+    fitting = [
+        bits
+        for bits in given or (4, 8)
+        if not isinstance(bits, int) or not 1 <= bits <= 32 or words == -(-k // (32 // bits))
+    ]
     for bits in fitting:
         if bits not in (4, 8):
             raise invalid(f"num_bits: is {excerpt(bits)}; expected 4 or 8")
     widths = set(fitting)
     if len(widths) != 1:
         expected = " or ".join(map(str, sorted(set(given)) or (4, 8)))
-        raise invalid(f"weight_packed: has {words} words for a depth of {k}; expected {expected} bits for each depth")
+        raise invalid(
+            f"weight_packed: has {words} words for a depth of {k}; expected {expected} bits for each depth"
+        )
     return widths.pop()
 
 
@@ -311,7 +360,14 @@ def _packed(tensors: _Tensors, config: dict) -> GroupedWeights:
         points = _numbers(_sized("weight_zero_point", points, (-(-n * bits // 32), groups)).T, bits, n).T
     elif points is not None:
         points = _unsigned("weight_zero_point", points, bits, n, groups)
-    return GroupedWeights(_bytes_of(words), f"u{bits}", k, group, scales, None if points is None else np.ascontiguousarray(points))
+    return GroupedWeights(
+        _bytes_of(words),
+        f"u{bits}",
+        k,
+        group,
+        scales,
+        None if points is None else np.ascontiguousarray(points),
+    )
 
 
 def _unsigned(name: str, points: np.ndarray, bits: int, n: int, groups: int) -> np.ndarray:
@@ -324,8 +380,11 @@ def _unsigned(name: str, points: np.ndarray, bits: int, n: int, groups: int) -> 
     return (numbers + half).astype(np.uint8)
 
 
-def _int8(tensors: _Tensors, weight: str, scale: str, zero_point: str, sizes: list, bits: int = 8) -> GroupedWeights:
-    """Signed numbers, each in a byte. `bits`: of a number; numbers of 4 bits are packed. `sizes`: as in _group()."""
+def _int8(
+    tensors: _Tensors, weight: str, scale: str, zero_point: str, sizes: list, bits: int = 8
+) -> GroupedWeights:
+    """Signed numbers, each in a byte. `bits`: of a number; numbers of 4 bits are packed. `sizes`: as in
+    _group()."""
     b = tensors.require(weight, np.int8, 2)
     n, k = b.shape
     scales = _columns_of_scales(scale, tensors.scales(scale), n)
@@ -338,12 +397,19 @@ def _int8(tensors: _Tensors, weight: str, scale: str, zero_point: str, sizes: li
     if np.any((b < -half) | (b >= half)):
         raise invalid(f"{weight}: has a value outside {-half} to {half - 1}")
     numbers = b.view(np.uint8) + np.uint8(half)
-    return GroupedWeights(numbers if bits == 8 else _pairs(numbers), f"u{bits}", k, group, scales,
-                          _unsigned(zero_point, points, bits, n, scales.shape[1]) if has_points else None)
+    return GroupedWeights(
+        numbers if bits == 8 else _pairs(numbers),
+        f"u{bits}",
+        k,
+        group,
+        scales,
+        _unsigned(zero_point, points, bits, n, scales.shape[1]) if has_points else None,
+    )
 
 
 def _torchao(tensors: _Tensors, notes: dict) -> GroupedWeights | None:
-    """Tensors of torchao, whose class is in the file's metadata. None: a class whose numbers are no integers."""
+    """Tensors of torchao, whose class is in the file's metadata. None: a class whose numbers are no
+    integers."""
     note = notes.get(f"{tensors.prefix}weight", "")
     try:
         note = json.loads(note)
@@ -351,9 +417,13 @@ def _torchao(tensors: _Tensors, notes: dict) -> GroupedWeights | None:
         target = data["target_dtype"]["_data"] if kind == "IntxUnpackedToInt8Tensor" else "int8"
         block = data.get("block_size")
     except (AttributeError, ValueError, KeyError, TypeError, RecursionError):
-        raise invalid(f"the file's metadata: describe the weight by {excerpt(note)!r}; expected a class of torchao") from None
+        raise invalid(
+            f"the file's metadata: describe the weight by {excerpt(note)!r}; expected a class of torchao"
+        ) from None
     if kind == "Int4Tensor":
-        raise invalid("Int4Tensor: has zero points that are floats; expected IntxUnpackedToInt8Tensor or Int8Tensor")
+        raise invalid(
+            "Int4Tensor: has zero points that are floats; expected IntxUnpackedToInt8Tensor or Int8Tensor"
+        )
     if kind not in ("Int8Tensor", "IntxUnpackedToInt8Tensor"):
         return None
     if "_weight_act_pre_scale" in tensors:
@@ -361,4 +431,6 @@ def _torchao(tensors: _Tensors, notes: dict) -> GroupedWeights | None:
     bits = 4 if target in ("int1", "int2", "int3", "int4") else 8
     if block is not None and not (isinstance(block, list) and len(block) == 2):
         raise invalid(f"block_size: is {excerpt(block)}; expected the columns and the depths of a group")
-    return _int8(tensors, "_weight_qdata", "_weight_scale", "_weight_zero_point", block[1:] if block else [], bits)
+    return _int8(
+        tensors, "_weight_qdata", "_weight_scale", "_weight_zero_point", block[1:] if block else [], bits
+    )

@@ -1,8 +1,8 @@
 """Quantized layers of a TFLite model, as LiteRT runs it.
 
-An audit needs few fields of TFLite's schema. They are read here by their numbers, because Python's flatbuffers checks no bounds.
-Files may be hostile, so each offset, length and shape is checked before it is used.
-"""
+An audit needs few fields of TFLite's schema. They are read here by their numbers, because Python's
+flatbuffers checks no bounds. Files may be hostile, so each offset, length and shape is checked before it is
+used."""
 
 from __future__ import annotations
 
@@ -18,43 +18,152 @@ from .._library import Error, excerpt, invalid
 from .model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio
 
 # TensorType
-DTYPES = {0: np.float32, 1: np.float16, 2: np.int32, 3: np.uint8, 4: np.int64, 6: np.bool_, 7: np.int16, 9: np.int8,
-           10: np.float64, 12: np.uint64, 15: np.uint32, 16: np.uint16}
+DTYPES = {
+    0: np.float32,
+    1: np.float16,
+    2: np.int32,
+    3: np.uint8,
+    4: np.int64,
+    6: np.bool_,
+    7: np.int16,
+    9: np.int8,
+    10: np.float64,
+    12: np.uint64,
+    15: np.uint32,
+    16: np.uint16,
+}
 _SMALL = {17: 4, 19: 2, 20: 4}  # INT4, INT2, UINT4: bits
 # BuiltinOperator: the operators that an audit examines
 _NAMES = {
-    0: "ADD", 1: "AVERAGE_POOL_2D", 2: "CONCATENATION", 3: "CONV_2D", 4: "DEPTHWISE_CONV_2D", 5: "DEPTH_TO_SPACE",
-    6: "DEQUANTIZE", 9: "FULLY_CONNECTED", 14: "LOGISTIC", 16: "LSTM", 17: "MAX_POOL_2D", 18: "MUL",
-    19: "RELU", 20: "RELU_N1_TO_1", 21: "RELU6",
-    22: "RESHAPE", 23: "RESIZE_BILINEAR", 24: "RNN", 25: "SOFTMAX", 26: "SPACE_TO_DEPTH", 27: "SVDF", 28: "TANH", 32: "CUSTOM",
-    34: "PAD", 35: "UNIDIRECTIONAL_SEQUENCE_RNN", 36: "GATHER", 37: "BATCH_TO_SPACE_ND", 38: "SPACE_TO_BATCH_ND", 39: "TRANSPOSE",
-    40: "MEAN", 41: "SUB", 43: "SQUEEZE", 44: "UNIDIRECTIONAL_SEQUENCE_LSTM", 45: "STRIDED_SLICE",
-    46: "BIDIRECTIONAL_SEQUENCE_RNN", 49: "SPLIT", 51: "DELEGATE", 52: "BIDIRECTIONAL_SEQUENCE_LSTM", 65: "SLICE",
-    67: "TRANSPOSE_CONV", 69: "TILE", 70: "EXPAND_DIMS", 82: "REDUCE_MAX", 83: "PACK", 88: "UNPACK", 89: "REDUCE_MIN",
-    97: "RESIZE_NEAREST_NEIGHBOR", 100: "MIRROR_PAD", 102: "SPLIT_V", 114: "QUANTIZE", 126: "BATCH_MATMUL", 130: "BROADCAST_TO",
-    132: "CONV_3D", 141: "CONV_3D_TRANSPOSE", 152: "RELU_0_TO_1", 171: "STABLEHLO_CONVOLUTION", 197: "STABLEHLO_DOT_GENERAL"}
-_UNREAD = {"LSTM", "RNN", "SVDF", "UNIDIRECTIONAL_SEQUENCE_RNN", "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN",
-           "BIDIRECTIONAL_SEQUENCE_LSTM", "TRANSPOSE_CONV", "CONV_3D", "CONV_3D_TRANSPOSE", "STABLEHLO_CONVOLUTION",
-           "STABLEHLO_DOT_GENERAL"}
+    0: "ADD",
+    1: "AVERAGE_POOL_2D",
+    2: "CONCATENATION",
+    3: "CONV_2D",
+    4: "DEPTHWISE_CONV_2D",
+    5: "DEPTH_TO_SPACE",
+    6: "DEQUANTIZE",
+    9: "FULLY_CONNECTED",
+    14: "LOGISTIC",
+    16: "LSTM",
+    17: "MAX_POOL_2D",
+    18: "MUL",
+    19: "RELU",
+    20: "RELU_N1_TO_1",
+    21: "RELU6",
+    22: "RESHAPE",
+    23: "RESIZE_BILINEAR",
+    24: "RNN",
+    25: "SOFTMAX",
+    26: "SPACE_TO_DEPTH",
+    27: "SVDF",
+    28: "TANH",
+    32: "CUSTOM",
+    34: "PAD",
+    35: "UNIDIRECTIONAL_SEQUENCE_RNN",
+    36: "GATHER",
+    37: "BATCH_TO_SPACE_ND",
+    38: "SPACE_TO_BATCH_ND",
+    39: "TRANSPOSE",
+    40: "MEAN",
+    41: "SUB",
+    43: "SQUEEZE",
+    44: "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    45: "STRIDED_SLICE",
+    46: "BIDIRECTIONAL_SEQUENCE_RNN",
+    49: "SPLIT",
+    51: "DELEGATE",
+    52: "BIDIRECTIONAL_SEQUENCE_LSTM",
+    65: "SLICE",
+    67: "TRANSPOSE_CONV",
+    69: "TILE",
+    70: "EXPAND_DIMS",
+    82: "REDUCE_MAX",
+    83: "PACK",
+    88: "UNPACK",
+    89: "REDUCE_MIN",
+    97: "RESIZE_NEAREST_NEIGHBOR",
+    100: "MIRROR_PAD",
+    102: "SPLIT_V",
+    114: "QUANTIZE",
+    126: "BATCH_MATMUL",
+    130: "BROADCAST_TO",
+    132: "CONV_3D",
+    141: "CONV_3D_TRANSPOSE",
+    152: "RELU_0_TO_1",
+    171: "STABLEHLO_CONVOLUTION",
+    197: "STABLEHLO_DOT_GENERAL",
+}
+_UNREAD = {
+    "LSTM",
+    "RNN",
+    "SVDF",
+    "UNIDIRECTIONAL_SEQUENCE_RNN",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    "BIDIRECTIONAL_SEQUENCE_RNN",
+    "BIDIRECTIONAL_SEQUENCE_LSTM",
+    "TRANSPOSE_CONV",
+    "CONV_3D",
+    "CONV_3D_TRANSPOSE",
+    "STABLEHLO_CONVOLUTION",
+    "STABLEHLO_DOT_GENERAL",
+}
 # Operators that only move numbers, of their first input or, in _OF_ALL, of all inputs.
-_MOVES = {"DEPTH_TO_SPACE", "MAX_POOL_2D", "RESHAPE", "SPACE_TO_DEPTH", "GATHER", "BATCH_TO_SPACE_ND", "TRANSPOSE", "SQUEEZE",
-          "STRIDED_SLICE", "SLICE", "TILE", "EXPAND_DIMS", "REDUCE_MAX", "UNPACK", "REDUCE_MIN", "RESIZE_NEAREST_NEIGHBOR",
-          "MIRROR_PAD", "SPLIT_V", "BROADCAST_TO", "CONCATENATION", "PACK", "SPLIT"}
+_MOVES = {
+    "DEPTH_TO_SPACE",
+    "MAX_POOL_2D",
+    "RESHAPE",
+    "SPACE_TO_DEPTH",
+    "GATHER",
+    "BATCH_TO_SPACE_ND",
+    "TRANSPOSE",
+    "SQUEEZE",
+    "STRIDED_SLICE",
+    "SLICE",
+    "TILE",
+    "EXPAND_DIMS",
+    "REDUCE_MAX",
+    "UNPACK",
+    "REDUCE_MIN",
+    "RESIZE_NEAREST_NEIGHBOR",
+    "MIRROR_PAD",
+    "SPLIT_V",
+    "BROADCAST_TO",
+    "CONCATENATION",
+    "PACK",
+    "SPLIT",
+}
 _OF_ALL = {"CONCATENATION", "PACK"}
 # Operators that keep the range but round. _PADS also add zeros.
 _COMPUTES = {"AVERAGE_POOL_2D", "RESIZE_BILINEAR", "PAD", "SPACE_TO_BATCH_ND", "MEAN", "QUANTIZE"}
 _PADS = {"PAD", "SPACE_TO_BATCH_ND"}
-# Bounds of activations; fused activations by number; and the field of an operator's options that holds this number.
-_ACTIVATIONS = {"RELU": (0.0, math.inf), "RELU_N1_TO_1": (-1.0, 1.0), "RELU6": (0.0, 6.0), "TANH": (-1.0, 1.0),
-                "LOGISTIC": (0.0, 1.0), "SOFTMAX": (0.0, 1.0), "RELU_0_TO_1": (0.0, 1.0)}
+# Bounds of activations; fused activations by number; and the field of an operator's options that holds this
+# number.
+_ACTIVATIONS = {
+    "RELU": (0.0, math.inf),
+    "RELU_N1_TO_1": (-1.0, 1.0),
+    "RELU6": (0.0, 6.0),
+    "TANH": (-1.0, 1.0),
+    "LOGISTIC": (0.0, 1.0),
+    "SOFTMAX": (0.0, 1.0),
+    "RELU_0_TO_1": (0.0, 1.0),
+}
 _FUSED = {1: "RELU", 2: "RELU_N1_TO_1", 3: "RELU6", 4: "TANH"}
-_FUSED_FIELD = {"ADD": 0, "AVERAGE_POOL_2D": 5, "CONCATENATION": 1, "CONV_2D": 3, "DEPTHWISE_CONV_2D": 4, "FULLY_CONNECTED": 0,
-                "MAX_POOL_2D": 5, "MUL": 0, "SUB": 0}
+_FUSED_FIELD = {
+    "ADD": 0,
+    "AVERAGE_POOL_2D": 5,
+    "CONCATENATION": 1,
+    "CONV_2D": 3,
+    "DEPTHWISE_CONV_2D": 4,
+    "FULLY_CONNECTED": 0,
+    "MAX_POOL_2D": 5,
+    "MUL": 0,
+    "SUB": 0,
+}
 
 
 class _Table:
-    """A table of the file. Its vtable gives the place of each field. Fields are numbered as in the schema. Absent fields have a
-    default."""
+    """A table of the file. Its vtable gives the place of each field. Fields are numbered as in the schema.
+    Absent fields have a default."""
 
     def __init__(self, data: bytes, position: int):
         self._data, self._position = data, position
@@ -89,7 +198,9 @@ class _Table:
         begin = at + self._get("<I", at)
         length = self._get("<I", begin)
         if begin + 4 + length * size > len(self._data):
-            raise invalid(f"a vector claims {length} elements; the file has room for {(len(self._data) - begin - 4) // size}")
+            raise invalid(
+                f"a vector claims {length} elements; the file has room for {(len(self._data) - begin - 4) // size}"
+            )
         return begin + 4, length
 
     def array(self, field: int, dtype: Any, most: int | None = None) -> np.ndarray:
@@ -98,14 +209,18 @@ class _Table:
         begin, length = self.vector(field, size)
         if most is not None and length > most:
             raise invalid(f"a vector has {length} elements; expected at most {most}")
-        return np.frombuffer(self._data, np.dtype(dtype).newbyteorder("<"), length, begin) if length else np.zeros(0, dtype)
+        return (
+            np.frombuffer(self._data, np.dtype(dtype).newbyteorder("<"), length, begin)
+            if length
+            else np.zeros(0, dtype)
+        )
 
     def tables(self, field: int) -> "_Tables":
         return _Tables(self._data, *self.vector(field, 4))
 
     def text(self, field: int) -> str:
         begin, length = self.vector(field, 1)
-        return bytes(self._data[begin:begin + min(length, 1600)]).decode("utf-8", "replace")
+        return bytes(self._data[begin : begin + min(length, 1600)]).decode("utf-8", "replace")
 
 
 class _Tables:
@@ -174,7 +289,9 @@ class _Tensor:
                 raise invalid(f"tensor {excerpt(self.name)!r}: has the shape {self.shape}")
             size = math.prod(self.shape) * np.dtype(self.dtype).itemsize
             if len(data) != size:
-                raise invalid(f"tensor {excerpt(self.name)!r}: holds {len(data)} bytes; expected {size} of shape {self.shape}")
+                raise invalid(
+                    f"tensor {excerpt(self.name)!r}: holds {len(data)} bytes; expected {size} of shape {self.shape}"
+                )
             self._values = data.view(np.dtype(self.dtype).newbyteorder("<")).reshape(self.shape)
         return self._values
 
@@ -200,7 +317,9 @@ class _File:
         offset, size = table.number(1, "Q"), table.number(2, "Q")
         if offset > 1:  # if it is 0 or 1, the bytes are in the table
             if offset + size > len(self.data):
-                raise invalid(f"buffer {i}: needs bytes {offset} to {offset + size} of a file that has {len(self.data)}")
+                raise invalid(
+                    f"buffer {i}: needs bytes {offset} to {offset + size} of a file that has {len(self.data)}"
+                )
             return np.frombuffer(self.data, np.uint8, size, offset)
         data = table.array(0, np.uint8)
         return data if data.size else None
@@ -279,9 +398,11 @@ class _Graph:
             return (*limits, "")
         return bounded(real, why, tensor.scale, tensor.point, limits, False)
 
-    def _moved(self, op: str, operator: _Table, output: _Tensor, depth: int) -> tuple[int, int, str, bool] | None:
-        """Bounds of the integers that an operator passes on, and whether its output has the inputs' scale and zero point. None if
-        inputs are float, or have different scales."""
+    def _moved(
+        self, op: str, operator: _Table, output: _Tensor, depth: int
+    ) -> tuple[int, int, str, bool] | None:
+        """Bounds of the integers that an operator passes on, and whether its output has the inputs' scale and
+        zero point. None if inputs are float, or have different scales."""
         inputs = operator.array(1, np.int32, 4096)
         data = inputs[1:2] if op == "SPLIT" else inputs if op in _OF_ALL else inputs[:1]
         bounds = []
@@ -298,7 +419,12 @@ class _Graph:
             return None
         low, high = min(b[0] for b in bounds), max(b[1] for b in bounds)
         why = next((b[2] for b in bounds if b[2]), "")
-        return low, high, why, (first.dtype, first.scale, first.point) == (output.dtype, output.scale, output.point)
+        return (
+            low,
+            high,
+            why,
+            (first.dtype, first.scale, first.point) == (output.dtype, output.scale, output.point),
+        )
 
     def _real(self, found: tuple[int, int, str, bool], operator: _Table, op: str) -> tuple[float, float]:
         """The bounds of integers as real numbers. They include the zeros of a padding."""
@@ -335,9 +461,12 @@ class _Reader:
         tensors = (graph.tensor(int(i)) for i in operator.array(1, np.int32, 4096))
         return any(tensor is not None and (tensor.a_type or tensor.type in _SMALL) for tensor in tensors)
 
-    def _operands(self, graph: _Graph, operator: _Table, op: str) -> "tuple[int, _Tensor, _Tensor, np.ndarray] | None":
-        """The activations' number, the activations, the weights, and the weights' values. If the operator is no int8 product with
-        constant weights: adds a product of two activations, or notes the reason, and returns None."""
+    def _operands(
+        self, graph: _Graph, operator: _Table, op: str
+    ) -> "tuple[int, _Tensor, _Tensor, np.ndarray] | None":
+        """The activations' number, the activations, the weights, and the weights' values. If the operator is
+        no int8 product with constant weights: adds a product of two activations, or notes the reason, and
+        returns None."""
         number = graph.input(operator, 0)
         a, b = graph.tensor(number), graph.tensor(graph.input(operator, 1))
         if a is None or b is None:
@@ -349,20 +478,36 @@ class _Reader:
             if source is not None and graph.code(source)[0] == "DEQUANTIZE":
                 inner = graph.tensor(graph.input(source, 0))
                 if inner is not None and inner.a_type and inner.is_constant:
-                    self.model.pass_over(f"{op}: its weights are dequantized first, so the operator runs in float",
-                                         is_harmless=True)
+                    self.model.pass_over(
+                        f"{op}: its weights are dequantized first, so the operator runs in float",
+                        is_harmless=True,
+                    )
             elif a.a_type:
                 self.model.pass_over(f"{op}: int8 activations and other weights")
         elif b.is_sparse:
             self.model.pass_over(f"{op}: sparse weights")
         elif a.dtype is np.int16:
-            self.model.pass_over(f"{op}: activations of 16 bits: no engine adds their products in int16", is_harmless=True)
+            self.model.pass_over(
+                f"{op}: activations of 16 bits: no engine adds their products in int16", is_harmless=True
+            )
         elif b.values is None and a.a_type and not a.is_constant:
-            self.model.add_product(self._output(graph, operator, op).name or f"{op} {self.model.operators}", op, a.a_type, b.a_type,
-                                   graph.bounds(number), graph.bounds(graph.input(operator, 1)))
+            self.model.add_product(
+                self._output(graph, operator, op).name or f"{op} {self.model.operators}",
+                op,
+                a.a_type,
+                b.a_type,
+                graph.bounds(number),
+                graph.bounds(graph.input(operator, 1)),
+            )
         elif b.values is None:
-            self.model.pass_over(f"{op}: " + ("its first operand is the constant one" if a.is_constant else
-                                              "both operands change from run to run"))
+            self.model.pass_over(
+                f"{op}: "
+                + (
+                    "its first operand is the constant one"
+                    if a.is_constant
+                    else "both operands change from run to run"
+                )
+            )
         elif a.dtype is np.float32 and b.a_type == "u8":
             self.model.pass_over(f"{op}: float activations and u8 weights")
         elif not a.a_type and a.dtype is not np.float32:
@@ -417,11 +562,23 @@ class _Reader:
             weights = weights.swapaxes(-1, -2)
             axis -= 1
         if weights.size:
-            weights = np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)  # items of a batch side by side
+            # items of a batch side by side
+            weights = np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)
         self._add(graph, operator, "MatMul", op, number, a, b, weights, 1, axis)
 
-    def _add(self, graph: _Graph, operator: _Table, operator_name: str, op: str, number: int, a: _Tensor, b: _Tensor,
-             weights: np.ndarray, groups: int, axis: int) -> None:
+    def _add(
+        self,
+        graph: _Graph,
+        operator: _Table,
+        operator_name: str,
+        op: str,
+        number: int,
+        a: _Tensor,
+        b: _Tensor,
+        weights: np.ndarray,
+        groups: int,
+        axis: int,
+    ) -> None:
         """Adds a layer. `axis`: the axis of the outputs in the file's weights."""
         if not weights.size:
             self.model.pass_over(f"{op}: weights of shape {weights.shape}", is_harmless=True)
@@ -439,13 +596,30 @@ class _Reader:
                 bounds = (min(bounds[0], point), max(bounds[1], point), bounds[2])
             if output.a_type and (b.scales.size == 1 or b.axis == axis):
                 steps = ratio(a.scales, b.scales, output.scales)
-        if steps is not None and steps.size not in (1, len(weights) if weights.ndim > 2 else weights.shape[1]):
+        if steps is not None and steps.size not in (
+            1,
+            len(weights) if weights.ndim > 2 else weights.shape[1],
+        ):
             steps = None
         if bounds[:2] == TYPE_RANGES[a_type]:
             bounds = (*bounds[:2], "")
-        self.model.layers.append(QuantizedLayer(
-            self.model.unique(output.name or f"{op} {self.model.operators}"), operator_name, op, False, a_type, b.a_type, weights,
-            bounds[:2], bounds[2], steps, groups, note, is_shifted=a_type == "s8"))
+        self.model.layers.append(
+            QuantizedLayer(
+                self.model.unique(output.name or f"{op} {self.model.operators}"),
+                operator_name,
+                op,
+                False,
+                a_type,
+                b.a_type,
+                weights,
+                bounds[:2],
+                bounds[2],
+                steps,
+                groups,
+                note,
+                is_shifted=a_type == "s8",
+            )
+        )
 
 
 def read_tflite(path: str | Path) -> QuantizedModel:

@@ -1,4 +1,5 @@
-"""Finds the axes of an ONNX model's tensors that can be reordered together without changing the model's results (dims.py)."""
+"""Finds the axes of an ONNX model's tensors that can be reordered together without changing the model's
+results (dims.py)."""
 
 from __future__ import annotations
 
@@ -33,8 +34,8 @@ _MOST_SEGMENTS = 4096  # of a tensor that is followed
 
 
 class Axes:
-    """The axes of all tensors of a model's outermost graph. `uses`: constants and their axes. `readers`: the products with
-    constant weights. `outputs`: the axes of the graph's outputs, by name."""
+    """The axes of all tensors of a model's outermost graph. `uses`: constants and their axes. `readers`: the
+    products with constant weights. `outputs`: the axes of the graph's outputs, by name."""
 
     def __init__(self, proto: Any, folder: Path, exact_nodes: set[int]):
         self.proto, self.graph = proto, proto.graph
@@ -84,7 +85,8 @@ class Axes:
         return shape is not None and math.prod(shape) == 1
 
     def of(self, node: Any, i: int) -> list | None:
-        """The axes of a node's input; None if they are not known. A constant gets new axes, which are free."""
+        """The axes of a node's input; None if they are not known. A constant gets new axes, which are
+        free."""
         if i >= len(node.input) or not node.input[i]:
             return None
         name = node.input[i]
@@ -192,8 +194,14 @@ class Axes:
                 tensor = value.type.tensor_type
                 known = value.type.HasField("tensor_type") and tensor.HasField("shape")
                 reason = f"the graph's input {excerpt(value.name)!r}"
-                self.dims[value.name] = [frozen(d.dim_value if d.HasField("dim_value") else None, reason)
-                                         for d in tensor.shape.dim] if known else None
+                self.dims[value.name] = (
+                    [
+                        frozen(d.dim_value if d.HasField("dim_value") else None, reason)
+                        for d in tensor.shape.dim
+                    ]
+                    if known
+                    else None
+                )
         for i in sorted_nodes(self.nodes, self.scope):
             node = self.nodes[i]
             if node.op_type == "Constant" and len(node.output) == 1:
@@ -201,7 +209,11 @@ class Axes:
                 if value is not None:
                     self.leaves[node.output[0]] = value.shape
                     continue
-            if row_of(node).is_lazy and node.input and all(self.is_constant(name) for name in node.input if name):
+            if (
+                row_of(node).is_lazy
+                and node.input
+                and all(self.is_constant(name) for name in node.input if name)
+            ):
                 self.lazy[node.output[0]] = i
                 if self.shape(node.output[0]) is not None:
                     continue
@@ -236,7 +248,8 @@ class Axes:
 
     @staticmethod
     def _validate(dims: list) -> None:
-        """Freezes an axis if a tensor has its digit with stride 1, but not the digits that number its blocks."""
+        """Freezes an axis if a tensor has its digit with stride 1, but not the digits that number its
+        blocks."""
         numbers: dict[Axis, int] = {}
         for factor in [factor for dim in dims for factor in factors(dim)]:
             if factor.stride > 1:
@@ -247,15 +260,22 @@ class Axes:
                 numbers[root] = numbers.get(root, 1) * factor.size
         for factor in [factor for dim in dims for factor in factors(dim)]:
             root = factor.axis.root()
-            if factor.stride == 1 and not factor.is_whole and not root.reason and root.size != factor.size * numbers.get(root, 1):
+            if (
+                factor.stride == 1
+                and not factor.is_whole
+                and not root.reason
+                and root.size != factor.size * numbers.get(root, 1)
+            ):
                 root.freeze("a tensor that has only a part of its channels")
 
     def _node(self, node: Any) -> None:
         domain = node.domain if node.domain != "ai.onnx" else ""
         rule = row_of(node).axes
         results = rule(self, node) if rule and domain in row_of(node).domains else None
-        if results is not None and any(dims is not None and (len(dims) > MOST_DIMS or sum(map(len, dims)) > _MOST_SEGMENTS)
-                                       for dims in results):
+        if results is not None and any(
+            dims is not None and (len(dims) > MOST_DIMS or sum(map(len, dims)) > _MOST_SEGMENTS)
+            for dims in results
+        ):
             results = None
         if results is None:
             self._unknown(node)
@@ -283,4 +303,3 @@ class Axes:
         for name in node.output:
             hint = self.hints.get(name)
             self.dims[name] = None if hint is None else [frozen(size, reason) for size in hint]
-

@@ -1,10 +1,9 @@
 """The axes of tensors.
 
-An `Axis` is a set of indices with one order for all tensors that have it. A dimension of a tensor is a list of segments, which
-lie one after the other (Concat). A segment is a list of factors, the slowest first (Reshape). A factor is an axis, or a digit of
-its index: (index // stride) % size. Only digits with stride 1 are ever reordered. The other digits number blocks, and an order
-stays within blocks.
-"""
+An `Axis` is a set of indices with one order for all tensors that have it. A dimension of a tensor is a list
+of segments, which lie one after the other (Concat). A segment is a list of factors, the slowest first
+(Reshape). A factor is an axis, or a digit of its index: (index // stride) % size. Only digits with stride 1
+are ever reordered. The other digits number blocks, and an order stays within blocks."""
 
 from __future__ import annotations
 
@@ -16,9 +15,9 @@ MOST_DIMS = 64  # of a tensor that is followed; operators of a hostile graph may
 
 
 class Axis:
-    """A set of indices. `size`: None if a run decides it. `block`: an order stays within blocks of this size; 0: one block.
-    `reason`: why only the stored order is possible. `sums`: the sums of floats that a new order rearranges, in words.
-    `has_fixed_size`: whether added channels would change results."""
+    """A set of indices. `size`: None if a run decides it. `block`: an order stays within blocks of this size;
+    0: one block. `reason`: why only the stored order is possible. `sums`: the sums of floats that a new order
+    rearranges, in words. `has_fixed_size`: whether added channels would change results."""
 
     __slots__ = ("parent", "size", "block", "reason", "sums", "parts", "is_composite", "has_fixed_size")
 
@@ -26,7 +25,8 @@ class Axis:
         self.parent: Axis | None = None
         self.size, self.block, self.reason, self.sums = size, 0, reason, ""
         self.parts: list[Axis] | None = None
-        self.is_composite = False  # whether it is one of several factors, or has digits: it cannot be cut into segments
+        # whether it is one of several factors, or has digits: it cannot be cut into segments
+        self.is_composite = False
         self.has_fixed_size = False
 
     def root(self) -> "Axis":
@@ -72,8 +72,9 @@ class Axis:
 
 
 class Factor(NamedTuple):
-    """A digit of an axis. `also`: a second axis whose blocks this digit numbers (groups of a convolution's input channels).
-    `is_depth`: whether it is the depth of a product's weights; the weights of a copied channel may be zeros there."""
+    """A digit of an axis. `also`: a second axis whose blocks this digit numbers (groups of a convolution's
+    input channels). `is_depth`: whether it is the depth of a product's weights; the weights of a copied
+    channel may be zeros there."""
 
     axis: Axis
     stride: int
@@ -112,7 +113,12 @@ def resolved(dim: Dim) -> Dim:
     """The dimension, with each cut axis replaced by its segments."""
     found: Dim = []
     for segment in dim:
-        if len(segment) == 1 and segment[0].is_whole and segment[0].axis.root().parts and not segment[0].axis.is_frozen:
+        if (
+            len(segment) == 1
+            and segment[0].is_whole
+            and segment[0].axis.root().parts
+            and not segment[0].axis.is_frozen
+        ):
             for part in segment[0].axis.root().parts:
                 found += resolved(whole(part))
         else:
@@ -158,8 +164,15 @@ def joined(segment: Segment) -> Segment:
         if factor.size == 1:
             continue
         last = found[-1] if found else None
-        if (last and last.axis.root() is factor.axis.root() and factor.size and last.size and not last.also and not factor.also
-                and last.stride == factor.stride * factor.size):
+        if (
+            last
+            and last.axis.root() is factor.axis.root()
+            and factor.size
+            and last.size
+            and not last.also
+            and not factor.also
+            and last.stride == factor.stride * factor.size
+        ):
             found[-1] = Factor(last.axis, factor.stride, last.size * factor.size)
         else:
             found.append(factor)
@@ -192,7 +205,9 @@ def union(a: Axis, b: Axis, reason: str) -> None:
 
 
 def _unify_segments(a: Segment, b: Segment, reason: str) -> None:
-    if [(f.stride, f.size, f.axis.root().size) for f in a] == [(f.stride, f.size, f.axis.root().size) for f in b]:
+    if [(f.stride, f.size, f.axis.root().size) for f in a] == [
+        (f.stride, f.size, f.axis.root().size) for f in b
+    ]:
         for first, second in zip(a, b):
             if first.stride > 1 and (first.axis.is_frozen or second.axis.is_frozen):
                 continue  # digits that number blocks are never reordered
@@ -230,7 +245,8 @@ def unify(a: Dim, b: Dim, reason: str) -> None:
 
 
 def regrouped(segment: Segment, sizes: list[int]) -> "list[Segment] | None":
-    """The factors of a segment, distributed to dimensions of these sizes; None if a factor and a size do not divide evenly."""
+    """The factors of a segment, distributed to dimensions of these sizes; None if a factor and a size do not
+    divide evenly."""
     left = list(segment)
     groups = []
     for size in sizes:
@@ -268,7 +284,8 @@ class Use:
 
 @dataclass
 class Reader:
-    """A product of activations and constant weights. `dim`: the axes of its depths, or of a convolution's input channels."""
+    """A product of activations and constant weights. `dim`: the axes of its depths, or of a convolution's
+    input channels."""
 
     node: int
     dim: Dim

@@ -1,6 +1,7 @@
 """How axes move through operators that work element by element, normalise, pool or reduce.
 
-A rule returns the axes of a node's outputs, or None for "unknown". `tensors`: an axes.Axes, which knows the axes of the inputs."""
+A rule returns the axes of a node's outputs, or None for "unknown". `tensors`: an axes.Axes, which knows the
+axes of the inputs."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def broadcast(tensors, node):
     reason = f"the channels of the inputs of {node.op_type} do not match"
     if attributes(node).get("broadcast") or "axis" in attributes(node):  # before opset 7
         return None
-    places = [0, 3] if node.op_type.startswith("QLinear") else [i for i, name in enumerate(node.input) if name]
+    places = (
+        [0, 3] if node.op_type.startswith("QLinear") else [i for i, name in enumerate(node.input) if name]
+    )
     for i in range(len(node.input)):
         if i not in places and tensors.is_constant(node.input[i]) and not tensors.is_scalar(node.input[i]):
             return None
@@ -67,7 +70,12 @@ def dynamic_quantize_linear(tensors, node):
 
 def pool(tensors, node):
     x = tensors.of(node, 0)
-    if x is None or len(x) < 3 or attributes(node).get("channels_last") or any(map(tensors.is_read, node.output[1:])):
+    if (
+        x is None
+        or len(x) < 3
+        or attributes(node).get("channels_last")
+        or any(map(tensors.is_read, node.output[1:]))
+    ):
         return None
     is_global = "Global" in node.op_type
     pixels = [[[]] if is_global else frozen(None, "a size that a run decides") for _ in x[2:]]
@@ -76,7 +84,12 @@ def pool(tensors, node):
 
 def batch_normalization(tensors, node):
     x = tensors.of(node, 0)
-    if x is None or len(x) < 2 or any(map(tensors.is_read, node.output[1:])) or not attributes(node).get("spatial", 1):
+    if (
+        x is None
+        or len(x) < 2
+        or any(map(tensors.is_read, node.output[1:]))
+        or not attributes(node).get("spatial", 1)
+    ):
         return None
     for i in range(1, 5):
         tensors.along(node, i, x[1])
@@ -123,12 +136,14 @@ def skip_layer_normalization(tensors, node):
     for i in range(2, len(node.input)):
         tensors.along(node, i, x[-1])
     reduced = x[:-1] + [[[]]]
-    return [x, reduced, reduced, x][:len(node.output)]
+    return [x, reduced, reduced, x][: len(node.output)]
 
 
 def embed_layer_normalization(tensors, node):
     ids = tensors.of(node, 0)
-    shape = tensors.shape(node.input[2]) if len(node.input) > 2 and tensors.is_constant(node.input[2]) else None
+    shape = (
+        tensors.shape(node.input[2]) if len(node.input) > 2 and tensors.is_constant(node.input[2]) else None
+    )
     if ids is None or shape is None or len(shape) != 2:
         return None
     n = whole(Axis(shape[1]))
@@ -142,7 +157,7 @@ def embed_layer_normalization(tensors, node):
     for i in (5, 6):
         tensors.along(node, i, n)
     out = [*ids, n]
-    return [out, [ids[0]], out][:len(node.output)]
+    return [out, [ids[0]], out][: len(node.output)]
 
 
 def reduce(tensors, node):

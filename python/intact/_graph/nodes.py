@@ -1,7 +1,7 @@
 """Nodes, attributes and stored tensors of ONNX graphs.
 
-Files may be hostile: every size is checked before anything is allocated, and external data stays in the model's folder.
-"""
+Files may be hostile: every size is checked before anything is allocated, and external data stays in the
+model's folder."""
 
 from __future__ import annotations
 
@@ -15,9 +15,22 @@ import numpy as np
 from .._library import excerpt, invalid
 from .weights import shared
 
-DTYPES = {1: np.float32, 2: np.uint8, 3: np.int8, 4: np.uint16, 5: np.int16, 6: np.int32, 7: np.int64, 9: np.bool_, 10: np.float16,
-           11: np.float64, 12: np.uint32, 13: np.uint64}
-ITEM_SIZES = {number: np.dtype(dtype).itemsize for number, dtype in DTYPES.items()}  # bytes, by onnx.TensorProto.DataType
+DTYPES = {
+    1: np.float32,
+    2: np.uint8,
+    3: np.int8,
+    4: np.uint16,
+    5: np.int16,
+    6: np.int32,
+    7: np.int64,
+    9: np.bool_,
+    10: np.float16,
+    11: np.float64,
+    12: np.uint32,
+    13: np.uint64,
+}
+# bytes, by onnx.TensorProto.DataType
+ITEM_SIZES = {number: np.dtype(dtype).itemsize for number, dtype in DTYPES.items()}
 DEEPEST = 16  # levels of nested graphs
 
 
@@ -26,7 +39,7 @@ def every_node(graph: Any, depth: int = 0) -> Iterator[Any]:
     for node in graph.node:
         yield node
         for attribute in node.attribute if depth < DEEPEST else ():
-            for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
+            for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
                 yield from every_node(inner, depth + 1)
 
 
@@ -34,7 +47,7 @@ def captured(node: Any, depth: int = 0) -> set[str]:
     """The tensors that the inner graphs of a node read and do not make."""
     names: set[str] = set()
     for attribute in node.attribute if depth < DEEPEST else ():
-        for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
+        for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
             read = {value.name for value in inner.output}
             made = {value.name for value in [*inner.input, *inner.initializer]}
             for each in inner.node:
@@ -77,13 +90,22 @@ def array_of_tensor(tensor: Any, folder: Path) -> np.ndarray | None:
         return array if array is not None else _external(tensor, folder, dtype, shape, size)
     if tensor.HasField("raw_data"):
         if len(tensor.raw_data) != size:
-            raise invalid(f"tensor {excerpt(tensor.name)!r}: holds {len(tensor.raw_data)} bytes; expected {size} of shape {shape}")
+            raise invalid(
+                f"tensor {excerpt(tensor.name)!r}: holds {len(tensor.raw_data)} bytes; expected {size} of shape {shape}"
+            )
         return np.frombuffer(tensor.raw_data, np.dtype(dtype).newbyteorder("<")).reshape(shape)
-    fields = {np.float32: tensor.float_data, np.float64: tensor.double_data, np.int64: tensor.int64_data,
-              np.uint32: tensor.uint64_data, np.uint64: tensor.uint64_data}
+    fields = {
+        np.float32: tensor.float_data,
+        np.float64: tensor.double_data,
+        np.int64: tensor.int64_data,
+        np.uint32: tensor.uint64_data,
+        np.uint64: tensor.uint64_data,
+    }
     values = fields.get(dtype, tensor.int32_data)
     if len(values) != count:
-        raise invalid(f"tensor {excerpt(tensor.name)!r}: holds {len(values)} values; expected {count} of shape {shape}")
+        raise invalid(
+            f"tensor {excerpt(tensor.name)!r}: holds {len(values)} values; expected {count} of shape {shape}"
+        )
     if dtype is np.float16:
         return np.array(values, np.uint16).view(np.float16).reshape(shape)
     return np.array(values).astype(dtype).reshape(shape)
@@ -109,14 +131,18 @@ def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) ->
     try:
         path = (folder / where.get("location", "")).resolve()
         if folder.resolve() not in path.parents:
-            raise invalid(f"tensor {excerpt(tensor.name)!r}: its data lie outside the model's folder: {excerpt(where.get('location'))!r}")
+            raise invalid(
+                f"tensor {excerpt(tensor.name)!r}: its data lie outside the model's folder: {excerpt(where.get('location'))!r}"
+            )
         offset, length = int(where.get("offset", 0)), int(where.get("length", size))
         available = path.stat().st_size
     except (OSError, RuntimeError, ValueError) as error:
         raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {excerpt(error)}") from None
     if length != size or offset < 0 or offset + size > available:
-        raise invalid(f"tensor {excerpt(tensor.name)!r}: needs bytes {offset} to {offset + size} of {path.name}, which has "
-                      f"{available}")
+        raise invalid(
+            f"tensor {excerpt(tensor.name)!r}: needs bytes {offset} to {offset + size} of {path.name}, which has "
+            f"{available}"
+        )
     if not size:
         return np.zeros(shape, dtype)
     try:  # mapped, so that large weights need no memory of their own
@@ -130,7 +156,9 @@ def load_onnx(path: str | Path) -> Any:
     try:
         import onnx
     except ImportError:
-        raise invalid(f"{excerpt(path)}: to read ONNX models, install the package onnx: pip install onnx") from None
+        raise invalid(
+            f"{excerpt(path)}: to read ONNX models, install the package onnx: pip install onnx"
+        ) from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -138,14 +166,16 @@ def load_onnx(path: str | Path) -> Any:
     except OSError as error:
         raise invalid(f"{excerpt(path)}: {error.strerror or excerpt(error)}") from None
     except Exception:  # protobuf's DecodeError, whose module differs by version
-        raise invalid(f"{excerpt(path)}: is no ONNX model; expected .onnx, .tflite, or the .xml of an OpenVINO IR") from None
+        raise invalid(
+            f"{excerpt(path)}: is no ONNX model; expected .onnx, .tflite, or the .xml of an OpenVINO IR"
+        ) from None
     if not proto.graph.node:
         raise invalid(f"{excerpt(path)}: is no ONNX model, or one without operators")
     return proto
 
 
 def type_name(dtype: Any) -> str:
-    """"u8", "s8", or "" for other types."""
+    """ "u8", "s8", or "" for other types."""
     return {np.uint8: "u8", np.int8: "s8"}.get(np.dtype(dtype).type, "")
 
 
@@ -161,7 +191,7 @@ def names_that_inner_graphs_read(graph: Any) -> set[str]:
 
     def visit_node(node: Any, depth: int) -> None:
         for attribute in node.attribute:
-            for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
+            for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
                 if depth < 16:
                     visit(inner, depth + 1)
 
@@ -171,7 +201,8 @@ def names_that_inner_graphs_read(graph: Any) -> set[str]:
 
 
 def sorted_nodes(nodes: list, scope: Any) -> list[int]:
-    """The numbers of the operators, each after the makers of its inputs. ONNX Runtime accepts files in other orders."""
+    """The numbers of the operators, each after the makers of its inputs. ONNX Runtime accepts files in other
+    orders."""
     places = {id(node): i for i, node in enumerate(nodes)}
     order: list[int] = []
     state = [0] * len(nodes)  # 1: being visited, 2: in the order

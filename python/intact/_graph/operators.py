@@ -1,8 +1,7 @@
 """What intact knows about the operators of ONNX: a row for each.
 
-A new operator that only moves values is one row. An operator without a row is unknown: its tensors keep their stored order, its
-output may have any value, and its constants may describe anything.
-"""
+A new operator that only moves values is one row. An operator without a row is unknown: its tensors keep their
+stored order, its output may have any value, and its constants may describe anything."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ _BOTH = frozenset({"", "com.microsoft"})
 
 
 class Inputs(NamedTuple):
-    """The numbers of a product's inputs; None: it has no such input. `b`: the weights. `bias`: int32, or float if `has_float_bias`.
-    `c_scale`, `c_point`: of the output."""
+    """The numbers of a product's inputs; None: it has no such input. `b`: the weights. `bias`: int32, or
+    float if `has_float_bias`. `c_scale`, `c_point`: of the output."""
 
     b: int
     b_scale: "int | None" = None
@@ -34,7 +33,9 @@ class Inputs(NamedTuple):
     @property
     def of_columns(self) -> "list[int]":
         """The inputs that have one value, or one for each column of the weights."""
-        return sorted(i for i in (self.b_scale, self.b_point, self.c_scale, self.c_point, self.bias) if i is not None)
+        return sorted(
+            i for i in (self.b_scale, self.b_point, self.c_scale, self.c_point, self.bias) if i is not None
+        )
 
     @property
     def of_rows(self) -> "list[int]":
@@ -92,7 +93,9 @@ class Operator:
 
 def _moving(axes: Any, range: Any = BOUNDED, **columns: Any) -> Operator:
     """The row of an operator that only moves values."""
-    return Operator(axes, **{"moves": True, "range": range, "is_exact": True, "is_arithmetic": True, **columns})
+    return Operator(
+        axes, **{"moves": True, "range": range, "is_exact": True, "is_arithmetic": True, **columns}
+    )
 
 
 def _computing(axes: Any, values: Any = ALL, **columns: Any) -> Operator:
@@ -140,10 +143,30 @@ OPERATORS: "dict[str, Operator]" = {
     "Dropout": Operator(elements.same, is_passed=True),
     "MaxPool": Operator(elements.pool, range=BOUNDED, is_passed=True),
     "Resize": Operator(shapes.resize, descriptions=(1, 2, 3)),
-    **dict.fromkeys(("BitShift", "BitwiseAnd", "BitwiseNot", "BitwiseOr", "BitwiseXor", "Compress", "ConcatFromSequence", "EyeLike",
-                     "GatherElements", "GatherND", "ReverseSequence", "ScatterElements", "ScatterND", "Trilu"), Operator(is_exact=True)),
+    **dict.fromkeys(
+        (
+            "BitShift",
+            "BitwiseAnd",
+            "BitwiseNot",
+            "BitwiseOr",
+            "BitwiseXor",
+            "Compress",
+            "ConcatFromSequence",
+            "EyeLike",
+            "GatherElements",
+            "GatherND",
+            "ReverseSequence",
+            "ScatterElements",
+            "ScatterND",
+            "Trilu",
+        ),
+        Operator(is_exact=True),
+    ),
     # ----- element by element -----
-    "Relu": _EACH, "Clip": _EACH, "LeakyRelu": _EACH, "Erf": _EACH,
+    "Relu": _EACH,
+    "Clip": _EACH,
+    "LeakyRelu": _EACH,
+    "Erf": _EACH,
     "Sigmoid": Operator(elements.same, range=(0.0, 1.0), keeps_shape=True),
     "HardSigmoid": Operator(elements.same, range=(0.0, 1.0)),
     "Tanh": Operator(elements.same, range=(-1.0, 1.0), keeps_shape=True),
@@ -154,65 +177,108 @@ OPERATORS: "dict[str, Operator]" = {
     "Neg": Operator(elements.same, keeps_shape=True, is_arithmetic=True),
     "Abs": Operator(elements.same, keeps_shape=True, is_arithmetic=True),
     **dict.fromkeys(("Floor", "Ceil", "Round"), Operator(elements.same, is_arithmetic=True)),
-    **dict.fromkeys("""Elu Selu Celu HardSwish Exp Log Sqrt Reciprocal Sign Softplus Softsign Mish ThresholdedRelu Sin Cos Shrink Swish
-                       CastLike""".split(), _ALIKE),
-    "Not": _logical(elements.same), "IsNaN": Operator(elements.same, has_no_noise=True),
+    **dict.fromkeys(
+        """Elu Selu Celu HardSwish Exp Log Sqrt Reciprocal Sign Softplus Softsign Mish ThresholdedRelu Sin Cos Shrink Swish
+                       CastLike""".split(),
+        _ALIKE,
+    ),
+    "Not": _logical(elements.same),
+    "IsNaN": Operator(elements.same, has_no_noise=True),
     "IsInf": Operator(elements.same, has_no_noise=True, descriptions=ALL),
     # ----- of several inputs -----
-    **dict.fromkeys(("Add", "Sub", "Mul", "Div", "Min", "Max", "Mean", "Sum"), _computing(_AMONG, is_arithmetic=True)),
+    **dict.fromkeys(
+        ("Add", "Sub", "Mul", "Div", "Min", "Max", "Mean", "Sum"), _computing(_AMONG, is_arithmetic=True)
+    ),
     "Where": _computing(_AMONG, (1, 2), is_arithmetic=True),
-    "PRelu": _computing(_AMONG), "BiasGelu": _computing(_AMONG, domains=_MS),
-    "Pow": Operator(_AMONG, descriptions=(1,)), "Mod": Operator(_AMONG, descriptions=ALL),
+    "PRelu": _computing(_AMONG),
+    "BiasGelu": _computing(_AMONG, domains=_MS),
+    "Pow": Operator(_AMONG, descriptions=(1,)),
+    "Mod": Operator(_AMONG, descriptions=ALL),
     **dict.fromkeys(("Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"), _comparing()),
     **dict.fromkeys(("And", "Or", "Xor"), _logical()),
     # ----- over axes -----
-    **dict.fromkeys(("ReduceMean", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceProd", "ReduceLogSum",
-                     "ReduceLogSumExp", "ReduceMin"), _ADDED),
+    **dict.fromkeys(
+        (
+            "ReduceMean",
+            "ReduceSum",
+            "ReduceL1",
+            "ReduceL2",
+            "ReduceSumSquare",
+            "ReduceProd",
+            "ReduceLogSum",
+            "ReduceLogSumExp",
+            "ReduceMin",
+        ),
+        _ADDED,
+    ),
     "ReduceMax": Operator(elements.reduce, range=BOUNDED),
-    "AveragePool": Operator(elements.pool), "GlobalMaxPool": Operator(elements.pool),
+    "AveragePool": Operator(elements.pool),
+    "GlobalMaxPool": Operator(elements.pool),
     "GlobalAveragePool": Operator(elements.pool, range=BOUNDED),
     "Softmax": Operator(elements.softmax, range=(0.0, 1.0), keeps_shape=True),
-    "LogSoftmax": Operator(elements.softmax), "Hardmax": Operator(elements.softmax),
+    "LogSoftmax": Operator(elements.softmax),
+    "Hardmax": Operator(elements.softmax),
     "BatchNormalization": _computing(elements.batch_normalization),
     "InstanceNormalization": _computing(elements.instance_normalization),
     "LayerNormalization": _computing(elements.layer_normalization, keeps_shape=True),
-    "SimplifiedLayerNormalization": _NORMALIZED, "RMSNormalization": _NORMALIZED,
+    "SimplifiedLayerNormalization": _NORMALIZED,
+    "RMSNormalization": _NORMALIZED,
     "SkipLayerNormalization": _computing(elements.skip_layer_normalization, domains=_MS),
     "SkipSimplifiedLayerNormalization": _computing(elements.skip_layer_normalization, domains=_MS),
     "EmbedLayerNormalization": _computing(elements.embed_layer_normalization, domains=_MS),
     "GroupNormalization": _computing(None),
     # ----- products -----
     "MatMul": _computing(products.product, inputs=Inputs(1)),
-    "Gemm": _computing(products.product, inputs=_FIRST_AND_BIAS), "Conv": _computing(products.convolution, inputs=_FIRST_AND_BIAS),
+    "Gemm": _computing(products.product, inputs=_FIRST_AND_BIAS),
+    "Conv": _computing(products.convolution, inputs=_FIRST_AND_BIAS),
     "QLinearConv": _quantized(products.convolution, "Conv", Inputs(3, 4, 5, 1, 2, 6, 7, 8), domains=_BOTH),
-    "QLinearMatMul": _quantized(products.product, "MatMul", Inputs(3, 4, 5, 1, 2, 6, 7), domains=frozenset({""})),
+    "QLinearMatMul": _quantized(
+        products.product, "MatMul", Inputs(3, 4, 5, 1, 2, 6, 7), domains=frozenset({""})
+    ),
     "QGemm": _quantized(products.product, "Gemm", Inputs(3, 4, 5, 1, 2, 7, 8, 6)),
     "MatMulInteger": Operator(products.product, quantizes="MatMul", inputs=Inputs(1, b_point=3, a_point=2)),
     "ConvInteger": Operator(products.convolution, quantizes="Conv", inputs=Inputs(1, b_point=3, a_point=2)),
-    "MatMulIntegerToFloat": _quantized(products.product, "MatMul", Inputs(1, 3, 5, 2, 4, bias=6, has_float_bias=True)),
-    "DynamicQuantizeMatMul": _quantized(products.product, "MatMul", Inputs(1, 2, 3, bias=4, has_float_bias=True)),
+    "MatMulIntegerToFloat": _quantized(
+        products.product, "MatMul", Inputs(1, 3, 5, 2, 4, bias=6, has_float_bias=True)
+    ),
+    "DynamicQuantizeMatMul": _quantized(
+        products.product, "MatMul", Inputs(1, 2, 3, bias=4, has_float_bias=True)
+    ),
     "DynamicQuantizeLSTM": _quantized(products.lstm, "LSTM", Inputs(1, 8, 9)),
     "QAttention": _quantized(None, "Attention", Inputs(1, 4, 7, 3, 6)),
     "MultiHeadAttention": Operator(products.attention, _MS),
-    **dict.fromkeys(("FusedMatMul", "FusedGemm", "FusedConv", "ConvTranspose", "Attention", "MatMulNBits"), _computing(None)),
-    "LSTM": _computing(None, (1, 2, 3, 5, 6, 7)), "GRU": _computing(None, (1, 2, 3, 5)), "RNN": _computing(None, (1, 2, 3, 5)),
+    **dict.fromkeys(
+        ("FusedMatMul", "FusedGemm", "FusedConv", "ConvTranspose", "Attention", "MatMulNBits"),
+        _computing(None),
+    ),
+    "LSTM": _computing(None, (1, 2, 3, 5, 6, 7)),
+    "GRU": _computing(None, (1, 2, 3, 5)),
+    "RNN": _computing(None, (1, 2, 3, 5)),
     # ----- of quantized tensors -----
     "QuantizeLinear": _computing(elements.quantize_linear, domains=_BOTH, keeps_shape=True, is_lazy=True),
     "DequantizeLinear": _computing(elements.quantize_linear, domains=_BOTH, keeps_shape=True, is_lazy=True),
     "DynamicQuantizeLinear": Operator(elements.dynamic_quantize_linear),
-    "QLinearAdd": _quantized(_AMONG, "Add", c_point=7), "QLinearMul": _quantized(_AMONG, "Mul", c_point=7),
-    "QLinearSigmoid": _quantized(elements.same, "Sigmoid", c_point=4), "QLinearLeakyRelu": _quantized(elements.same, "LeakyRelu", c_point=4),
-    "QLinearAveragePool": _quantized(elements.pool, "AveragePool", c_point=4), "QLinearGlobalAveragePool": _quantized(elements.pool, "GlobalAveragePool", c_point=4),
+    "QLinearAdd": _quantized(_AMONG, "Add", c_point=7),
+    "QLinearMul": _quantized(_AMONG, "Mul", c_point=7),
+    "QLinearSigmoid": _quantized(elements.same, "Sigmoid", c_point=4),
+    "QLinearLeakyRelu": _quantized(elements.same, "LeakyRelu", c_point=4),
+    "QLinearAveragePool": _quantized(elements.pool, "AveragePool", c_point=4),
+    "QLinearGlobalAveragePool": _quantized(elements.pool, "GlobalAveragePool", c_point=4),
     "QLinearConcat": _quantized(shapes.qlinear_concat, "Concat", c_point=1),
-    "QLinearSoftmax": _quantized(None, "Softmax", c_point=4), "QLinearReduceMean": _quantized(None, "ReduceMean", c_point=4),
+    "QLinearSoftmax": _quantized(None, "Softmax", c_point=4),
+    "QLinearReduceMean": _quantized(None, "ReduceMean", c_point=4),
     "QLinearWhere": _quantized(None, "Where", c_point=8),
     # ----- sizes and integers -----
-    "Shape": Operator(shapes.shape, has_no_noise=True, is_exact=True), "Size": Operator(shapes.size, has_no_noise=True, is_exact=True),
+    "Shape": Operator(shapes.shape, has_no_noise=True, is_exact=True),
+    "Size": Operator(shapes.size, has_no_noise=True, is_exact=True),
     "ConstantOfShape": Operator(shapes.constant_of_shape, has_no_noise=True, is_exact=True),
     "Constant": Operator(shapes.constant, has_no_noise=True, is_exact=True),
-    "NonZero": Operator(has_no_noise=True, descriptions=ALL, is_exact=True), "Range": Operator(descriptions=ALL, is_exact=True),
-    "ArgMax": Operator(has_no_noise=True), "ArgMin": Operator(has_no_noise=True),
-    "OneHot": Operator(descriptions=(1, 2), is_exact=True), "Upsample": Operator(descriptions=(1,)),
+    "NonZero": Operator(has_no_noise=True, descriptions=ALL, is_exact=True),
+    "Range": Operator(descriptions=ALL, is_exact=True),
+    "ArgMax": Operator(has_no_noise=True),
+    "ArgMin": Operator(has_no_noise=True),
+    "OneHot": Operator(descriptions=(1, 2), is_exact=True),
+    "Upsample": Operator(descriptions=(1,)),
     "NonMaxSuppression": Operator(descriptions=(2, 3, 4)),
 }
 UNKNOWN = Operator()

@@ -1,4 +1,5 @@
-"""How axes move through products, convolutions, attention and recurrent layers. Rules are as in elements.py."""
+"""How axes move through products, convolutions, attention and recurrent layers. Rules are as in
+elements.py."""
 
 from __future__ import annotations
 
@@ -45,13 +46,19 @@ def product(tensors, node):
     n = whole(Axis(shape[-2] if values.get("transB") else shape[-1]))
     batch = [frozen(size, "weights for each item of a batch") for size in shape[:-2]]
     rows_of_weights = _depths_of(tensors, node, at, a[-1])
-    tensors.weights(node, at, batch + ([n, rows_of_weights] if values.get("transB") else [rows_of_weights, n]))
+    tensors.weights(
+        node, at, batch + ([n, rows_of_weights] if values.get("transB") else [rows_of_weights, n])
+    )
     contracted(node, a[-1], tensors.place(node) in tensors.exact_nodes or inputs.b_point is not None)
     tensors.readers.append(Reader(tensors.place(node), a[-1]))
     for i in inputs.of_columns:
         tensors.along(node, i, n)
     for i in inputs.of_rows:
-        if i < len(node.input) and tensors.is_constant(node.input[i]) and not tensors.is_scalar(node.input[i]):
+        if (
+            i < len(node.input)
+            and tensors.is_constant(node.input[i])
+            and not tensors.is_scalar(node.input[i])
+        ):
             freeze(a, "a scale for each row")
     rows = a[:-1]
     if batch:
@@ -87,7 +94,8 @@ def _has_zero(tensors, node, at):
 
 
 def _product_of_activations(tensors, node, a, at):
-    """A product of two activations. In attention each head multiplies its own channels: the heads are a batch."""
+    """A product of two activations. In attention each head multiplies its own channels: the heads are a
+    batch."""
     b = tensors.of(node, at)
     if b is None or len(a) < 2 or len(b) < 2:
         return None
@@ -102,7 +110,9 @@ def _product_of_activations(tensors, node, a, at):
         if not there:
             batch.append([[]])
             continue
-        best = next((dim for dim in there if any(f.stride > 1 and not f.axis.is_frozen for f in factors(dim))), None)
+        best = next(
+            (dim for dim in there if any(f.stride > 1 and not f.axis.is_frozen for f in factors(dim))), None
+        )
         if best is None:
             best = next((dim for dim in there if size_of(dim) is not None), there[0])
         for dim in there:
@@ -118,7 +128,12 @@ def convolution(tensors, node):
     inputs = tensors.row(node).inputs
     at = inputs.b
     x = tensors.of(node, 0) if node.input and not tensors.is_constant(node.input[0]) else None
-    if x is None or len(node.input) <= at or not tensors.is_constant(node.input[at]) or attributes(node).get("channels_last"):
+    if (
+        x is None
+        or len(node.input) <= at
+        or not tensors.is_constant(node.input[at])
+        or attributes(node).get("channels_last")
+    ):
         return None
     shape = tensors.shape(node.input[at])
     groups = attributes(node).get("group", 1)
@@ -129,7 +144,9 @@ def convolution(tensors, node):
     o, i = shape[:2]
     channels = x[1]
     kernel = [frozen(size, "taps of a convolution") for size in shape[2:]]
-    contracted(node, channels, tensors.place(node) in tensors.exact_nodes or inputs.b_point is not None or i == 1)
+    contracted(
+        node, channels, tensors.place(node) in tensors.exact_nodes or inputs.b_point is not None or i == 1
+    )
     if groups == 1:
         n = whole(Axis(o))
         tensors.weights(node, at, [n, _depths_of(tensors, node, at, channels), *kernel])
@@ -161,7 +178,11 @@ def convolution(tensors, node):
     for k in inputs.of_columns:
         tensors.along(node, k, n)
     for k in inputs.of_rows:
-        if k < len(node.input) and tensors.is_constant(node.input[k]) and not tensors.is_scalar(node.input[k]):
+        if (
+            k < len(node.input)
+            and tensors.is_constant(node.input[k])
+            and not tensors.is_scalar(node.input[k])
+        ):
             return None
     return [[x[0], n] + [frozen(None, "a size that a run decides") for _ in x[2:]]]
 
@@ -169,19 +190,36 @@ def convolution(tensors, node):
 def attention(tensors, node):
     q, k, v = (tensors.of(node, i) for i in range(3))
     heads = attributes(node).get("num_heads", 0)
-    if None in (q, k, v) or any(node.input[3:]) or len(node.output) > 1 or heads < 1 or len(v) != 3 or len(q) != 3:
+    if (
+        None in (q, k, v)
+        or any(node.input[3:])
+        or len(node.output) > 1
+        or heads < 1
+        or len(v) != 3
+        or len(q) != 3
+    ):
         return None
     freeze([q[2], k[2]], "a product of two activations")
     segments = resolved(v[2])
     size = size_of(v[2])
-    if size is None or size % heads or len(segments) > 1 or regrouped(segments[0], [heads, size // heads]) is None:
+    if (
+        size is None
+        or size % heads
+        or len(segments) > 1
+        or regrouped(segments[0], [heads, size // heads]) is None
+    ):
         freeze([v[2]], "heads of attention")
     return [[q[0], q[1], v[2]]]
 
 
 def lstm(tensors, node):
     x = tensors.of(node, 0)
-    if x is None or len(x) != 3 or len(node.input) < 3 or not all(tensors.is_constant(name) for name in node.input[1:3]):
+    if (
+        x is None
+        or len(x) != 3
+        or len(node.input) < 3
+        or not all(tensors.is_constant(name) for name in node.input[1:3])
+    ):
         return None
     w, r = tensors.shape(node.input[1]), tensors.shape(node.input[2])
     if not w or not r or len(w) != 3 or len(r) != 3 or size_of(x[2]) != w[1]:
@@ -204,8 +242,13 @@ def lstm(tensors, node):
 
     tensors.weights(node, 1, [[number], x[2], gates(4)])
     tensors.weights(node, 2, [[number], [unit], gates(4)])
-    for i, dims in ((3, [[number], gates(8)]), (8, [[number], gates(4)]), (9, [[number], gates(4)]),
-                    (10, [[number], gates(4)]), (11, [[number], gates(4)])):
+    for i, dims in (
+        (3, [[number], gates(8)]),
+        (8, [[number], gates(4)]),
+        (9, [[number], gates(4)]),
+        (10, [[number], gates(4)]),
+        (11, [[number], gates(4)]),
+    ):
         if i < len(node.input) and node.input[i]:
             if not tensors.is_constant(node.input[i]):
                 return None
@@ -233,4 +276,4 @@ def lstm(tensors, node):
     tensors.readers.append(Reader(tensors.place(node), x[2], 0))
     tensors.readers.append(Reader(tensors.place(node), whole(axis), 1))
     states = [[number], batch, [unit]]
-    return [[x[0], [number], batch, [unit]], states, list(states)][:len(node.output)]
+    return [[x[0], [number], batch, [unit]], states, list(states)][: len(node.output)]

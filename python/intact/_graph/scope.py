@@ -1,4 +1,5 @@
-"""The constants, producers and consumers of an ONNX graph, and what follows from them: shapes, types, ranges."""
+"""The constants, producers and consumers of an ONNX graph, and what follows from them: shapes, types,
+ranges."""
 
 from __future__ import annotations
 
@@ -29,11 +30,18 @@ class Scope:
                 self.consumers.setdefault(name, []).append(node)
             for name in captured(node):
                 self.captors.setdefault(name, []).append(node)
-        self.types = {value.name: value.type.tensor_type.elem_type
-                      for value in [*graph.input, *graph.value_info, *graph.output]}
-        self.shapes = {value.name: tuple(each.dim_value if each.HasField("dim_value") else each.dim_param or None
-                                         for each in value.type.tensor_type.shape.dim)
-                       for value in [*graph.input, *graph.value_info, *graph.output] if value.type.tensor_type.HasField("shape")}
+        self.types = {
+            value.name: value.type.tensor_type.elem_type
+            for value in [*graph.input, *graph.value_info, *graph.output]
+        }
+        self.shapes = {
+            value.name: tuple(
+                each.dim_value if each.HasField("dim_value") else each.dim_param or None
+                for each in value.type.tensor_type.shape.dim
+            )
+            for value in [*graph.input, *graph.value_info, *graph.output]
+            if value.type.tensor_type.HasField("shape")
+        }
         self._constants: dict[str, np.ndarray | None] = {}
 
     def scope_of(self, name: str) -> "Scope | None":
@@ -55,7 +63,8 @@ class Scope:
         return scope.producers.get(name) if scope else None
 
     def constant(self, name: str, depth: int = 0) -> np.ndarray | None:
-        """The value of a tensor that does not depend on the model's inputs; None if this reader cannot compute it."""
+        """The value of a tensor that does not depend on the model's inputs; None if this reader cannot
+        compute it."""
         scope = self.scope_of(name)
         if scope is None or depth > 16:
             return None
@@ -70,7 +79,10 @@ class Scope:
             return None
         tensor = scope.initializers.get(name)
         if tensor is None and scope.producers[name].op_type == "Constant":
-            tensor = next((attribute.t for attribute in scope.producers[name].attribute if attribute.name == "value"), None)
+            tensor = next(
+                (attribute.t for attribute in scope.producers[name].attribute if attribute.name == "value"),
+                None,
+            )
         return None if tensor is None else (tensor.data_type, tuple(tensor.dims))
 
     def shape_of(self, name: str, depth: int = 0) -> "tuple[int | str | None, ...] | None":
@@ -89,7 +101,11 @@ class Scope:
         if node.op_type == "Transpose" and node.input:
             shape = self.shape_of(node.input[0], depth + 1)
             axes = attributes(node).get("perm") or range(len(shape or ()))[::-1]
-            return None if shape is None or sorted(axes) != list(range(len(shape))) else tuple(shape[axis] for axis in axes)
+            return (
+                None
+                if shape is None or sorted(axes) != list(range(len(shape)))
+                else tuple(shape[axis] for axis in axes)
+            )
         if node.op_type == "Reshape" and len(node.input) > 1:
             return self._reshaped(node, depth)
         return None
@@ -99,12 +115,24 @@ class Scope:
         given, before = self.constant(node.input[1]), self.shape_of(node.input[0], depth + 1)
         if given is None or given.ndim != 1:
             return None
-        extents = [(before[i] if before is not None and i < len(before) else None) if n == 0 else None if n < 0 else int(n)
-                   for i, n in enumerate(given)]
+        extents = [
+            (before[i] if before is not None and i < len(before) else None)
+            if n == 0
+            else None
+            if n < 0
+            else int(n)
+            for i, n in enumerate(given)
+        ]
         if (given < 0).sum() == 1 and before is not None and all(isinstance(n, int) for n in before):
             known = math.prod(n for n, one in zip(extents, given) if one >= 0 and isinstance(n, int))
-            whole = known and math.prod(before) % known == 0 and all(isinstance(n, int) for n, one in zip(extents, given) if one >= 0)
-            extents = [math.prod(before) // known if one < 0 and whole else n for n, one in zip(extents, given)]
+            whole = (
+                known
+                and math.prod(before) % known == 0
+                and all(isinstance(n, int) for n, one in zip(extents, given) if one >= 0)
+            )
+            extents = [
+                math.prod(before) // known if one < 0 and whole else n for n, one in zip(extents, given)
+            ]
         return tuple(extents)
 
     def integers_of(self, name: str) -> tuple[np.ndarray, str] | None:
@@ -149,8 +177,8 @@ class Scope:
         return None
 
     def integers(self, name: str, depth: int = 0, stored: np.ndarray | None = None) -> np.ndarray | None:
-        """The constant from which a DequantizeLinear makes the float tensor `name`, in that tensor's shape. `stored` replaces the
-        constant."""
+        """The constant from which a DequantizeLinear makes the float tensor `name`, in that tensor's shape.
+        `stored` replaces the constant."""
         node = self.producer(name)
         if node is None or depth > 16:
             return None
@@ -160,7 +188,8 @@ class Scope:
         return None if value is None else self._moved(node, value, depth)
 
     def dequantizer(self, name: str) -> Any:
-        """The DequantizeLinear that makes a tensor, directly or through operators that ONNX Runtime passes."""
+        """The DequantizeLinear that makes a tensor, directly or through operators that ONNX Runtime
+        passes."""
         for _ in range(16):
             node = self.producer(name)
             if node is None or node.op_type == "DequantizeLinear":
@@ -180,7 +209,9 @@ class Scope:
         if scale.size > 1:
             shape[axis] = scale.size
         info = np.iinfo(point.dtype)
-        real = np.rint(value / scale.reshape(shape)) + point.astype(np.int32).reshape(shape if point.size > 1 else [1] * value.ndim)
+        real = np.rint(value / scale.reshape(shape)) + point.astype(np.int32).reshape(
+            shape if point.size > 1 else [1] * value.ndim
+        )
         return np.clip(real, info.min, info.max).astype(point.dtype)
 
     def point(self, node: Any, depth: int = 0) -> np.ndarray | None:
@@ -206,7 +237,11 @@ class Scope:
             return np.uint8
         if node.op_type == "QuantizeLinear":
             has_point = len(node.input) > 2 and node.input[2]
-            return self.type_of(node.input[2], depth + 1) if has_point else DTYPES.get(attributes(node).get("output_dtype") or 2)
+            return (
+                self.type_of(node.input[2], depth + 1)
+                if has_point
+                else DTYPES.get(attributes(node).get("output_dtype") or 2)
+            )
         if (row_of(node).moves or row_of(node).range is BOUNDED) and node.input:
             return self.type_of(node.input[0], depth + 1)
         point = row_of(node).c_point
@@ -216,7 +251,8 @@ class Scope:
         return value.dtype.type if value is not None else None
 
     def real_range(self, name: str, depth: int = 0) -> tuple[float, float, str]:
-        """Bounds of a float tensor from the operators that make it, and the operator that bounds it. ±inf: no bound."""
+        """Bounds of a float tensor from the operators that make it, and the operator that bounds it. ±inf: no
+        bound."""
         node = self.producer(name) if depth < 32 else None
         if node is None:
             return -math.inf, math.inf, ""
@@ -232,7 +268,10 @@ class Scope:
                 if len(node.input) > i and node.input[i]:
                     value = self.constant(node.input[i])
                     bounds[i - 1] = None if value is None or value.size != 1 else float(value.reshape(-1)[0])
-            low, high = (-math.inf if bounds[0] is None else bounds[0]), (math.inf if bounds[1] is None else bounds[1])
+            low, high = (
+                (-math.inf if bounds[0] is None else bounds[0]),
+                (math.inf if bounds[1] is None else bounds[1]),
+            )
             if math.isnan(low) or math.isnan(high):
                 return -math.inf, math.inf, ""
             return min(low, high), high, op  # if low > high, Clip returns `high`

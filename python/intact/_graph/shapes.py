@@ -1,10 +1,24 @@
-"""How axes move through operators that only move values, and through those that compute sizes. Rules are as in elements.py."""
+"""How axes move through operators that only move values, and through those that compute sizes. Rules are as
+in elements.py."""
 
 from __future__ import annotations
 
 import math
 
-from .dims import Axis, Dim, fix_size, freeze, frozen, is_free, regrouped, resolved, segment_size, size_of, unify, whole
+from .dims import (
+    Axis,
+    Dim,
+    fix_size,
+    freeze,
+    frozen,
+    is_free,
+    regrouped,
+    resolved,
+    segment_size,
+    size_of,
+    unify,
+    whole,
+)
 from .nodes import attributes
 
 
@@ -17,17 +31,26 @@ def transpose(tensors, node):
 
 
 def reshaped(dims: list, target: list) -> list:
-    """The axes of a tensor after Reshape. Elements of `target`: a size, an axis that stands for its unknown size, or None."""
+    """The axes of a tensor after Reshape. Elements of `target`: a size, an axis that stands for its unknown
+    size, or None."""
     dims = [resolved(dim) for dim in dims]
     reason = "Reshape that mixes axes"
     out: list = [None] * len(target)
 
     def symbol(dim):
-        return dim[0][0].axis.root() if len(dim) == 1 and len(dim[0]) == 1 and size_of(dim) is None else size_of(dim)
+        return (
+            dim[0][0].axis.root()
+            if len(dim) == 1 and len(dim[0]) == 1 and size_of(dim) is None
+            else size_of(dim)
+        )
 
     begin = 0
-    while begin < min(len(dims), len(target)) and target[begin] is not None and symbol(dims[begin]) == (
-            target[begin].root() if isinstance(target[begin], Axis) else target[begin]):
+    while (
+        begin < min(len(dims), len(target))
+        and target[begin] is not None
+        and symbol(dims[begin])
+        == (target[begin].root() if isinstance(target[begin], Axis) else target[begin])
+    ):
         out[begin] = dims[begin]
         begin += 1
     rest = [size_of(dim) for dim in dims[begin:]]
@@ -35,7 +58,7 @@ def reshaped(dims: list, target: list) -> list:
     if len(unknown) == 1 and None not in rest:
         others = math.prod(target[k] for k in range(begin, len(target)) if k != unknown[0])
         if others and math.prod(rest) % others == 0:
-            target = target[:unknown[0]] + [math.prod(rest) // others] + target[unknown[0] + 1:]
+            target = target[: unknown[0]] + [math.prod(rest) // others] + target[unknown[0] + 1 :]
     i, o = len(dims), len(target)
     while i > begin and o > begin:
         if i == begin + 1 and o == begin + 1:
@@ -86,10 +109,15 @@ def reshape(tensors, node):
         hint = tensors.hints.get(node.output[0])
         target = hint if hint is not None else None
     elif not attributes(node).get("allowzero") and x is not None:
+
         def copied(i):
             if i >= len(x):
                 return None
-            return x[i][0][0].axis if size_of(x[i]) is None and len(x[i]) == 1 and len(x[i][0]) == 1 else size_of(x[i])
+            return (
+                x[i][0][0].axis
+                if size_of(x[i]) is None and len(x[i]) == 1 and len(x[i][0]) == 1
+                else size_of(x[i])
+            )
 
         target = [copied(i) if size == 0 and isinstance(size, int) else size for i, size in enumerate(target)]
     if x is None or target is None:
@@ -171,7 +199,9 @@ def concat(tensors, node, first=0, step=1):
             freeze(there, "Concat along an axis of unknown size")
             out.append(frozen(None, "Concat along an axis of unknown size"))
         else:
-            out.append([segment if segment else frozen(1, "")[0] for dim in there for segment in resolved(dim)])
+            out.append(
+                [segment if segment else frozen(1, "")[0] for dim in there for segment in resolved(dim)]
+            )
     return [out]
 
 
@@ -196,7 +226,11 @@ def cut(dim: Dim, sizes: list[int]) -> "list[Dim] | None":
                 part.append(segments.pop(0))
                 size -= have
                 continue
-            if len(segments[0]) != 1 or not segments[0][0].is_whole or segments[0][0].axis.root().is_composite:
+            if (
+                len(segments[0]) != 1
+                or not segments[0][0].is_whole
+                or segments[0][0].axis.root().is_composite
+            ):
                 return None
             axis = segments[0][0].axis
             if axis.is_frozen:
@@ -224,11 +258,15 @@ def split(tensors, node):
     if not sizes and total is not None:
         part = -(-total // len(node.output))
         sizes = [min(part, total - part * i) for i in range(len(node.output))]
-    parts = cut(x[axis], sizes) if sizes and total is not None and sum(sizes) == total and min(sizes) >= 0 else None
+    parts = (
+        cut(x[axis], sizes)
+        if sizes and total is not None and sum(sizes) == total and min(sizes) >= 0
+        else None
+    )
     if parts is None:
         freeze([x[axis]], "Split of its channels")
         parts = [frozen(size, "Split of its channels") for size in (sizes or [None] * len(node.output))]
-    return [x[:axis] + [part] + x[axis + 1:] for part in parts]
+    return [x[:axis] + [part] + x[axis + 1 :] for part in parts]
 
 
 def slice_(tensors, node):
@@ -269,14 +307,17 @@ def gather(tensors, node):
     axis = attributes(node).get("axis", 0)
     if len(node.input) < 2:
         return None
-    indices = tensors.of(node, 1) if not tensors.is_constant(node.input[1]) else [
-        frozen(size, "indices of Gather") for size in tensors.shape(node.input[1]) or ()]
+    indices = (
+        tensors.of(node, 1)
+        if not tensors.is_constant(node.input[1])
+        else [frozen(size, "indices of Gather") for size in tensors.shape(node.input[1]) or ()]
+    )
     x = tensors.of(node, 0)
     if x is None or indices is None or not -len(x) <= axis < len(x):
         return None
     axis %= len(x)
     freeze([x[axis]], "Gather from its channels")
-    return [x[:axis] + list(indices) + x[axis + 1:]]
+    return [x[:axis] + list(indices) + x[axis + 1 :]]
 
 
 def expand(tensors, node):
@@ -311,7 +352,14 @@ def pad(tensors, node):
 def resize(tensors, node):
     x = tensors.of(node, 0)
     hint = tensors.hints.get(node.output[0])
-    if x is None or len(x) < 3 or hint is None or len(hint) != len(x) or hint[1] is None or hint[1] != size_of(x[1]):
+    if (
+        x is None
+        or len(x) < 3
+        or hint is None
+        or len(hint) != len(x)
+        or hint[1] is None
+        or hint[1] != size_of(x[1])
+    ):
         return None
     if attributes(node).get("axes") is not None:
         return None
@@ -324,12 +372,23 @@ def shape(tensors, node):
     dims = tensors.of(node, 0) if not tensors.is_constant(node.input[0]) else []
     seen = range(len(dims or []))
     readers = tensors.scope.consumers.get(node.output[0], [])
-    if readers and all(reader.op_type == "Gather" for reader in readers) and not {"start", "end"} & set(attributes(node)):
-        indices = [tensors.sizes.vector_of(reader.input[1]) if reader.input[0] == node.output[0] else None for reader in readers]
+    if (
+        readers
+        and all(reader.op_type == "Gather" for reader in readers)
+        and not {"start", "end"} & set(attributes(node))
+    ):
+        indices = [
+            tensors.sizes.vector_of(reader.input[1]) if reader.input[0] == node.output[0] else None
+            for reader in readers
+        ]
         picked = [i for index in indices for i in index or [None]]
         if all(isinstance(i, int) and -len(seen) <= i < len(seen) for i in picked):
             seen = picked
-    if tensors.is_read(node.output[0]) and node.output[0] not in tensors.scope.consumers or node.output[0] in tensors.captured:
+    if (
+        tensors.is_read(node.output[0])
+        and node.output[0] not in tensors.scope.consumers
+        or node.output[0] in tensors.captured
+    ):
         seen = range(len(dims or []))
     fix_size(*[dims[i] for i in seen])
     return [[frozen(len(dims) if dims is not None else None, "sizes")]]
@@ -345,7 +404,9 @@ def constant_of_shape(tensors, node):
     hint = tensors.hints.get(node.output[0]) if target is None else None
     if target is None and hint is None:
         return None
-    return [[frozen(size if isinstance(size, int) else None, "ConstantOfShape") for size in target or hint or []]]
+    return [
+        [frozen(size if isinstance(size, int) else None, "ConstantOfShape") for size in target or hint or []]
+    ]
 
 
 def constant(tensors, node):

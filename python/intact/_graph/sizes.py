@@ -10,15 +10,21 @@ from .nodes import attributes
 from .operators import OPERATORS, UNKNOWN
 
 _MOST = 64  # elements of a tensor that is followed as a list of sizes
-# Operators for which onnx infers no shapes, with an operator that stands in for them: it has equal shapes and these inputs.
-_SHAPED_LIKE = {"QLinearAdd": ("Add", (0, 3)), "QLinearMul": ("Mul", (0, 3)), "QLinearSigmoid": ("Identity", (0,)),
-                "QLinearLeakyRelu": ("Identity", (0,)), "QLinearAveragePool": ("AveragePool", (0,)),
-                "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,))}
+# Operators for which onnx infers no shapes, with an operator that stands in for them: it has equal shapes and
+# these inputs.
+_SHAPED_LIKE = {
+    "QLinearAdd": ("Add", (0, 3)),
+    "QLinearMul": ("Mul", (0, 3)),
+    "QLinearSigmoid": ("Identity", (0,)),
+    "QLinearLeakyRelu": ("Identity", (0,)),
+    "QLinearAveragePool": ("AveragePool", (0,)),
+    "QLinearGlobalAveragePool": ("GlobalAveragePool", (0,)),
+}
 
 
 class Sizes:
-    """`vectors`: lists of sizes, by tensor; an axis stands for a size that a run decides. `uniform`: tensors whose elements are all
-    equal, so that any order fits them."""
+    """`vectors`: lists of sizes, by tensor; an axis stands for a size that a run decides. `uniform`: tensors
+    whose elements are all equal, so that any order fits them."""
 
     def __init__(self, tensors: Any):
         self.tensors = tensors  # the axes.Axes
@@ -43,14 +49,26 @@ class Sizes:
         if op == "Shape":
             dims = self.tensors.dims.get(node.input[0])
             if dims is not None:
-                found = [size_of(dim) if size_of(dim) is not None else
-                         dim[0][0].axis.root() if len(dim) == 1 and len(dim[0]) == 1 else None for dim in dims]
-                found = found[values.get("start", 0):values.get("end", len(found))]
+                found = [
+                    size_of(dim)
+                    if size_of(dim) is not None
+                    else dim[0][0].axis.root()
+                    if len(dim) == 1 and len(dim[0]) == 1
+                    else None
+                    for dim in dims
+                ]
+                found = found[values.get("start", 0) : values.get("end", len(found))]
         elif op in ("Cast", "Identity", "Unsqueeze", "Squeeze", "Reshape") and first is not None:
-            found = first if op not in ("Unsqueeze", "Squeeze", "Reshape") or len(first) <= 1 or op == "Reshape" else None
+            found = (
+                first
+                if op not in ("Unsqueeze", "Squeeze", "Reshape") or len(first) <= 1 or op == "Reshape"
+                else None
+            )
         elif op == "Gather" and first is not None:
             indices = self.vector_of(node.input[1])
-            if indices is not None and all(isinstance(i, int) and -len(first) <= i < len(first) for i in indices):
+            if indices is not None and all(
+                isinstance(i, int) and -len(first) <= i < len(first) for i in indices
+            ):
                 found = [first[i] for i in indices]
         elif op == "Concat":
             parts = [self.vector_of(name) or [None] * self._length(name) for name in node.input]
@@ -61,19 +79,28 @@ class Sizes:
             is_known = all(part is None or len(part) == 1 and isinstance(part[0], int) for part in parts)
             if len(parts) >= 2 and is_known and parts[0] and parts[1]:
                 step = parts[3][0] if len(parts) > 3 and parts[3] else 1
-                found = first[parts[0][0]:parts[1][0]] if step == 1 else None
+                found = first[parts[0][0] : parts[1][0]] if step == 1 else None
         elif op in ("Add", "Sub", "Mul", "Div") and first is not None and len(node.input) == 2:
             second = self.vector_of(node.input[1])
-            if second is not None and len(first) == len(second) == 1 and isinstance(first[0], int) and isinstance(second[0], int):
+            if (
+                second is not None
+                and len(first) == len(second) == 1
+                and isinstance(first[0], int)
+                and isinstance(second[0], int)
+            ):
                 a, b = first[0], second[0]
                 if op != "Div" or (a >= 0 and b > 0):
-                    found = [a + b if op == "Add" else a - b if op == "Sub" else a * b if op == "Mul" else a // b]
+                    found = [
+                        a + b if op == "Add" else a - b if op == "Sub" else a * b if op == "Mul" else a // b
+                    ]
         if found is not None and len(found) <= _MOST and node.output:
             self.vectors[node.output[0]] = found
 
     def follow_uniform(self, node: Any) -> None:
         op = node.op_type
-        is_uniform = op == "ConstantOfShape" or (OPERATORS.get(op, UNKNOWN).keeps_uniform and node.input[0] in self.uniform)
+        is_uniform = op == "ConstantOfShape" or (
+            OPERATORS.get(op, UNKNOWN).keeps_uniform and node.input[0] in self.uniform
+        )
         if op == "Expand" and self.tensors.is_constant(node.input[0]):
             value = self.tensors.scope.constant(node.input[0])
             is_uniform = value is not None and value.size == 1
@@ -87,8 +114,9 @@ class Sizes:
 
 
 def shapes_of(proto: Any, open_size: int = 0) -> dict[str, list]:
-    """Shapes that the file states or that onnx infers; None for unknown sizes. `open_size`: replaces open sizes of inputs, but 1
-    replaces the first size of each input; then the other shapes of the file are ignored."""
+    """Shapes that the file states or that onnx infers; None for unknown sizes. `open_size`: replaces open
+    sizes of inputs, but 1 replaces the first size of each input; then the other shapes of the file are
+    ignored."""
     import onnx
 
     light = onnx.ModelProto()
@@ -117,7 +145,9 @@ def shapes_of(proto: Any, open_size: int = 0) -> dict[str, list]:
         if math.prod(tensor.dims) <= _MOST and tensor.data_location != 1:
             light.graph.initializer.append(tensor)
         else:
-            light.graph.initializer.append(onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims))
+            light.graph.initializer.append(
+                onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
+            )
     graph = light.graph
     try:
         graph = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
@@ -125,7 +155,12 @@ def shapes_of(proto: Any, open_size: int = 0) -> dict[str, list]:
         pass
     found: dict[str, list] = {}
     for value in [*graph.value_info, *graph.input, *graph.output]:
-        if value.type.HasField("tensor_type") and value.type.tensor_type.HasField("shape") and (
-                len(value.type.tensor_type.shape.dim) <= MOST_DIMS):
-            found[value.name] = [d.dim_value if d.HasField("dim_value") else None for d in value.type.tensor_type.shape.dim]
+        if (
+            value.type.HasField("tensor_type")
+            and value.type.tensor_type.HasField("shape")
+            and (len(value.type.tensor_type.shape.dim) <= MOST_DIMS)
+        ):
+            found[value.name] = [
+                d.dim_value if d.HasField("dim_value") else None for d in value.type.tensor_type.shape.dim
+            ]
     return found

@@ -1,5 +1,5 @@
-"""Large constants of the model variants that intact makes. They lie outside the protobuf messages, so variants and sessions share
-one array, and a variant may have more than 2 GB."""
+"""Large constants of the model variants that intact makes. They lie outside the protobuf messages, so
+variants and sessions share one array, and a variant may have more than 2 GB."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def _type(array: np.ndarray) -> int:
 
 
 def set_array(tensor: Any, array: np.ndarray, owner: Any) -> None:
-    """Gives a tensor the values of an array. A large array is shared, and lives until `owner` is deleted; None: it is copied."""
+    """Gives a tensor the values of an array. A large array is shared, and lives until `owner` is deleted;
+    None: it is copied."""
     from onnx import TensorProto, numpy_helper
 
     if owner is None or array.nbytes < SHARED_SIZE:
@@ -50,20 +51,24 @@ def set_array(tensor: Any, array: np.ndarray, owner: Any) -> None:
     location = f"{_PREFIX}{next(_numbers)}"
     _arrays[location] = np.asarray(array, order="C")
     weakref.finalize(owner, _arrays.pop, location, None)
-    made = TensorProto(name=tensor.name, data_type=_type(array), dims=array.shape,
-                       data_location=_EXTERNAL)
+    made = TensorProto(name=tensor.name, data_type=_type(array), dims=array.shape, data_location=_EXTERNAL)
     entry = made.external_data.add()
     entry.key, entry.value = "location", location
     tensor.CopyFrom(made)
 
 
 def add_shared(options: Any, proto: Any, read: "set[str]") -> "tuple[Any, list]":
-    """Gives a session's options the arrays that a model shares. `read`: the names that the model's operators read. Returns the
-    model without shared constants that nothing reads, which ONNX Runtime refuses, and ONNX Runtime's values, which must live as
-    long as the session."""
+    """Gives a session's options the arrays that a model shares. `read`: the names that the model's operators
+    read. Returns the model without shared constants that nothing reads, which ONNX Runtime refuses, and ONNX
+    Runtime's values, which must live as long as the session."""
     from onnxruntime import OrtValue
 
-    found = {tensor.name: array for tensor in proto.graph.initializer for array in [shared(tensor)] if array is not None}
+    found = {
+        tensor.name: array
+        for tensor in proto.graph.initializer
+        for array in [shared(tensor)]
+        if array is not None
+    }
     unread = set(found) - read
     if unread:
         proto = copy.deepcopy(proto)
@@ -86,7 +91,11 @@ def write_model(proto: Any, path: Path) -> None:
             if array is None:
                 continue
             del tensor.external_data[:]
-            for key, value in (("location", f"{path.name}.data"), ("offset", data.tell()), ("length", array.nbytes)):
+            for key, value in (
+                ("location", f"{path.name}.data"),
+                ("offset", data.tell()),
+                ("length", array.nbytes),
+            ):
                 entry = tensor.external_data.add()
                 entry.key, entry.value = key, str(value)
             array.tofile(data)

@@ -1,4 +1,5 @@
-"""Receipts of a model's outputs: names, shapes and SHA-256 of a reproducible run, which two machines compare."""
+"""Receipts of a model's outputs: names, shapes and SHA-256 of a reproducible run, which two machines
+compare."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Line:
 
 @dataclass
 class Digest:
-    """`model`: the SHA-256 of the model's file and of its external data. `lines`: of each run the layers, if they were asked for, then the outputs."""
+    """`model`: the SHA-256 of the model's file and of its external data. `lines`: of each run the layers, if
+    they were asked for, then the outputs."""
 
     model: str
     lines: list[Line] = field(default_factory=list)
@@ -47,9 +49,13 @@ def read(path: str | Path) -> Digest:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise invalid(f"--against: {excerpt(path)}: {getattr(error, 'strerror', None) or 'is no text'}") from None
+        raise invalid(
+            f"--against: {excerpt(path)}: {getattr(error, 'strerror', None) or 'is no text'}"
+        ) from None
     if not lines or not lines[0].startswith(f"{_HEAD}, model "):
-        raise invalid(f"--against: {excerpt(path)}: does not begin with {_HEAD + ', model '!r}; expected what `intact digest` printed")
+        raise invalid(
+            f"--against: {excerpt(path)}: does not begin with {_HEAD + ', model '!r}; expected what `intact digest` printed"
+        )
     found = Digest(lines[0].rpartition(" ")[2])
     for number, line in enumerate(lines[1:], 2):
         parts = line.split("  ", 4)
@@ -57,8 +63,10 @@ def read(path: str | Path) -> Digest:
             raise invalid(f"--against: {excerpt(path)}: line {number} has {len(parts)} columns; expected 5")
         extents = [] if parts[2] == "scalar" else parts[2].split("x")
         if not all(extent.isdecimal() for extent in extents):
-            raise invalid(f"--against: {excerpt(path)}: line {number} has the shape {excerpt(parts[2])!r}; expected extents with x "
-                          "between them")
+            raise invalid(
+                f"--against: {excerpt(path)}: line {number} has the shape {excerpt(parts[2])!r}; expected extents with x "
+                "between them"
+            )
         shape = tuple(map(int, extents))
         found.lines.append(Line(parts[3], parts[4], parts[1], shape, parts[0]))
     return found
@@ -70,8 +78,10 @@ def difference(here: Digest, there: Digest, path: str) -> str:
         return f"the models differ: {here.model} here, {there.model} in {excerpt(path)}"
     for mine, other in zip(here.lines, there.lines):
         if (mine.sample, mine.name) != (other.sample, other.name):
-            return (f"the lines are of other tensors: {excerpt(mine.name)} of {excerpt(mine.sample)} here, {excerpt(other.name)} of "
-                    f"{excerpt(other.sample)} in {excerpt(path)}")
+            return (
+                f"the lines are of other tensors: {excerpt(mine.name)} of {excerpt(mine.sample)} here, {excerpt(other.name)} of "
+                f"{excerpt(other.sample)} in {excerpt(path)}"
+            )
         if mine.text != other.text:
             return f"the first that differs: {excerpt(mine.name)} of {excerpt(mine.sample)}"
     if len(here.lines) != len(there.lines):
@@ -90,13 +100,17 @@ def _session(model: "str | bytes", threads: int, reproducible: bool, folder: "Pa
     options = onnxruntime.SessionOptions()
     options.log_severity_level, options.intra_op_num_threads = 3, threads
     if folder is not None:
-        options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(folder.resolve()))
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(folder.resolve())
+        )
     provider.add(options, reproducible=reproducible)
     try:
         return onnxruntime.InferenceSession(model, options)
     except Exception as error:  # ONNX Runtime's exceptions have no common base
         said = str(error)
-        raise invalid(f"digest: {said[said.find('reproducible: '):] if 'reproducible: ' in said else excerpt(said, 300)}") from None
+        raise invalid(
+            f"digest: {said[said.find('reproducible: ') :] if 'reproducible: ' in said else excerpt(said, 300)}"
+        ) from None
 
 
 def _hash_of(path: Path) -> str:
@@ -111,7 +125,9 @@ def _hash_of(path: Path) -> str:
         content = path.read_bytes()
         found.update(content)
         tensors = onnx.load_model_from_string(content).graph.initializer
-        names = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
+        names = {
+            entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"
+        }
         for name in sorted(names):
             with open(path.parent / name, "rb") as file:
                 while piece := file.read(1 << 24):
@@ -124,8 +140,9 @@ def _hash_of(path: Path) -> str:
 
 
 def _with_layers(path: str, threads: int, reproducible: bool) -> tuple[bytes, list[str]]:
-    """The model without its external data, with the outputs of each layer that intact computes as further outputs, and their names.
-    The layers stay what they are, because their outputs are tensors of the session anyway."""
+    """The model without its external data, with the outputs of each layer that intact computes as further
+    outputs, and their names. The layers stay what they are, because their outputs are tensors of the session
+    anyway."""
     import onnx
 
     from ..onnxruntime import report
@@ -139,11 +156,18 @@ def _with_layers(path: str, threads: int, reproducible: bool) -> tuple[bytes, li
     return proto.SerializeToString(), names
 
 
-def digest(path: str, data: str, *, layers: bool = False, threads: int = 0, reproducible: bool = True,
-           progress: Callable[[int, int], None] = lambda done, of: None) -> Digest:
-    """Runs a model reproducibly on each of the inputs in `data` (as for `audit --data`). `layers`: digests the outputs of each
-    layer that intact computes too. `threads`: 0 for ONNX Runtime's choice. Raises `Error` if the model has a node whose bytes may
-    depend on the CPU."""
+def digest(
+    path: str,
+    data: str,
+    *,
+    layers: bool = False,
+    threads: int = 0,
+    reproducible: bool = True,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Digest:
+    """Runs a model reproducibly on each of the inputs in `data` (as for `audit --data`). `layers`: digests
+    the outputs of each layer that intact computes too. `threads`: 0 for ONNX Runtime's choice. Raises `Error`
+    if the model has a node whose bytes may depend on the CPU."""
     found = Digest(_hash_of(Path(path)))
     model, names = _with_layers(path, threads, reproducible) if layers else (path, [])
     session = _session(model, threads, reproducible, Path(path).parent if layers else None)
@@ -163,7 +187,14 @@ def digest(path: str, data: str, *, layers: bool = False, threads: int = 0, repr
             array = np.asarray(value)
             if array.dtype.kind not in "biuf":
                 raise invalid(f"digest: output {excerpt(name)!r} is no tensor of numbers; expected numbers")
-            found.lines.append(Line(Path(run.source).name, name, str(array.dtype), array.shape,
-                                    hashlib.sha256(array.tobytes()).hexdigest()))
+            found.lines.append(
+                Line(
+                    Path(run.source).name,
+                    name,
+                    str(array.dtype),
+                    array.shape,
+                    hashlib.sha256(array.tobytes()).hexdigest(),
+                )
+            )
     progress(len(runs), len(runs))
     return found

@@ -1,8 +1,9 @@
-"""Which operators of an engine have the same bytes on every CPU, for every number of threads, and for a row alone and in a batch.
+"""Which operators of an engine have the same bytes on every CPU, for every number of threads, and for a row
+alone and in a batch.
 
 Random problems (onnx_cases.py, torch_cases.py) run in processes that are held to older CPUs, and natively. A
-difference is a proof that an operator's bytes depend on the CPU; the absence of one in a few dozen problems is evidence, which
-onnxruntime_operators.json keeps for the versions of ONNX Runtime that were tried."""
+difference is a proof that an operator's bytes depend on the CPU; the absence of one in a few dozen problems
+is evidence, which onnxruntime_operators.json keeps for the versions of ONNX Runtime that were tried."""
 
 from __future__ import annotations
 
@@ -23,14 +24,15 @@ import numpy as np
 from .._engines import held_to
 from .._library import PACKAGE, Error, excerpt, invalid
 
-ENGINES = {"onnxruntime": "intact._operators.onnx_cases", "pytorch": "intact._operators.torch_cases"}  # modules with their problems
+# modules with their problems
+ENGINES = {"onnxruntime": "intact._operators.onnx_cases", "pytorch": "intact._operators.torch_cases"}
 LEVELS = ("avx512", "avx2")  # of examples/targets/held_to.c, beside the CPU as it is
 
 
 @dataclass
 class Differences:
-    """Of one kind of change: how many problems and values were compared, and how many differ. `nans`: values that are NaN in both
-    runs and differ in bits; they do not count as different."""
+    """Of one kind of change: how many problems and values were compared, and how many differ. `nans`: values
+    that are NaN in both runs and differ in bits; they do not count as different."""
 
     problems: int = 0
     problems_changed: int = 0
@@ -56,8 +58,9 @@ class Differences:
 
 @dataclass
 class Operator:
-    """What was found of one operator. `levels`: against the CPU as it is, by level; `threads`: 2 and 4 against 1, on all levels;
-    `rows`: a row alone against the row in its batch; None if no problem has rows. `refused`: why the engine ran a problem not."""
+    """What was found of one operator. `levels`: against the CPU as it is, by level; `threads`: 2 and 4
+    against 1, on all levels; `rows`: a row alone against the row in its batch; None if no problem has rows.
+    `refused`: why the engine ran a problem not."""
 
     name: str
     levels: dict[str, Differences] = field(default_factory=dict)
@@ -68,7 +71,11 @@ class Operator:
     @property
     def is_same(self) -> bool:
         """Whether no value depended on the CPU or the number of threads."""
-        return not self.refused and not self.threads.changed and not any(level.changed for level in self.levels.values())
+        return (
+            not self.refused
+            and not self.threads.changed
+            and not any(level.changed for level in self.levels.values())
+        )
 
 
 @dataclass
@@ -88,8 +95,12 @@ def _rows_alone(run: Run, case: Any) -> "list[np.ndarray] | None":
     count = case.feeds[case.rows[0]].shape[0] if case.rows else 0
     if not 1 < count <= 64:
         return None
-    each = [run({name: value[row:row + 1] if name in case.rows else value for name, value in case.feeds.items()})
-            for row in range(count)]
+    each = [
+        run(
+            {name: value[row : row + 1] if name in case.rows else value for name, value in case.feeds.items()}
+        )
+        for row in range(count)
+    ]
     return [np.concatenate(outputs) if outputs[0].ndim else outputs[0] for outputs in zip(*each)]
 
 
@@ -125,14 +136,23 @@ class _Process:
     """A Python at one level ("": the CPU as it is)."""
 
     def __init__(self, python: str, engine: str, level: str):
-        environment = {**importlib.import_module(ENGINES[engine]).ENVIRONMENT, **os.environ,
-                       "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent),
-                                                      *filter(None, [os.environ.get("PYTHONPATH")])])}
+        environment = {
+            **importlib.import_module(ENGINES[engine]).ENVIRONMENT,
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(
+                [str(PACKAGE.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+            ),
+        }
         if level:
             environment |= held_to.environment(level)
         self.said = tempfile.TemporaryFile()
-        self.process = subprocess.Popen([python, "-m", "intact._operators.measure", engine], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                        stderr=self.said, env=environment)
+        self.process = subprocess.Popen(
+            [python, "-m", "intact._operators.measure", engine],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.said,
+            env=environment,
+        )
         try:
             self.version: str = self._read()
         except Error:
@@ -148,7 +168,9 @@ class _Process:
             self.process.wait()
             self.said.seek(0)
             lines = self.said.read().decode(errors="replace").strip().splitlines()
-            raise invalid(f"operators: the process ended: {excerpt(lines[-1] if lines else 'it said nothing', 300)}") from None
+            raise invalid(
+                f"operators: the process ended: {excerpt(lines[-1] if lines else 'it said nothing', 300)}"
+            ) from None
 
     def ask(self, *question: Any) -> None:
         assert self.process.stdin is not None
@@ -170,7 +192,9 @@ class _Process:
 def _compared(name: str, answers: dict[str, dict[str, Any]]) -> Operator:
     """`answers`: by level, "" first."""
     native = answers[""]
-    found = Operator(name, refused=next((answer["refused"] for answer in answers.values() if answer["refused"]), ""))
+    found = Operator(
+        name, refused=next((answer["refused"] for answer in answers.values() if answer["refused"]), "")
+    )
     if found.refused:
         return found
     for level, answer in answers.items():
@@ -190,13 +214,21 @@ def _compared(name: str, answers: dict[str, dict[str, Any]]) -> Operator:
 
 def _cpu() -> str:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
+    return next(
+        (line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown"
+    )
 
 
-def measure(python: str = sys.executable, operators: "list[str] | None" = None, count: int = 24, seed: int = 0,
-            progress: Callable[[int, int], None] = lambda done, of: None, engine: str = "onnxruntime") -> Table:
-    """Runs `count` random problems of each operator in the engine of `python`: natively and at the levels that this CPU can be
-    held to, with 1, 2 and 4 threads, and rows alone. Raises `Error`."""
+def measure(
+    python: str = sys.executable,
+    operators: "list[str] | None" = None,
+    count: int = 24,
+    seed: int = 0,
+    progress: Callable[[int, int], None] = lambda done, of: None,
+    engine: str = "onnxruntime",
+) -> Table:
+    """Runs `count` random problems of each operator in the engine of `python`: natively and at the levels
+    that this CPU can be held to, with 1, 2 and 4 threads, and rows alone. Raises `Error`."""
     draws = importlib.import_module(ENGINES[engine]).DRAWS
     unknown = [name for name in operators or [] if name not in draws]
     if unknown:
@@ -214,7 +246,9 @@ def measure(python: str = sys.executable, operators: "list[str] | None" = None, 
             progress(done, len(names))
             for level, process in processes.items():
                 process.ask(name, count, seed, not level)
-            table.operators.append(_compared(name, {level: process.answer() for level, process in processes.items()}))
+            table.operators.append(
+                _compared(name, {level: process.answer() for level, process in processes.items()})
+            )
         progress(len(names), len(names))
     finally:
         for process in processes.values():
@@ -230,15 +264,27 @@ def to_text(table: Table) -> str:
     """Operators that depend on something in a table, the others in one line."""
     levels = [level for level in LEVELS if level not in table.not_tried]
     heads = ["operator", *levels, "threads", "rows alone"]
-    rows = [[op.name, *(_share(op.levels.get(level)) for level in levels), _share(op.threads), _share(op.rows)]
-            for op in table.operators if not op.refused and (not op.is_same or (op.rows is not None and op.rows.changed))]
+    rows = [
+        [op.name, *(_share(op.levels.get(level)) for level in levels), _share(op.threads), _share(op.rows)]
+        for op in table.operators
+        if not op.refused and (not op.is_same or (op.rows is not None and op.rows.changed))
+    ]
     widths = [max(len(row[i]) for row in [heads, *rows]) for i in range(len(heads))]
     title = importlib.import_module(ENGINES[table.engine]).ENGINE
-    lines = [f"{title} {table.version}, {table.cpu}: values that change when the CPU, the threads or the batch change", ""]
-    lines += ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in [heads, *rows]] if rows else []
+    lines = [
+        f"{title} {table.version}, {table.cpu}: values that change when the CPU, the threads or the batch change",
+        "",
+    ]
+    lines += (
+        ["  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in [heads, *rows]]
+        if rows
+        else []
+    )
     same = [op.name for op in table.operators if op.is_same and not (op.rows is not None and op.rows.changed)]
     lines += ["", f"the same bytes in all runs: {', '.join(same) or 'none'}"]
-    nans = [op.name for op in table.operators if any(level.nans for level in (*op.levels.values(), op.threads))]
+    nans = [
+        op.name for op in table.operators if any(level.nans for level in (*op.levels.values(), op.threads))
+    ]
     lines += [f"NaNs of other bits: {', '.join(nans)}"] if nans else []
     lines += [f"not run: {op.name}: {op.refused}" for op in table.operators if op.refused]
     lines += [f"not tried: {level}: {why}" for level, why in table.not_tried.items()]
@@ -247,13 +293,40 @@ def to_text(table: Table) -> str:
 
 def to_json(table: Table) -> str:
     def counts(found: Differences | None) -> Any:
-        return None if found is None else {"problems": found.problems, "problems_changed": found.problems_changed,
-                                           "values": found.values, "changed": found.changed, "nans": found.nans}
+        return (
+            None
+            if found is None
+            else {
+                "problems": found.problems,
+                "problems_changed": found.problems_changed,
+                "values": found.values,
+                "changed": found.changed,
+                "nans": found.nans,
+            }
+        )
 
-    return json.dumps({"schema": "intact-operators", table.engine: table.version, "cpu": table.cpu, "not_tried": table.not_tried,
-                       "operators": [{"name": op.name, "refused": op.refused, "threads": counts(op.threads), "rows": counts(op.rows),
-                                      "levels": {level: counts(found) for level, found in op.levels.items()}}
-                                     for op in table.operators]}, indent=1) + "\n"
+    return (
+        json.dumps(
+            {
+                "schema": "intact-operators",
+                table.engine: table.version,
+                "cpu": table.cpu,
+                "not_tried": table.not_tried,
+                "operators": [
+                    {
+                        "name": op.name,
+                        "refused": op.refused,
+                        "threads": counts(op.threads),
+                        "rows": counts(op.rows),
+                        "levels": {level: counts(found) for level, found in op.levels.items()},
+                    }
+                    for op in table.operators
+                ],
+            },
+            indent=1,
+        )
+        + "\n"
+    )
 
 
 if __name__ == "__main__":

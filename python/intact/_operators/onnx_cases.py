@@ -1,5 +1,5 @@
-"""Random problems of ONNX Runtime's operators: models of one node and inputs, and how they run, for the table of operators whose
-bytes are the same on every CPU (measure.py)."""
+"""Random problems of ONNX Runtime's operators: models of one node and inputs, and how they run, for the table
+of operators whose bytes are the same on every CPU (measure.py)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,24 @@ ENGINE = "ONNX Runtime"
 ENVIRONMENT: Mapping[str, str] = {}  # of the processes
 THREADS = (1, 2, 4)
 # Operators that the optimizer gives kernels for blocks of channels; other operators stay what they are.
-_BLOCKED = {"Conv", "com.microsoft.FusedConv", "AveragePool", "MaxPool", "GlobalAveragePool", "GlobalMaxPool", "Resize",
-            "BatchNormalization"}
+_BLOCKED = {
+    "Conv",
+    "com.microsoft.FusedConv",
+    "AveragePool",
+    "MaxPool",
+    "GlobalAveragePool",
+    "GlobalMaxPool",
+    "Resize",
+    "BatchNormalization",
+}
 _OPSETS = (17, 22)  # ONNX Runtime has other kernels for some operators of older opsets
 _MS = "com.microsoft"
 
 
 @dataclass
 class Case:
-    """A model of one operator, and its inputs. `rows`: the inputs whose first axis counts rows that the operator works on one by
-    one; empty if there are none."""
+    """A model of one operator, and its inputs. `rows`: the inputs whose first axis counts rows that the
+    operator works on one by one; empty if there are none."""
 
     operator: str  # as in the table: the type of the node, with its domain unless that is ai.onnx
     model: bytes
@@ -34,8 +42,8 @@ class Case:
 
 @dataclass
 class _Problem:
-    """A node, as a function that draws problems describes it. `inputs`: None for an absent one. Outputs beyond `outputs` are not
-    asked for."""
+    """A node, as a function that draws problems describes it. `inputs`: None for an absent one. Outputs
+    beyond `outputs` are not asked for."""
 
     inputs: list[np.ndarray | None]
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -53,7 +61,9 @@ def draw_size(rng: np.random.Generator, largest: int = 70) -> int:
     return int(rng.choice(around)) if rng.random() < 0.7 else int(rng.integers(1, largest + 1))
 
 
-def draw_shape(rng: np.random.Generator, least: int = 1, most: int = 4, values: int = 40_000) -> tuple[int, ...]:
+def draw_shape(
+    rng: np.random.Generator, least: int = 1, most: int = 4, values: int = 40_000
+) -> tuple[int, ...]:
     while True:
         shape = tuple(draw_size(rng) for _ in range(int(rng.integers(least, most + 1))))
         if math.prod(shape) <= values:
@@ -63,7 +73,9 @@ def draw_shape(rng: np.random.Generator, least: int = 1, most: int = 4, values: 
     return shape
 
 
-def floats(rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype | type = np.float32) -> np.ndarray:
+def floats(
+    rng: np.random.Generator, shape: tuple[int, ...], kind: np.dtype | type = np.float32
+) -> np.ndarray:
     """Values of one magnitude. In a fifth of the arrays a few are NaN, infinite, denormal, zero or −0."""
     values = np.asarray(rng.standard_normal(shape) * 10 ** rng.uniform(-1.5, 1.5))
     if rng.random() < 0.2 and values.size:
@@ -93,7 +105,7 @@ def _drawn(attributes: Callable[[np.random.Generator], dict[str, Any]]) -> Draw:
 def _binary(make: Callable[..., np.ndarray] = floats) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
         shape = draw_shape(rng)
-        other = tuple(1 if rng.random() < 0.3 else n for n in shape)[int(rng.integers(0, len(shape) + 1)):]
+        other = tuple(1 if rng.random() < 0.3 else n for n in shape)[int(rng.integers(0, len(shape) + 1)) :]
         pair = [make(rng, shape), make(rng, other)]
         return _Problem(pair if rng.random() < 0.7 else pair[::-1])
 
@@ -108,7 +120,7 @@ def _several(rng: np.random.Generator) -> _Problem:
 def _reduction(as_attribute: bool = False) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
         shape = draw_shape(rng, 1, 4)
-        axes = sorted(rng.permutation(len(shape))[:int(rng.integers(1, len(shape) + 1))].tolist())
+        axes = sorted(rng.permutation(len(shape))[: int(rng.integers(1, len(shape) + 1))].tolist())
         keep = {"keepdims": int(rng.integers(0, 2))}
         rows = (0,) if 0 not in axes else ()
         return _Problem([floats(rng, shape), np.array(axes)], keep, (1,), rows)
@@ -117,7 +129,9 @@ def _reduction(as_attribute: bool = False) -> Draw:
         shape = draw_shape(rng, 1, 3)
         axis = int(rng.integers(0, len(shape)))
         values = np.round(floats(rng, shape), 1)  # with ties
-        return _Problem([values], {"axis": axis, "select_last_index": int(rng.integers(0, 2))}, rows=(0,) if axis else ())
+        return _Problem(
+            [values], {"axis": axis, "select_last_index": int(rng.integers(0, 2))}, rows=(0,) if axis else ()
+        )
 
     return old if as_attribute else draw
 
@@ -132,29 +146,52 @@ def _matrix_product(rng: np.random.Generator) -> _Problem:
     m, n, k = (1 if rng.random() < 0.3 else draw_size(rng, 200)), draw_size(rng, 200), draw_size(rng, 400)
     batch = tuple(int(rng.integers(1, 4)) for _ in range(int(rng.integers(0, 3))))
     other = batch if rng.random() < 0.5 else ()
-    return _Problem([floats(rng, (*batch, m, k)), draw_weights(rng, (*other, k, n))], constants=(1,) if rng.random() < 0.5 else (),
-                    rows=(0,) if not other else ())
+    return _Problem(
+        [floats(rng, (*batch, m, k)), draw_weights(rng, (*other, k, n))],
+        constants=(1,) if rng.random() < 0.5 else (),
+        rows=(0,) if not other else (),
+    )
 
 
 def _fused_matmul(rng: np.random.Generator) -> _Problem:
     problem = _matrix_product(rng)
-    return _Problem(problem.inputs, {"alpha": float(rng.choice([1.0, 0.125]))}, problem.constants, problem.rows)
+    return _Problem(
+        problem.inputs, {"alpha": float(rng.choice([1.0, 0.125]))}, problem.constants, problem.rows
+    )
 
 
 def _gemm(**more: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
         m, n, k = (1 if rng.random() < 0.3 else draw_size(rng, 200)), draw_size(rng, 200), draw_size(rng, 400)
         a, b = int(rng.integers(0, 2)), int(rng.integers(0, 2))
-        c = [floats(rng, [(n,), (1, n), (m, 1), (m, n), (1,)][int(rng.integers(0, 5))])] if rng.random() < 0.7 else []
-        values = {"transA": a, "transB": b, "alpha": float(rng.choice([1.0, 0.5])), "beta": float(rng.choice([1.0, 2.0]))}
-        return _Problem([floats(rng, (k, m) if a else (m, k)), draw_weights(rng, (n, k) if b else (k, n)), *c], values | more,
-                        constants=(1,) if rng.random() < 0.5 else ())
+        c = (
+            [floats(rng, [(n,), (1, n), (m, 1), (m, n), (1,)][int(rng.integers(0, 5))])]
+            if rng.random() < 0.7
+            else []
+        )
+        values = {
+            "transA": a,
+            "transB": b,
+            "alpha": float(rng.choice([1.0, 0.5])),
+            "beta": float(rng.choice([1.0, 2.0])),
+        }
+        return _Problem(
+            [floats(rng, (k, m) if a else (m, k)), draw_weights(rng, (n, k) if b else (k, n)), *c],
+            values | more,
+            constants=(1,) if rng.random() < 0.5 else (),
+        )
 
     return draw
 
 
 def _einsum(rng: np.random.Generator) -> _Problem:
-    b, h, i, j, d = int(rng.integers(1, 3)), int(rng.integers(1, 4)), draw_size(rng, 40), draw_size(rng, 200), draw_size(rng, 600)
+    b, h, i, j, d = (
+        int(rng.integers(1, 3)),
+        int(rng.integers(1, 4)),
+        draw_size(rng, 40),
+        draw_size(rng, 200),
+        draw_size(rng, 600),
+    )
     return _Problem([floats(rng, (b, h, i, d)), floats(rng, (b, h, j, d))], {"equation": "bhid,bhjd->bhij"})
 
 
@@ -169,13 +206,25 @@ def _convolution(is_transposed: bool = False, **more: Any) -> Draw:
         dims = int(rng.choice([1, 2, 2, 2]))
         kernel = [int(rng.choice([1, 1, 2, 3, 3, 5])) for _ in range(dims)]
         image = [int(rng.integers(k, 20)) for k in kernel]
-        weights = draw_weights(rng, (groups * per_group, filters, *kernel) if is_transposed
-                           else (groups * filters, per_group, *kernel))
-        values = {"group": groups, "kernel_shape": kernel, "pads": [k // 2 for k in kernel] * 2,
-                  "strides": [int(rng.choice([1, 1, 2]))] * dims}
+        weights = draw_weights(
+            rng,
+            (groups * per_group, filters, *kernel)
+            if is_transposed
+            else (groups * filters, per_group, *kernel),
+        )
+        values = {
+            "group": groups,
+            "kernel_shape": kernel,
+            "pads": [k // 2 for k in kernel] * 2,
+            "strides": [int(rng.choice([1, 1, 2]))] * dims,
+        }
         bias = [floats(rng, (groups * filters,))] if rng.random() < 0.6 else []
-        return _Problem([floats(rng, (int(rng.integers(1, 4)), groups * per_group, *image)), weights, *bias], values | more,
-                        constants=(1, 2)[:1 + len(bias)], rows=(0,))
+        return _Problem(
+            [floats(rng, (int(rng.integers(1, 4)), groups * per_group, *image)), weights, *bias],
+            values | more,
+            constants=(1, 2)[: 1 + len(bias)],
+            rows=(0,),
+        )
 
     return draw
 
@@ -184,9 +233,17 @@ def _pool(is_global: bool = False, **more: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
         kernel = [int(rng.integers(1, 9)), int(rng.integers(1, 9))]
         image = [int(rng.integers(k, 24)) for k in kernel]
-        values = {} if is_global else {"kernel_shape": kernel, "strides": [int(rng.integers(1, 3))] * 2,
-                                       "pads": [int(rng.integers(0, k)) for k in kernel] * 2}
-        channels = int(rng.choice([8, 16, 24, 32, 40])) if rng.random() < 0.4 else draw_size(rng, 40)  # some are cut into blocks
+        values = (
+            {}
+            if is_global
+            else {
+                "kernel_shape": kernel,
+                "strides": [int(rng.integers(1, 3))] * 2,
+                "pads": [int(rng.integers(0, k)) for k in kernel] * 2,
+            }
+        )
+        # some are cut into blocks
+        channels = int(rng.choice([8, 16, 24, 32, 40])) if rng.random() < 0.4 else draw_size(rng, 40)
         return _Problem([floats(rng, (int(rng.integers(1, 4)), channels, *image))], values | more, rows=(0,))
 
     return draw
@@ -195,25 +252,40 @@ def _pool(is_global: bool = False, **more: Any) -> Draw:
 def _resize(rng: np.random.Generator) -> _Problem:
     mode = str(rng.choice(["nearest", "linear", "cubic"]))
     scales = np.array([1, 1, *rng.choice([0.5, 1.5, 2.0, 2.7], 2)], np.float32)
-    image = (int(rng.integers(1, 4)), int(rng.integers(1, 17)), int(rng.integers(4, 30)), int(rng.integers(4, 30)))
+    image = (
+        int(rng.integers(1, 4)),
+        int(rng.integers(1, 17)),
+        int(rng.integers(4, 30)),
+        int(rng.integers(4, 30)),
+    )
     how = str(rng.choice(["half_pixel", "asymmetric", "align_corners"]))
-    return _Problem([floats(rng, image), None, scales], {"mode": mode, "coordinate_transformation_mode": how}, (2,), (0,))
+    return _Problem(
+        [floats(rng, image), None, scales], {"mode": mode, "coordinate_transformation_mode": how}, (2,), (0,)
+    )
 
 
 def _grid_sample(rng: np.random.Generator) -> _Problem:
     n, height, width = int(rng.integers(1, 4)), int(rng.integers(2, 12)), int(rng.integers(2, 12))
     grid = rng.uniform(-1.2, 1.2, (n, height, width, 2)).astype(np.float32)
-    return _Problem([floats(rng, (n, int(rng.integers(1, 17)), 9, 11)), grid], {"mode": str(rng.choice(["linear", "nearest"]))},
-                    rows=(0, 1))
+    return _Problem(
+        [floats(rng, (n, int(rng.integers(1, 17)), 9, 11)), grid],
+        {"mode": str(rng.choice(["linear", "nearest"]))},
+        rows=(0, 1),
+    )
 
 
 def _norm(parameters: int, is_skip: bool = False) -> Draw:
     """Norms of the last axis: `parameters` vectors of its length follow the input (and the skipped input)."""
+
     def draw(rng: np.random.Generator) -> _Problem:
         shape = (int(rng.integers(1, 4)), draw_size(rng, 40), draw_size(rng, 400))
         inputs = [floats(rng, shape) for _ in range(1 + is_skip)]
         values: dict[str, Any] = {"epsilon": 1e-5} if is_skip else {"epsilon": 1e-5, "axis": -1}
-        return _Problem([*inputs, *(floats(rng, shape[2:]) for _ in range(parameters))], values, rows=tuple(range(1 + is_skip)))
+        return _Problem(
+            [*inputs, *(floats(rng, shape[2:]) for _ in range(parameters))],
+            values,
+            rows=tuple(range(1 + is_skip)),
+        )
 
     return draw
 
@@ -221,8 +293,12 @@ def _norm(parameters: int, is_skip: bool = False) -> Draw:
 def _channel_norm(parameters: int, **attributes: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
         channels = 4 * draw_size(rng, 16)
-        image = floats(rng, (int(rng.integers(1, 4)), channels, int(rng.integers(1, 12)), int(rng.integers(1, 12))))
-        rest = [floats(rng, (channels,)) for _ in range(min(parameters, 3))] + [draw_positive(rng, (channels,))] * (parameters > 3)
+        image = floats(
+            rng, (int(rng.integers(1, 4)), channels, int(rng.integers(1, 12)), int(rng.integers(1, 12)))
+        )
+        rest = [floats(rng, (channels,)) for _ in range(min(parameters, 3))] + [
+            draw_positive(rng, (channels,))
+        ] * (parameters > 3)
         return _Problem([image, *rest], attributes, rows=(0,))
 
     return draw
@@ -241,14 +317,20 @@ def _bias(rng: np.random.Generator) -> _Problem:
 def _attention(rng: np.random.Generator) -> _Problem:
     heads, width = int(rng.choice([1, 2, 4])), int(rng.choice([8, 16, 32]))
     b, s, hidden = int(rng.integers(1, 4)), draw_size(rng, 64), heads * width
-    return _Problem([floats(rng, (b, s, hidden)), draw_weights(rng, (hidden, 3 * hidden)), floats(rng, (3 * hidden,))],
-                    {"num_heads": heads}, (1, 2), (0,))
+    return _Problem(
+        [floats(rng, (b, s, hidden)), draw_weights(rng, (hidden, 3 * hidden)), floats(rng, (3 * hidden,))],
+        {"num_heads": heads},
+        (1, 2),
+        (0,),
+    )
 
 
 def _multi_head(rng: np.random.Generator) -> _Problem:
     heads, width = int(rng.choice([1, 2, 4])), int(rng.choice([8, 16, 32]))
     b, s, keys = int(rng.integers(1, 4)), draw_size(rng, 64), draw_size(rng, 64)
-    return _Problem([floats(rng, (b, n, heads * width)) for n in (s, keys, keys)], {"num_heads": heads}, rows=(0, 1, 2))
+    return _Problem(
+        [floats(rng, (b, n, heads * width)) for n in (s, keys, keys)], {"num_heads": heads}, rows=(0, 1, 2)
+    )
 
 
 def _onnx_attention(rng: np.random.Generator) -> _Problem:
@@ -262,12 +344,25 @@ def _grouped_query(rng: np.random.Generator) -> _Problem:
     b, s = int(rng.integers(1, 4)), int(rng.integers(2, 40))
     past = [np.zeros((b, kv, 0, width), np.float32)] * 2
     lengths = np.full(b, s - 1, np.int32), np.array(s, np.int32)
-    return _Problem([floats(rng, (b, s, heads * width)), floats(rng, (b, s, kv * width)), floats(rng, (b, s, kv * width)), *past,
-                     *lengths], {"num_heads": heads, "kv_num_heads": kv})
+    return _Problem(
+        [
+            floats(rng, (b, s, heads * width)),
+            floats(rng, (b, s, kv * width)),
+            floats(rng, (b, s, kv * width)),
+            *past,
+            *lengths,
+        ],
+        {"num_heads": heads, "kv_num_heads": kv},
+    )
 
 
 def _rotary(rng: np.random.Generator) -> _Problem:
-    b, heads, s, width = int(rng.integers(1, 3)), int(rng.choice([1, 2, 4])), draw_size(rng, 40), int(rng.choice([8, 16, 32, 64]))
+    b, heads, s, width = (
+        int(rng.integers(1, 3)),
+        int(rng.choice([1, 2, 4])),
+        draw_size(rng, 40),
+        int(rng.choice([8, 16, 32, 64])),
+    )
     angles = rng.uniform(0, 6.3, (s, width // 2)).astype(np.float32)
     places = np.tile(np.arange(s), (b, 1))
     return _Problem([floats(rng, (b, heads, s, width)), places, np.cos(angles), np.sin(angles)])
@@ -275,12 +370,19 @@ def _rotary(rng: np.random.Generator) -> _Problem:
 
 def _recurrent(gates: int) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        steps, b, inner, hidden = int(rng.integers(1, 6)), int(rng.integers(1, 9)), draw_size(rng, 600), draw_size(rng, 300)
+        steps, b, inner, hidden = (
+            int(rng.integers(1, 6)),
+            int(rng.integers(1, 9)),
+            draw_size(rng, 600),
+            draw_size(rng, 300),
+        )
         directions = int(rng.integers(1, 3))
         weights = [draw_weights(rng, (directions, gates * hidden, n)) for n in (inner, hidden)]
-        return _Problem([floats(rng, (steps, b, inner)), *weights, floats(rng, (directions, 2 * gates * hidden))],
-                        {"hidden_size": hidden, "direction": "bidirectional" if directions == 2 else "forward"},
-                        (1, 2, 3) if rng.random() < 0.5 else ())
+        return _Problem(
+            [floats(rng, (steps, b, inner)), *weights, floats(rng, (directions, 2 * gates * hidden))],
+            {"hidden_size": hidden, "direction": "bidirectional" if directions == 2 else "forward"},
+            (1, 2, 3) if rng.random() < 0.5 else (),
+        )
 
     return draw
 
@@ -288,7 +390,12 @@ def _recurrent(gates: int) -> Draw:
 def _top_k(rng: np.random.Generator) -> _Problem:
     shape = draw_shape(rng, 1, 3)
     values = np.round(floats(rng, shape), 1)  # with ties
-    return _Problem([values, np.array([int(rng.integers(1, shape[-1] + 1))])], {"largest": int(rng.integers(0, 2))}, (1,), outputs=2)
+    return _Problem(
+        [values, np.array([int(rng.integers(1, shape[-1] + 1))])],
+        {"largest": int(rng.integers(0, 2))},
+        (1,),
+        outputs=2,
+    )
 
 
 def _scale(rng: np.random.Generator, shape: tuple[int, ...] = ()) -> np.ndarray:
@@ -319,39 +426,73 @@ def _dynamic(rng: np.random.Generator) -> _Problem:
 
 def _integer_product(rng: np.random.Generator) -> _Problem:
     m, n, k, kind = draw_size(rng, 100), draw_size(rng, 100), draw_size(rng, 200), _kind(rng)
-    return _Problem([_bytes(rng, (m, k)), _bytes(rng, (k, n), kind), _bytes(rng, ()), _bytes(rng, (), kind)], rows=(0,),
-                    constants=(1, 3))
+    return _Problem(
+        [_bytes(rng, (m, k)), _bytes(rng, (k, n), kind), _bytes(rng, ()), _bytes(rng, (), kind)],
+        rows=(0,),
+        constants=(1, 3),
+    )
 
 
 def _quantized_product(rng: np.random.Generator) -> _Problem:
     m, n, k, kind = draw_size(rng, 100), draw_size(rng, 100), draw_size(rng, 200), _kind(rng)
-    return _Problem([_bytes(rng, (m, k)), _scale(rng), _bytes(rng, ()), _bytes(rng, (k, n), kind), _scale(rng), _bytes(rng, (), kind),
-                     _scale(rng), _bytes(rng, ())], rows=(0,), constants=(3, 4, 5))
+    return _Problem(
+        [
+            _bytes(rng, (m, k)),
+            _scale(rng),
+            _bytes(rng, ()),
+            _bytes(rng, (k, n), kind),
+            _scale(rng),
+            _bytes(rng, (), kind),
+            _scale(rng),
+            _bytes(rng, ()),
+        ],
+        rows=(0,),
+        constants=(3, 4, 5),
+    )
 
 
 def _to_float_product(rng: np.random.Generator) -> _Problem:
     m, n, k, kind = draw_size(rng, 100), draw_size(rng, 100), draw_size(rng, 200), _kind(rng)
-    return _Problem([_bytes(rng, (m, k)), _bytes(rng, (k, n), kind), _scale(rng), _scale(rng), _bytes(rng, ()), _bytes(rng, (), kind)],
-                    rows=(0,), constants=(1, 3, 5))
+    return _Problem(
+        [
+            _bytes(rng, (m, k)),
+            _bytes(rng, (k, n), kind),
+            _scale(rng),
+            _scale(rng),
+            _bytes(rng, ()),
+            _bytes(rng, (), kind),
+        ],
+        rows=(0,),
+        constants=(1, 3, 5),
+    )
 
 
 def _dynamic_product(rng: np.random.Generator) -> _Problem:
     m, n, k, kind = draw_size(rng, 100), draw_size(rng, 100), draw_size(rng, 200), _kind(rng)
-    return _Problem([floats(rng, (m, k)), _bytes(rng, (k, n), kind), _scale(rng), _bytes(rng, (), kind)], constants=(1, 2, 3))
+    return _Problem(
+        [floats(rng, (m, k)), _bytes(rng, (k, n), kind), _scale(rng), _bytes(rng, (), kind)],
+        constants=(1, 2, 3),
+    )
 
 
 def _integer_convolution(rng: np.random.Generator) -> _Problem:
     kind = _kind(rng)
     weights = _bytes(rng, (draw_size(rng, 24), draw_size(rng, 24), 3, 3), kind)
     image = _bytes(rng, (int(rng.integers(1, 3)), weights.shape[1], 9, 8))
-    return _Problem([image, weights, _bytes(rng, ()), _bytes(rng, (), kind)], {"pads": [1, 1, 1, 1]}, (1, 3), (0,))
+    return _Problem(
+        [image, weights, _bytes(rng, ()), _bytes(rng, (), kind)], {"pads": [1, 1, 1, 1]}, (1, 3), (0,)
+    )
 
 
 def _quantized_convolution(rng: np.random.Generator) -> _Problem:
     plain, kind = _integer_convolution(rng), np.uint8
     image, weights, a_point, b_point = plain.inputs
-    return _Problem([image, _scale(rng), a_point, weights, _scale(rng), b_point, _scale(rng), _bytes(rng, (), kind)],
-                    plain.attributes, (3, 4, 5), (0,))
+    return _Problem(
+        [image, _scale(rng), a_point, weights, _scale(rng), b_point, _scale(rng), _bytes(rng, (), kind)],
+        plain.attributes,
+        (3, 4, 5),
+        (0,),
+    )
 
 
 def _quantized_binary(rng: np.random.Generator) -> _Problem:
@@ -366,8 +507,18 @@ def _quantized_unary(*, needs_opset: bool = False, **attributes: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
         kind, shape = _kind(rng), draw_shape(rng, 2, 3)
         values = attributes | ({"axis": len(shape) - 1, "opset": 13} if needs_opset else {})
-        return _Problem([_bytes(rng, shape, kind), _scale(rng), _bytes(rng, (), kind), _scale(rng), _bytes(rng, (), kind)], values,
-                        rows=(0,), constants=(1, 2, 3, 4))
+        return _Problem(
+            [
+                _bytes(rng, shape, kind),
+                _scale(rng),
+                _bytes(rng, (), kind),
+                _scale(rng),
+                _bytes(rng, (), kind),
+            ],
+            values,
+            rows=(0,),
+            constants=(1, 2, 3, 4),
+        )
 
     return draw
 
@@ -375,12 +526,16 @@ def _quantized_unary(*, needs_opset: bool = False, **attributes: Any) -> Draw:
 def _quantized_pool(rng: np.random.Generator) -> _Problem:
     kind = _kind(rng)
     image = _bytes(rng, (int(rng.integers(1, 3)), draw_size(rng, 40), 9, 8), kind)
-    return _Problem([image, _scale(rng), _bytes(rng, (), kind), _scale(rng), _bytes(rng, (), kind)], rows=(0,))
+    return _Problem(
+        [image, _scale(rng), _bytes(rng, (), kind), _scale(rng), _bytes(rng, (), kind)], rows=(0,)
+    )
 
 
 def _quantized_window(rng: np.random.Generator) -> _Problem:
     plain = _quantized_pool(rng)
-    return _Problem(plain.inputs, {"kernel_shape": [3, 2], "strides": [2, 1]}, rows=(0,), constants=(1, 2, 3, 4))
+    return _Problem(
+        plain.inputs, {"kernel_shape": [3, 2], "strides": [2, 1]}, rows=(0,), constants=(1, 2, 3, 4)
+    )
 
 
 def _quantized_concat(rng: np.random.Generator) -> _Problem:
@@ -402,37 +557,77 @@ def _quantized_where(rng: np.random.Generator) -> _Problem:
 def _quantized_gemm(rng: np.random.Generator) -> _Problem:
     a, a_scale, a_point, b, b_scale, b_point, c_scale, c_point = _quantized_product(rng).inputs
     bias = rng.integers(-1000, 1000, b.shape[1]).astype(np.int32)
-    return _Problem([a, a_scale, a_point, b, b_scale, b_point, bias, c_scale, c_point], {}, (3, 4, 5, 6), (0,))
+    return _Problem(
+        [a, a_scale, a_point, b, b_scale, b_point, bias, c_scale, c_point], {}, (3, 4, 5, 6), (0,)
+    )
 
 
 def _quantized_attention(rng: np.random.Generator) -> _Problem:
     heads, width, kind = int(rng.choice([1, 2, 4])), int(rng.choice([8, 16, 32])), _kind(rng)
     b, s, hidden = int(rng.integers(1, 4)), draw_size(rng, 40), heads * width
-    return _Problem([_bytes(rng, (b, s, hidden)), _bytes(rng, (hidden, 3 * hidden), kind), floats(rng, (3 * hidden,)), _scale(rng),
-                     _scale(rng), None, _bytes(rng, ()), _bytes(rng, (), kind)], {"num_heads": heads}, (1, 2, 3, 4, 6, 7), (0,))
+    return _Problem(
+        [
+            _bytes(rng, (b, s, hidden)),
+            _bytes(rng, (hidden, 3 * hidden), kind),
+            floats(rng, (3 * hidden,)),
+            _scale(rng),
+            _scale(rng),
+            None,
+            _bytes(rng, ()),
+            _bytes(rng, (), kind),
+        ],
+        {"num_heads": heads},
+        (1, 2, 3, 4, 6, 7),
+        (0,),
+    )
 
 
 def _quantized_lstm(rng: np.random.Generator) -> _Problem:
-    steps, b, inner, hidden, kind = int(rng.integers(1, 5)), int(rng.integers(1, 4)), draw_size(rng, 40), draw_size(rng, 40), _kind(rng)
+    steps, b, inner, hidden, kind = (
+        int(rng.integers(1, 5)),
+        int(rng.integers(1, 4)),
+        draw_size(rng, 40),
+        draw_size(rng, 40),
+        _kind(rng),
+    )
     weights = [_bytes(rng, (1, n, 4 * hidden), kind) for n in (inner, hidden)]
     absent: list[np.ndarray | None] = [None] * 4
     points = [_scale(rng, (1,)), _bytes(rng, (1,), kind)] * 2
-    return _Problem([floats(rng, (steps, b, inner)), *weights, floats(rng, (1, 8 * hidden)), *absent, *points],
-                    {"hidden_size": hidden}, (1, 2, 3, 8, 9, 10, 11))
+    return _Problem(
+        [floats(rng, (steps, b, inner)), *weights, floats(rng, (1, 8 * hidden)), *absent, *points],
+        {"hidden_size": hidden},
+        (1, 2, 3, 8, 9, 10, 11),
+    )
 
 
 def _blocks(rng: np.random.Generator) -> _Problem:
-    k, n, m, block, bits = 32 * int(rng.integers(1, 9)), draw_size(rng, 100), draw_size(rng, 40), 32, int(rng.choice([4, 8]))
+    k, n, m, block, bits = (
+        32 * int(rng.integers(1, 9)),
+        draw_size(rng, 100),
+        draw_size(rng, 40),
+        32,
+        int(rng.choice([4, 8])),
+    )
     packed = _bytes(rng, (n, k // block, block * bits // 8))
-    return _Problem([floats(rng, (m, k)), packed, _scale(rng, (n * (k // block),))],
-                    {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": int(rng.choice([0, 4]))}, (1, 2), (0,))
+    return _Problem(
+        [floats(rng, (m, k)), packed, _scale(rng, (n * (k // block),))],
+        {"K": k, "N": n, "bits": bits, "block_size": block, "accuracy_level": int(rng.choice([0, 4]))},
+        (1, 2),
+        (0,),
+    )
 
 
 def _embedding(rng: np.random.Generator) -> _Problem:
     b, s, width, words = int(rng.integers(1, 4)), draw_size(rng, 40), draw_size(rng, 100), 50
     ids = rng.integers(0, words, (b, s)).astype(np.int32)
     tables = [floats(rng, (n, width)) for n in (words, 80)]
-    return _Problem([ids, None, tables[0], tables[1], None, floats(rng, (width,)), floats(rng, (width,))], {"epsilon": 1e-12}, (2, 3, 5, 6), (0,), 2)
+    return _Problem(
+        [ids, None, tables[0], tables[1], None, floats(rng, (width,)), floats(rng, (width,))],
+        {"epsilon": 1e-12},
+        (2, 3, 5, 6),
+        (0,),
+        2,
+    )
 
 
 def _cumulated(rng: np.random.Generator) -> _Problem:
@@ -470,65 +665,138 @@ def _mod(rng: np.random.Generator) -> _Problem:
 
 def _dft(rng: np.random.Generator) -> _Problem:
     samples = int(rng.choice([7, 16, 20, 64, 100]))
-    return _Problem([floats(rng, (int(rng.integers(1, 4)), samples, 1))], {"onesided": int(rng.integers(0, 2))}, rows=(0,))
+    return _Problem(
+        [floats(rng, (int(rng.integers(1, 4)), samples, 1))], {"onesided": int(rng.integers(0, 2))}, rows=(0,)
+    )
 
 
 def _stft(rng: np.random.Generator) -> _Problem:
     frame, frames = int(rng.choice([7, 16, 20, 64, 100])), int(rng.integers(1, 40))
     signal = floats(rng, (int(rng.integers(1, 4)), frame * (frames + 1), 1))
-    return _Problem([signal, np.int64(max(1, frame // int(rng.integers(1, 5)))), floats(rng, (frame,)), np.int64(frame)],
-                    {"onesided": int(rng.integers(0, 2))}, constants=(1, 3), rows=(0,))
+    return _Problem(
+        [signal, np.int64(max(1, frame // int(rng.integers(1, 5)))), floats(rng, (frame,)), np.int64(frame)],
+        {"onesided": int(rng.integers(0, 2))},
+        constants=(1, 3),
+        rows=(0,),
+    )
 
 
-FLOAT_UNARY = ("Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor HardSigmoid HardSwish IsInf IsNaN "
-                "LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh "
-                "ThresholdedRelu").split()
-_REDUCTIONS = ("ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
-               "ReduceSumSquare").split()
+FLOAT_UNARY = (
+    "Abs Acos Acosh Asin Asinh Atan Atanh Ceil Celu Cos Cosh Elu Erf Exp Floor HardSigmoid HardSwish IsInf IsNaN "
+    "LeakyRelu Log Mish Neg Reciprocal Relu Round Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Tan Tanh "
+    "ThresholdedRelu"
+).split()
+_REDUCTIONS = (
+    "ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum "
+    "ReduceSumSquare"
+).split()
 
 # How problems of each operator are drawn.
 DRAWS: dict[str, Draw] = {
     **{op: _unary() for op in FLOAT_UNARY},
-    **{op: _binary() for op in ("Add", "Sub", "Mul", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")},
+    **{
+        op: _binary()
+        for op in ("Add", "Sub", "Mul", "Div", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual")
+    },
     **dict.fromkeys(("Max", "Min", "Mean", "Sum"), _several),
     **{op: _reduction() for op in _REDUCTIONS},
     **{op: _reduction(as_attribute=True) for op in ("ArgMax", "ArgMin")},
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax"), _softmax),
-    "Pow": _pow, "Mod": _mod, "Clip": _clip, "Where": _where, "Cast": _cast, "Cast (float16)": _half_to_float,
-    "CumSum": _cumulated, "TopK": _top_k, "PRelu": _prelu,
+    "Pow": _pow,
+    "Mod": _mod,
+    "Clip": _clip,
+    "Where": _where,
+    "Cast": _cast,
+    "Cast (float16)": _half_to_float,
+    "CumSum": _cumulated,
+    "TopK": _top_k,
+    "PRelu": _prelu,
     "Gelu": _drawn(lambda rng: {"approximate": str(rng.choice(["none", "tanh"]))}),
-    "MatMul": _matrix_product, "Gemm": _gemm(), "Einsum": _einsum, "Conv": _convolution(), "ConvTranspose": _convolution(True),
-    "MaxPool": _pool(), "AveragePool": _pool(), "LpPool": _pool(), "GlobalAveragePool": _pool(True), "GlobalMaxPool": _pool(True),
-    "Resize": _resize, "GridSample": _grid_sample, "LRN": _pool(True, size=3),
-    "LayerNormalization": _norm(2), "SimplifiedLayerNormalization": _norm(1), "RMSNormalization": _norm(1), "BatchNormalization": _channel_norm(4),
-    "InstanceNormalization": _channel_norm(2), "GroupNormalization": _channel_norm(2, num_groups=4),
+    "MatMul": _matrix_product,
+    "Gemm": _gemm(),
+    "Einsum": _einsum,
+    "Conv": _convolution(),
+    "ConvTranspose": _convolution(True),
+    "MaxPool": _pool(),
+    "AveragePool": _pool(),
+    "LpPool": _pool(),
+    "GlobalAveragePool": _pool(True),
+    "GlobalMaxPool": _pool(True),
+    "Resize": _resize,
+    "GridSample": _grid_sample,
+    "LRN": _pool(True, size=3),
+    "LayerNormalization": _norm(2),
+    "SimplifiedLayerNormalization": _norm(1),
+    "RMSNormalization": _norm(1),
+    "BatchNormalization": _channel_norm(4),
+    "InstanceNormalization": _channel_norm(2),
+    "GroupNormalization": _channel_norm(2, num_groups=4),
     "LpNormalization": _drawn(lambda rng: {"axis": -1, "p": int(rng.integers(1, 3))}),
     "MeanVarianceNormalization": _pool(True, axes=[2, 3]),
-    "DFT": _dft, "STFT": _stft, "RNN": _recurrent(1), "GRU": _recurrent(3), "LSTM": _recurrent(4), "Attention": _onnx_attention,
-    "QuantizeLinear": _quantize, "DequantizeLinear": _dequantize, "DynamicQuantizeLinear": _dynamic,
-    "MatMulInteger": _integer_product, "QLinearMatMul": _quantized_product, "ConvInteger": _integer_convolution,
+    "DFT": _dft,
+    "STFT": _stft,
+    "RNN": _recurrent(1),
+    "GRU": _recurrent(3),
+    "LSTM": _recurrent(4),
+    "Attention": _onnx_attention,
+    "QuantizeLinear": _quantize,
+    "DequantizeLinear": _dequantize,
+    "DynamicQuantizeLinear": _dynamic,
+    "MatMulInteger": _integer_product,
+    "QLinearMatMul": _quantized_product,
+    "ConvInteger": _integer_convolution,
     "QLinearConv": _quantized_convolution,
-    **{f"{_MS}.{op}": draw for op, draw in {
-        "Gelu": _unary(), "FastGelu": _bias, "BiasGelu": _bias, "QuickGelu": _unary(alpha=1.702), "FusedMatMul": _fused_matmul,
-        "FusedGemm": _gemm(activation="Relu"), "FusedConv": _convolution(activation="Relu"),
-        "SkipLayerNormalization": _norm(3, True), "SkipSimplifiedLayerNormalization": _norm(1, True),
-        "EmbedLayerNormalization": _embedding, "Attention": _attention,
-        "MultiHeadAttention": _multi_head, "GroupQueryAttention": _grouped_query, "RotaryEmbedding": _rotary,
-        "QLinearAdd": _quantized_binary, "QLinearMul": _quantized_binary, "QLinearSigmoid": _quantized_unary(),
-        "QLinearLeakyRelu": _quantized_unary(alpha=0.1), "QLinearSoftmax": _quantized_unary(needs_opset=True),
-        "QLinearGlobalAveragePool": _quantized_pool, "QLinearAveragePool": _quantized_window, "QLinearConcat": _quantized_concat,
-        "QLinearWhere": _quantized_where, "QGemm": _quantized_gemm,
-        "QAttention": _quantized_attention, "DynamicQuantizeLSTM": _quantized_lstm,
- "MatMulIntegerToFloat": _to_float_product,
-        "DynamicQuantizeMatMul": _dynamic_product, "MatMulNBits": _blocks}.items()}}
+    **{
+        f"{_MS}.{op}": draw
+        for op, draw in {
+            "Gelu": _unary(),
+            "FastGelu": _bias,
+            "BiasGelu": _bias,
+            "QuickGelu": _unary(alpha=1.702),
+            "FusedMatMul": _fused_matmul,
+            "FusedGemm": _gemm(activation="Relu"),
+            "FusedConv": _convolution(activation="Relu"),
+            "SkipLayerNormalization": _norm(3, True),
+            "SkipSimplifiedLayerNormalization": _norm(1, True),
+            "EmbedLayerNormalization": _embedding,
+            "Attention": _attention,
+            "MultiHeadAttention": _multi_head,
+            "GroupQueryAttention": _grouped_query,
+            "RotaryEmbedding": _rotary,
+            "QLinearAdd": _quantized_binary,
+            "QLinearMul": _quantized_binary,
+            "QLinearSigmoid": _quantized_unary(),
+            "QLinearLeakyRelu": _quantized_unary(alpha=0.1),
+            "QLinearSoftmax": _quantized_unary(needs_opset=True),
+            "QLinearGlobalAveragePool": _quantized_pool,
+            "QLinearAveragePool": _quantized_window,
+            "QLinearConcat": _quantized_concat,
+            "QLinearWhere": _quantized_where,
+            "QGemm": _quantized_gemm,
+            "QAttention": _quantized_attention,
+            "DynamicQuantizeLSTM": _quantized_lstm,
+            "MatMulIntegerToFloat": _to_float_product,
+            "DynamicQuantizeMatMul": _dynamic_product,
+            "MatMulNBits": _blocks,
+        }.items()
+    },
+}
 
 # Operators that move values and compute on shapes or integers: no rounding, so their bytes depend on nothing.
 EXACT = where("is_exact")
 
 
-# The opset that brought an operator, or the inputs and attributes that the problems have, if _OPSETS[0] does not have it.
-_SINCE = {**{op: 18 for op in _REDUCTIONS}, "Mish": 18, "Gelu": 20, "GridSample": 20, "GroupNormalization": 21, "RMSNormalization": 23,
-          "Attention": 24}
+# The opset that brought an operator, or the inputs and attributes that the problems have, if _OPSETS[0] does
+# not have it.
+_SINCE = {
+    **{op: 18 for op in _REDUCTIONS},
+    "Mish": 18,
+    "Gelu": 20,
+    "GridSample": 20,
+    "GroupNormalization": 21,
+    "RMSNormalization": 23,
+    "Attention": 24,
+}
 
 
 def _model_of(operator: str, problem: _Problem, opset: int) -> tuple[bytes, dict[str, np.ndarray]]:
@@ -538,15 +806,29 @@ def _model_of(operator: str, problem: _Problem, opset: int) -> tuple[bytes, dict
     names = ["" if value is None else f"x{i}" for i, value in enumerate(problem.inputs)]
     arrays = {name: np.asarray(value) for name, value in zip(names, problem.inputs) if name}
     constants = {f"x{i}" for i in problem.constants}
-    node = helper.make_node(op, names, [f"y{i}" for i in range(problem.outputs)], name="node", domain=domain, **problem.attributes)
-    inputs = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(array.dtype), [None, *array.shape[1:]][:array.ndim])
-              for name, array in arrays.items() if name not in constants]
+    node = helper.make_node(
+        op, names, [f"y{i}" for i in range(problem.outputs)], name="node", domain=domain, **problem.attributes
+    )
+    inputs = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), [None, *array.shape[1:]][: array.ndim]
+        )
+        for name, array in arrays.items()
+        if name not in constants
+    ]
     outputs = [helper.make_tensor_value_info(name, TensorProto.UNDEFINED, None) for name in node.output]
     for output in outputs:
         output.ClearField("type")
-    graph = helper.make_graph([node], "operator", inputs, outputs,
-                              [numpy_helper.from_array(arrays[name], name) for name in arrays if name in constants])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid(_MS, 1)], ir_version=10)
+    graph = helper.make_graph(
+        [node],
+        "operator",
+        inputs,
+        outputs,
+        [numpy_helper.from_array(arrays[name], name) for name in arrays if name in constants],
+    )
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid(_MS, 1)], ir_version=10
+    )
     return model.SerializeToString(), {name: array for name, array in arrays.items() if name not in constants}
 
 
@@ -577,6 +859,8 @@ def prepare(case: Case, threads: int) -> Callable[[dict[str, np.ndarray]], list[
     options.log_severity_level, options.intra_op_num_threads = 4, threads
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # all levels run at once
     level = onnxruntime.GraphOptimizationLevel
-    options.graph_optimization_level = level.ORT_ENABLE_ALL if case.operator in _BLOCKED else level.ORT_DISABLE_ALL
+    options.graph_optimization_level = (
+        level.ORT_ENABLE_ALL if case.operator in _BLOCKED else level.ORT_DISABLE_ALL
+    )
     session = onnxruntime.InferenceSession(case.model, options, providers=["CPUExecutionProvider"])
     return lambda feeds: [np.asarray(output) for output in session.run(None, feeds)]

@@ -12,8 +12,8 @@ from .plan import Call, Certificate, Plan, Tuned, pointer, row_strides
 
 
 class ConvFailingPair(NamedTuple):
-    """A pair of an output channel's weights that can saturate: w0 at `channel` (within the group) of `tap`, w1 at the next
-    channel or tap, and activations a0, a1 for which the exact `sum` is outside int16."""
+    """A pair of an output channel's weights that can saturate: w0 at `channel` (within the group) of `tap`,
+    w1 at the next channel or tap, and activations a0, a1 for which the exact `sum` is outside int16."""
 
     output_channel: int
     tap: tuple
@@ -28,20 +28,34 @@ class ConvFailingPair(NamedTuple):
 class Conv(Plan):
     """A convolution with constant weights, channels last, exact on every CPU.
 
-    `weights` is (O, *kernel, I/groups), int8 or uint8, with 1, 2 or 3 spatial dimensions. The input is (batch, *extents, I), the
-    output (batch, *extents, O). `stride`, `dilation`, `padding` and `output_padding`: one integer, or one for each dimension; an
-    entry of `padding` may be a pair (begin, end). `input`: the input's extents. Without `input`, extents may differ from run to
-    run. `transposed`: a transposed convolution. For other arguments see `Gemm`; a column is an output channel. Raises
+    `weights` is (O, *kernel, I/groups), int8 or uint8, with 1, 2 or 3 spatial dimensions. The input is
+    (batch, *extents, I), the output (batch, *extents, O). `stride`, `dilation`, `padding` and
+    `output_padding`: one integer, or one for each dimension; an entry of `padding` may be a pair (begin,
+    end). `input`: the input's extents. Without `input`, extents may differ from run to run. `transposed`: a
+    transposed convolution. For other arguments see `Gemm`; a column is an output channel. Raises
     `intact.Error`. Any number of threads may run one plan at once."""
 
     _kind = "conv"
 
-    def __init__(self, weights: Any, *, input: Sequence[int] | None = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
-                 groups: int = 1, transposed: bool = False, output_padding: Any = 0, **linear: Any):
+    def __init__(
+        self,
+        weights: Any,
+        *,
+        input: Sequence[int] | None = None,
+        stride: Any = 1,
+        padding: Any = 0,
+        dilation: Any = 1,
+        groups: int = 1,
+        transposed: bool = False,
+        output_padding: Any = 0,
+        **linear: Any,
+    ):
         weights = array_of("weights", weights)
         dims = weights.ndim - 2
         if not 1 <= dims <= 3:
-            raise invalid(f"weights: has {weights.ndim} dimensions; expected 3, 4 or 5: (O, *kernel, I/groups)")
+            raise invalid(
+                f"weights: has {weights.ndim} dimensions; expected 3, 4 or 5: (O, *kernel, I/groups)"
+            )
         arithmetic = Linear(b_type=type_name("weights", weights, ("s8", "u8")), **linear)
         desc = ffi.new("intact_conv_desc *")
         desc.struct_size = ffi.sizeof(desc[0])
@@ -60,7 +74,9 @@ class Conv(Plan):
             if len(ends) != 2:
                 raise invalid(f"padding: an entry is {begin_end!r}; expected an integer, or (begin, end)")
             desc.pad_begin[i], desc.pad_end[i] = (integer("padding", end) for end in ends)
-            desc.output_pad[i] = integer("output_padding", self._each("output_padding", output_padding, dims)[i])
+            desc.output_pad[i] = integer(
+                "output_padding", self._each("output_padding", output_padding, dims)[i]
+            )
         handle = ffi.new("intact_conv **")
         weights = np.ascontiguousarray(weights)
         self._call("create", desc, arithmetic.desc, pointer(weights), handle)
@@ -78,8 +94,16 @@ class Conv(Plan):
         self.spatial_dims = info.spatial_dims
         self.input_channels, self.output_channels = info.input_channels, info.output_channels
 
-    def bind(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
-             threads: int = 0) -> Call:
+    def bind(
+        self,
+        a: Any,
+        out: Any = None,
+        *,
+        residual: Any = None,
+        a_scales: Any = None,
+        a_zero_points: Any = None,
+        threads: int = 0,
+    ) -> Call:
         """A `Call` with these arrays, to be called many times. Takes the arguments of run()."""
         dims = self.spatial_dims
         a = self._input("a", a, self.a_dtype, dims + 2)
@@ -108,7 +132,8 @@ class Conv(Plan):
 
     @staticmethod
     def _place(name: str, array: np.ndarray, args: Any) -> None:
-        """Sets a tensor's address and stride. The distance between adjacent pixels must be the same everywhere."""
+        """Sets a tensor's address and stride. The distance between adjacent pixels must be the same
+        everywhere."""
         if array.flags.c_contiguous:
             setattr(args, name, pointer(array))
             return
@@ -120,21 +145,33 @@ class Conv(Plan):
             if step == 0:
                 step = found // pixels if found % pixels == 0 else 0
             if found != step * pixels or not step:
-                raise invalid(f"{name}: pixels are not equally far apart: a stride is {found} bytes; expected {step * pixels}")
+                raise invalid(
+                    f"{name}: pixels are not equally far apart: a stride is {found} bytes; expected {step * pixels}"
+                )
             pixels *= extent
         setattr(args, name, pointer(array))
         setattr(args, name + "_stride", step // array.itemsize)
 
-    def run(self, a: Any, out: Any = None, *, residual: Any = None, a_scales: Any = None, a_zero_points: Any = None,
-            threads: int = 0) -> np.ndarray:
-        """Computes the convolution in a new array, or in `out`. `a` has the shape (batch, *extents, I). Pixels may have any
-        stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales`, `a_zero_points`: one value each, if the plan's
-        quantization is "tensor"."""
-        return self.bind(a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, threads=threads)()
+    def run(
+        self,
+        a: Any,
+        out: Any = None,
+        *,
+        residual: Any = None,
+        a_scales: Any = None,
+        a_zero_points: Any = None,
+        threads: int = 0,
+    ) -> np.ndarray:
+        """Computes the convolution in a new array, or in `out`. `a` has the shape (batch, *extents, I).
+        Pixels may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales`,
+        `a_zero_points`: one value each, if the plan's quantization is "tensor"."""
+        return self.bind(
+            a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, threads=threads
+        )()
 
     def tune(self, input: Sequence[int] | None = None, *, milliseconds: float = 0.0) -> Tuned:
-        """Times the kernels for an input of these extents until `milliseconds` are spent, at least four runs each, and chooses
-        the fastest. No other call may use the plan meanwhile."""
+        """Times the kernels for an input of these extents until `milliseconds` are spent, at least four runs
+        each, and chooses the fastest. No other call may use the plan meanwhile."""
         info = self._tune_info()
         extents = ffi.NULL
         if input is not None:
@@ -143,11 +180,14 @@ class Conv(Plan):
         return self._tuned(info)
 
     def certificate(self, pairing: str = "within_tap") -> Certificate:
-        """How many pairs of weights can make VPMADDUBSW saturate. `pairing`: "within_tap" (oneDNN, OpenVINO) or "flattened"
-        (FBGEMM, ONNX Runtime)."""
+        """How many pairs of weights can make VPMADDUBSW saturate. `pairing`: "within_tap" (oneDNN, OpenVINO)
+        or "flattened" (FBGEMM, ONNX Runtime)."""
         return self._certificate(pairing_of(pairing))
 
-    def failing_pairs(self, pairing: str = "within_tap", first: int = 0, count: int | None = None) -> list[ConvFailingPair]:
-        """The pairs that can saturate, by output channel, tap and channel: from number `first` on, all or at most `count`."""
+    def failing_pairs(
+        self, pairing: str = "within_tap", first: int = 0, count: int | None = None
+    ) -> list[ConvFailingPair]:
+        """The pairs that can saturate, by output channel, tap and channel: from number `first` on, all or at
+        most `count`."""
         pairs = self._failing_pairs(first, count, pairing_of(pairing)).tolist()
         return [ConvFailingPair(output, tuple(tap), *rest) for output, tap, *rest in pairs]

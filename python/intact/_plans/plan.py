@@ -7,15 +7,28 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._library import DTYPES, TYPE_NAMES, address, array_of, check, ffi, integer, invalid, isa_of, lib, numbers, text
+from .._library import (
+    DTYPES,
+    TYPE_NAMES,
+    address,
+    array_of,
+    check,
+    ffi,
+    integer,
+    invalid,
+    isa_of,
+    lib,
+    numbers,
+    text,
+)
 
 FLOAT32, INT32 = np.dtype(np.float32), np.dtype(np.int32)
 
 
 class Certificate(NamedTuple):
-    """How many pairs of weights can make VPMADDUBSW saturate, if activations are from `a_min` to `a_max`: `failing_pairs` of all
-    `pairs`. 0 failing pairs prove that no pair can saturate. Accumulators are between `accumulator_min` and `accumulator_max`;
-    these bounds exceed int32 if accumulators can wrap."""
+    """How many pairs of weights can make VPMADDUBSW saturate, if activations are from `a_min` to `a_max`:
+    `failing_pairs` of all `pairs`. 0 failing pairs prove that no pair can saturate. Accumulators are between
+    `accumulator_min` and `accumulator_max`; these bounds exceed int32 if accumulators can wrap."""
 
     a_min: int
     a_max: int
@@ -28,7 +41,8 @@ class Certificate(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What a plan uses: the instruction set, the main kernel's name, the bytes of the packed weights, and bounds of the sums."""
+    """What a plan uses: the instruction set, the main kernel's name, the bytes of the packed weights, and
+    bounds of the sums."""
 
     isa: str
     kernel: str
@@ -38,8 +52,8 @@ class Info(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """`kernel`: tuning's choice, the fastest kernel unless the gain is too small. `model_kernel`: the cost model's choice. Times
-    are microseconds of one run."""
+    """`kernel`: tuning's choice, the fastest kernel unless the gain is too small. `model_kernel`: the cost
+    model's choice. Times are microseconds of one run."""
 
     kernel: str
     microseconds: float
@@ -48,8 +62,8 @@ class Tuned(NamedTuple):
 
 
 class Call:
-    """A run. The object keeps the checked arguments. Each call computes the output from what the arrays hold at that time, and
-    returns it. One call object must not run on two threads at once."""
+    """A run. The object keeps the checked arguments. Each call computes the output from what the arrays hold
+    at that time, and returns it. One call object must not run on two threads at once."""
 
     __slots__ = ("_run", "_plan", "_args", "_kept", "_out")
 
@@ -92,7 +106,8 @@ class AnyPlan:
 
     @classmethod
     def load(cls, path: str | os.PathLike, *, max_isa: str | None = None) -> Any:
-        """A plan from a file that save() wrote on any machine. The file must not change while the plan lives."""
+        """A plan from a file that save() wrote on any machine. The file must not change while the plan
+        lives."""
         handle = ffi.new(f"intact_{cls._kind} **")
         cls._call("load", os.fsencode(path), isa_of(max_isa), handle)
         plan = cls.__new__(cls)
@@ -101,8 +116,8 @@ class AnyPlan:
 
 
 class Plan(AnyPlan):
-    """Packed weights and kernels. Only tuning changes a plan: any number of threads may run one plan at once. A run
-    releases the interpreter's lock."""
+    """Packed weights and kernels. Only tuning changes a plan: any number of threads may run one plan at once.
+    A run releases the interpreter's lock."""
 
     def _describe(self, info: Any) -> None:
         self.a_dtype = DTYPES[TYPE_NAMES[info.a_source_type or info.a_type]]
@@ -126,15 +141,26 @@ class Plan(AnyPlan):
         return Certificate(*(getattr(c, field) for field in Certificate._fields))
 
     def _failing_pairs(self, first: int, count: int | None, *pairing: int) -> np.ndarray:
-        """At most `count` failing pairs from number `first` on: a structured array with the fields of the C interface."""
+        """At most `count` failing pairs from number `first` on: a structured array with the fields of the C
+        interface."""
         if first < 0 or (count is not None and count < 0):
-            raise invalid(f"{f'first: is {first}' if first < 0 else f'count: is {count}'}; expected 0 or more")
+            raise invalid(
+                f"{f'first: is {first}' if first < 0 else f'count: is {count}'}; expected 0 or more"
+            )
         left = max(0, self._certificate(*pairing).failing_pairs - first)
         count = left if count is None else min(count, left)
         struct = "intact_failing_pair" if self._kind == "gemm" else "intact_conv_failing_pair"
         pairs, written = np.empty(count, dtype_of(struct)), ffi.new("int64_t *")
-        self._call("failing_pairs", self.handle, *pairing, first, count, ffi.cast(f"{struct} *", address(pairs)), written)
-        return pairs[:written[0]]
+        self._call(
+            "failing_pairs",
+            self.handle,
+            *pairing,
+            first,
+            count,
+            ffi.cast(f"{struct} *", address(pairs)),
+            written,
+        )
+        return pairs[: written[0]]
 
     @staticmethod
     def _tuned(info: Any) -> Tuned:
@@ -157,10 +183,13 @@ class Plan(AnyPlan):
         return array
 
     def _quantize(self, args: Any, a_scales: Any, a_zero_points: Any, rows: int) -> list:
-        """Sets the scales and zero points of A in `args`, for `rows` rows. Returns arrays that must live as long as `args`."""
+        """Sets the scales and zero points of A in `args`, for `rows` rows. Returns arrays that must live as
+        long as `args`."""
         kept = []
-        for name, values, dtype, kind in (("a_scales", a_scales, FLOAT32, "float *"),
-                                          ("a_zero_points", a_zero_points, INT32, "int32_t *")):
+        for name, values, dtype, kind in (
+            ("a_scales", a_scales, FLOAT32, "float *"),
+            ("a_zero_points", a_zero_points, INT32, "int32_t *"),
+        ):
             if values is None:
                 continue
             if self._quantization == lib.INTACT_QUANTIZATION_TENSOR:
@@ -182,7 +211,11 @@ class Plan(AnyPlan):
         if isinstance(values, np.ndarray):
             return self._input(argument, values, dtype, 1)
         given = numbers(argument, values)
-        return np.array([integer(argument, v) for v in given.tolist()], dtype) if dtype == INT32 else given.astype(dtype)
+        return (
+            np.array([integer(argument, v) for v in given.tolist()], dtype)
+            if dtype == INT32
+            else given.astype(dtype)
+        )
 
     def _residual(self, residual: Any, shape: tuple) -> np.ndarray:
         if self.residual_dtype is None:
@@ -194,7 +227,8 @@ class Plan(AnyPlan):
 
     @staticmethod
     def _place(name: str, array: np.ndarray, args: Any) -> None:
-        """Sets the pointer and the strides of an array of rows, or of items of rows, in the arguments of a run."""
+        """Sets the pointer and the strides of an array of rows, or of items of rows, in the arguments of a
+        run."""
         setattr(args, name, pointer(array))
         if array.flags.c_contiguous:
             return  # strides of 0 mean a dense array
@@ -218,15 +252,19 @@ class Plan(AnyPlan):
 
 
 def row_strides(argument: str, array: np.ndarray) -> tuple:
-    """Strides of all dimensions except the last, in elements. The last dimension must be dense. For a dimension
-    of extent 1 the stride 0 is returned."""
+    """Strides of all dimensions except the last, in elements. The last dimension must be dense. For a
+    dimension of extent 1 the stride 0 is returned."""
     size = array.itemsize
     if array.shape[-1] > 1 and array.strides[-1] != size:
-        raise invalid(f"{argument}: the elements of a row are {array.strides[-1]} bytes apart; expected {size}")
+        raise invalid(
+            f"{argument}: the elements of a row are {array.strides[-1]} bytes apart; expected {size}"
+        )
     strides = [0 if extent == 1 else stride for extent, stride in zip(array.shape[:-1], array.strides[:-1])]
     for extent, stride in zip(array.shape[:-1], strides):
         if extent > 1 and (stride <= 0 or stride % size):
-            raise invalid(f"{argument}: has a stride of {stride} bytes; expected a multiple of {size} above 0")
+            raise invalid(
+                f"{argument}: has a stride of {stride} bytes; expected a multiple of {size} above 0"
+            )
     return tuple(stride // size for stride in strides)
 
 

@@ -23,15 +23,16 @@ from .shorten import (
 )
 
 _MULTIPLES = (2, 4, 8, 16)  # numbers of channels are rounded up to multiples of these
-_ROUNDS = 4  # rounds of the matching of the least change, each without the layers that were too noisy in the round before
+# rounds of the matching of the least change, each without the layers that were too noisy in the round before
+_ROUNDS = 4
 
 
 @dataclass
 class Means:
-    """The cost of each way to make a layer safe; None: it does not apply or was not examined. `order_leaves`: unsafe pairs in the
-    order with the fewest unsafe layers. `copied_channels`: how many the layer's input needs. `depth`: what copied channels add to
-    the model's multiply-adds, in percent. `noise`: of shortened weights. `u8_weights`, `gather`: what they add to the time of the
-    model's products, in percent."""
+    """The cost of each way to make a layer safe; None: it does not apply or was not examined. `order_leaves`:
+    unsafe pairs in the order with the fewest unsafe layers. `copied_channels`: how many the layer's input
+    needs. `depth`: what copied channels add to the model's multiply-adds, in percent. `noise`: of shortened
+    weights. `u8_weights`, `gather`: what they add to the time of the model's products, in percent."""
 
     order_leaves: int | None = None
     copied_channels: int | None = None
@@ -43,9 +44,9 @@ class Means:
 
 @dataclass
 class Candidate:
-    """An order of an axis. `source`: the channel at each place. `copies`: places of copied channels. `fillers`: copies that carry
-    no weights, so that they may copy any channel. `changes`: by layer, the squared change that makes all its pairs safe.
-    `pairs`: by layer, how many pairs need a change."""
+    """An order of an axis. `source`: the channel at each place. `copies`: places of copied channels.
+    `fillers`: copies that carry no weights, so that they may copy any channel. `changes`: by layer, the
+    squared change that makes all its pairs safe. `pairs`: by layer, how many pairs need a change."""
 
     source: np.ndarray
     copies: np.ndarray
@@ -61,12 +62,14 @@ class Candidate:
 
 
 class Candidates:
-    """What the axes can do for the layers that read them. `consumers`, `candidates`: of each axis. `means`: by layer, what each way
-    costs. `alone`: unsafe layers that no axis orders. `reasons`: by layer, why no order makes it safe."""
+    """What the axes can do for the layers that read them. `consumers`, `candidates`: of each axis. `means`:
+    by layer, what each way costs. `alone`: unsafe layers that no axis orders. `reasons`: by layer, why no
+    order makes it safe."""
 
     def __init__(self, result: Audit, axes: Axes, max_depth: float, max_noise: float):
         self.result, self.axes, self.names, self.max_noise = result, axes, result.engines, max_noise
-        self.has_u8 = self.names == ["onnxruntime"]  # whether every layer without a safe order gets u8 weights
+        # whether every layer without a safe order gets u8 weights
+        self.has_u8 = self.names == ["onnxruntime"]
         self.work = Work(axes, result.layers)
         self.budget = max_depth / 100 * self.work.total
         self.readers = _readers(axes, result.layers)
@@ -86,8 +89,11 @@ class Candidates:
                 for root, consumer in self._join(i, audited, done):
                     consumers.setdefault(root, []).append(consumer)
         ordered = {consumer.layer for found in consumers.values() for consumer in found}
-        self.alone = {i for i, audited in enumerate(result.layers)
-                      if i not in ordered and audited.fails(self.names) and self.means[i].noise > max_noise}
+        self.alone = {
+            i
+            for i, audited in enumerate(result.layers)
+            if i not in ordered and audited.fails(self.names) and self.means[i].noise > max_noise
+        }
         self.consumers = consumers
         self.candidates = {root: self._candidates(root, found) for root, found in consumers.items()}
 
@@ -95,7 +101,10 @@ class Candidates:
 
     def _reads_alone(self, i: int) -> bool:
         """Whether the layer's weights can change without changing the weights of another layer."""
-        keys = [None if one.layer.weights_node is None else weights_key(one.layer, self.axes.scope) for one in self.result.layers]
+        keys = [
+            None if one.layer.weights_node is None else weights_key(one.layer, self.axes.scope)
+            for one in self.result.layers
+        ]
         return keys.count(keys[i]) == 1
 
     def _means_as_stored(self, i: int) -> Means:
@@ -108,8 +117,11 @@ class Candidates:
             change = np.minimum(change, self.halvings[i].cost)
         noise = float(change.sum()) / audited.layer.weights.size
         u8 = self.work.u8_time(i) if "onnxruntime" in self.names and audited.fails(["onnxruntime"]) else None
-        return Means(max(audited.engines[name].failing_pairs for name in self.names), noise=noise,
-                     u8_weights=None if u8 is None else self.work.percent_of_time(u8))
+        return Means(
+            max(audited.engines[name].failing_pairs for name in self.names),
+            noise=noise,
+            u8_weights=None if u8 is None else self.work.percent_of_time(u8),
+        )
 
     def _pairings(self, i: int) -> set[str]:
         return self.result.layers[i].pairings(self.names)
@@ -118,8 +130,11 @@ class Candidates:
         layer = audited.layer
         odd = ""
         is_tapped = layer.is_convolution and math.prod(layer.weights.shape[1:-1]) > 1
-        if layer.is_convolution and layer.weights.shape[-1] % 2 and (
-                layer.groups > 1 or (is_tapped and self._pairings(i) - {"none"} != {"within_tap"})):
+        if (
+            layer.is_convolution
+            and layer.weights.shape[-1] % 2
+            and (layer.groups > 1 or (is_tapped and self._pairings(i) - {"none"} != {"within_tap"}))
+        ):
             where = " in each group" if layer.groups > 1 else ""
             odd = f"pairs between kernel positions, as the number of channels is odd: {layer.weights.shape[-1]}{where}"
             if layer.operator == "DepthwiseConv":
@@ -129,8 +144,11 @@ class Candidates:
                 return []
         reader = self.readers.get(i)
         if reader is None:
-            self.reasons[i] = (f"it is in {layer.within}" if layer.graph_node is None else
-                               "weights or activations whose axes are not known")
+            self.reasons[i] = (
+                f"it is in {layer.within}"
+                if layer.graph_node is None
+                else "weights or activations whose axes are not known"
+            )
             return []
         rows = channels_of(layer)
         offset, direction = 0, 0
@@ -142,16 +160,20 @@ class Candidates:
         high = layer.a_range[1] if layer.a_type == "u8" else largest_activation(layer)
         for k, segment in enumerate(segments):
             size = len(rows) if reader.part else segment_size(segment) or 0
-            part = rows[offset:offset + size]
+            part = rows[offset : offset + size]
             reason = self._obstacle(segment, offset, size, k + 1 == len(segments))
-            if odd and (reason or len(segments) > 1 or segment[0].axis.root().has_fixed_size and not self.max_noise):
+            if odd and (
+                reason or len(segments) > 1 or segment[0].axis.root().has_fixed_size and not self.max_noise
+            ):
                 self.reasons[i] = odd
                 return []
             if reason:
                 change = changes_of(part, high, np.arange(len(part) // 2 * 2).reshape(-1, 2))[0].sum()
                 if offset % 2 or len(segments) == 1 or change:
                     self.reasons[i] = reason
-                    self.fixed[i] = self.fixed.get(i, 0) + (math.inf if offset % 2 or len(segments) == 1 else float(change))
+                    self.fixed[i] = self.fixed.get(i, 0) + (
+                        math.inf if offset % 2 or len(segments) == 1 else float(change)
+                    )
                     if self.has_u8 and self.fixed[i] > self.max_noise * layer.weights.size:
                         return []  # the layer gets u8 weights, so it does not constrain other axes
             else:
@@ -159,9 +181,13 @@ class Candidates:
                 share = size / len(rows)
                 if reader.part:  # an LSTM's recurrent weights: the channels of this direction
                     whole = np.zeros((root.size, part.shape[1]), np.int8)
-                    whole[direction:direction + size] = part
+                    whole[direction : direction + size] = part
                     part = whole
-                half = self.halvings[i].cost if i in self.halvings and layer.groups == len(segments) == 1 else None
+                half = (
+                    self.halvings[i].cost
+                    if i in self.halvings and layer.groups == len(segments) == 1
+                    else None
+                )
                 parts.append((root, Consumer(i, part, high, share, bool(odd), half)))
             offset += size
         return parts
@@ -172,7 +198,11 @@ class Candidates:
         if len(segment) != 1 or not segment[0].is_whole:
             free = [factor for factor in segment if factor.stride == 1 and not factor.axis.is_frozen]
             held = next((factor.axis.root().reason for factor in segment if factor.axis.is_frozen), "")
-            return "pairs within a channel that was flattened" if free else held or "its input channels are not one axis"
+            return (
+                "pairs within a channel that was flattened"
+                if free
+                else held or "its input channels are not one axis"
+            )
         root = segment[0].axis.root()
         if root.reason:
             return root.reason
@@ -185,11 +215,19 @@ class Candidates:
 
     def _allowed(self, consumer: Consumer) -> float:
         """The squared change that a layer's noise leaves to these rows."""
-        allowed = self.max_noise * self.result.layers[consumer.layer].layer.weights.size - self.fixed.get(consumer.layer, 0)
+        allowed = self.max_noise * self.result.layers[consumer.layer].layer.weights.size - self.fixed.get(
+            consumer.layer, 0
+        )
         return max(allowed, 0) * consumer.share
 
-    def _judged(self, root: Axis, consumers: list[Consumer], source: np.ndarray, copies: "np.ndarray | None" = None,
-                fillers: "np.ndarray | None" = None) -> Candidate:
+    def _judged(
+        self,
+        root: Axis,
+        consumers: list[Consumer],
+        source: np.ndarray,
+        copies: "np.ndarray | None" = None,
+        fillers: "np.ndarray | None" = None,
+    ) -> Candidate:
         """A candidate, with the layers that it leaves unsafe and its noise."""
         none = np.zeros(len(source), bool)
         copies, fillers = (none if part is None else part for part in (copies, fillers))
@@ -199,7 +237,9 @@ class Candidates:
         for consumer in consumers:
             i = consumer.layer
             if consumer.needs_even and len(source) % 2:
-                layer = replace(self.result.layers[i].layer, weights=self.result.layers[i].layer.weights[..., source])
+                layer = replace(
+                    self.result.layers[i].layer, weights=self.result.layers[i].layer.weights[..., source]
+                )
                 by_column = squares(layer, shortened(layer, self._pairings(i)))
                 count = int(np.count_nonzero(by_column))
             else:
@@ -210,8 +250,11 @@ class Candidates:
             found.pairs[i] = found.pairs.get(i, 0) + count
             is_noisy[i] = is_noisy.get(i, False) or change > self._allowed(consumer)
         found.left = {i for i, change in found.changes.items() if change > 0 and is_noisy[i]}
-        found.noise = sum(change / self.result.layers[i].layer.weights.size for i, change in found.changes.items()
-                          if i not in found.left)
+        found.noise = sum(
+            change / self.result.layers[i].layer.weights.size
+            for i, change in found.changes.items()
+            if i not in found.left
+        )
         return found
 
     def _candidates(self, root: Axis, consumers: list[Consumer]) -> list[Candidate]:
@@ -222,8 +265,12 @@ class Candidates:
             return [stored]
         blocks = root.size // (root.block or root.size)
         largest = max(c.matrix.size for c in consumers)
-        found = order_channels([c.matrix for c in consumers], [c.high for c in consumers], blocks=blocks,
-                               weights=[c.matrix.size / largest for c in consumers])
+        found = order_channels(
+            [c.matrix for c in consumers],
+            [c.high for c in consumers],
+            blocks=blocks,
+            weights=[c.matrix.size / largest for c in consumers],
+        )
         best = self._judged(root, consumers, found.order)
         candidates = [stored, best]
         if self.max_noise and any(best.changes.values()):
@@ -235,17 +282,26 @@ class Candidates:
         return candidates
 
     def _least_changes(self, root: Axis, consumers: list[Consumer], blocks: int) -> list[Candidate]:
-        """Orders of the least change: for all layers, then without layers that are too noisy and outputs that are halved."""
+        """Orders of the least change: for all layers, then without layers that are too noisy and outputs that
+        are halved."""
         found = []
         among = consumers
         for _ in range(_ROUNDS):
             sizes = [self.result.layers[c.layer].layer.weights.size for c in among]
-            order = order_channels([c.matrix for c in among], [c.high for c in among], blocks=blocks, least_change=True,
-                                   weights=[1 / size for size in sizes]).order
+            order = order_channels(
+                [c.matrix for c in among],
+                [c.high for c in among],
+                blocks=blocks,
+                least_change=True,
+                weights=[1 / size for size in sizes],
+            ).order
             candidate = self._judged(root, consumers, order)
             found.append(candidate)
-            rest = [c.without_halved(changes_of(c.matrix, c.high, order[:len(order) // 2 * 2].reshape(-1, 2))[1])
-                    for c in among if c.layer not in candidate.left]
+            rest = [
+                c.without_halved(changes_of(c.matrix, c.high, order[: len(order) // 2 * 2].reshape(-1, 2))[1])
+                for c in among
+                if c.layer not in candidate.left
+            ]
             rest = [c for c in rest if c.matrix.size]
             if not rest or sum(c.matrix.size for c in rest) == sum(c.matrix.size for c in among):
                 break
@@ -253,8 +309,8 @@ class Candidates:
         return found
 
     def _candidates_with_copies(self, root: Axis, consumers: list[Consumer]) -> list[Candidate]:
-        """Orders with copied channels: for every channel without a safe pair, for these channels of the largest layer alone, and
-        only as few as the noise requires."""
+        """Orders with copied channels: for every channel without a safe pair, for these channels of the
+        largest layer alone, and only as few as the noise requires."""
         if not self.budget or root.has_fixed_size:
             return []
         candidates, lengths = [], set()

@@ -1,9 +1,9 @@
-"""`intact repair --check`: runs the stored and the repaired model, and compares both with an exact variant that cannot saturate.
+"""`intact repair --check`: runs the stored and the repaired model, and compares both with an exact variant
+that cannot saturate.
 
-Shortened weights (made smaller, so that pairs fit in int16) change the model's outputs, so the check has two steps. With
-channels in the new order and the stored weights, the exact variant must compute the outputs of the stored model's exact variant.
-The repaired model must compute the outputs of its own exact variant.
-"""
+Shortened weights (made smaller, so that pairs fit in int16) change the model's outputs, so the check has two
+steps. With channels in the new order and the stored weights, the exact variant must compute the outputs of
+the stored model's exact variant. The repaired model must compute the outputs of its own exact variant."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ _SIZE = 16  # size of random inputs along dimensions that the model leaves open
 
 @dataclass
 class CheckedOutput:
-    """One output of the stored and of the repaired model, against the exact variant: how many values differ, and the
-    distance in decibels. `control`: decibels of the exact variant with its float constants changed by 1e-7; the worst of several such
-    changes. `ordered`,
-    `ordered_differ`: if weights were shortened, results of the exact variant with the new order and the stored weights; else
-    results of the repaired model. `clamped`: with shortened weights, values of the repaired model that differ from its own exact
-    variant. `stored_to_float`, `repaired_to_float`: decibels from the float model's outputs, if it was given."""
+    """One output of the stored and of the repaired model, against the exact variant: how many values differ,
+    and the distance in decibels. `control`: decibels of the exact variant with its float constants changed by
+    1e-7; the worst of several such changes. `ordered`, `ordered_differ`: if weights were shortened, results
+    of the exact variant with the new order and the stored weights; else results of the repaired model.
+    `clamped`: with shortened weights, values of the repaired model that differ from its own exact variant.
+    `stored_to_float`, `repaired_to_float`: decibels from the float model's outputs, if it was given."""
 
     name: str
     values: int = 0
@@ -60,9 +60,10 @@ class CheckedOutput:
 
 @dataclass
 class Check:
-    """`must_be_equal`: no floats are added in a new order, so the repaired model's outputs must equal the outputs of the exact
-    variant. `has_other_weights`: a float model was given, so the exact variant may use 8 bits where the stored model uses 7.
-    `time`: the CPU time of a run of the repaired model over that of the stored model, on this CPU; None if not measured."""
+    """`must_be_equal`: no floats are added in a new order, so the repaired model's outputs must equal the
+    outputs of the exact variant. `has_other_weights`: a float model was given, so the exact variant may use 8
+    bits where the stored model uses 7. `time`: the CPU time of a run of the repaired model over that of the
+    stored model, on this CPU; None if not measured."""
 
     runs: int
     where: str
@@ -73,8 +74,9 @@ class Check:
     outputs: list[CheckedOutput] = field(default_factory=list)
 
     def is_output_right(self, output: CheckedOutput) -> bool:
-        return not output.clamped and (output.ordered_differ == 0 or (
-            not self.must_be_equal and output.ordered >= output.control - NEAR))
+        return not output.clamped and (
+            output.ordered_differ == 0 or (not self.must_be_equal and output.ordered >= output.control - NEAR)
+        )
 
     @property
     def is_right(self) -> bool:
@@ -83,61 +85,104 @@ class Check:
     def lines(self) -> list[str]:
         lines = []
         for output in self.outputs:
-            def distance(differ: int, by: float) -> str:
-                return f"{differ:,} of {output.values:,} values differ ({by:.1f} dB)" if differ else "equal bit for bit"
 
-            repaired = (f"repaired{', with shortened weights,' * self.is_shortened} "
-                        f"{distance(output.repaired_differ, output.repaired)}; rounding noise alone: "
-                        f"{'none' if output.control == np.inf else f'{output.control:.1f} dB'}")
+            def distance(differ: int, by: float) -> str:
+                return (
+                    f"{differ:,} of {output.values:,} values differ ({by:.1f} dB)"
+                    if differ
+                    else "equal bit for bit"
+                )
+
+            repaired = (
+                f"repaired{', with shortened weights,' * self.is_shortened} "
+                f"{distance(output.repaired_differ, output.repaired)}; rounding noise alone: "
+                f"{'none' if output.control == np.inf else f'{output.control:.1f} dB'}"
+            )
             if self.has_other_weights:  # the stored model computes other outputs
-                text = f"output {excerpt(output.name)} {self.where}, against exact sums with 8 bits: {repaired}"
+                text = (
+                    f"output {excerpt(output.name)} {self.where}, against exact sums with 8 bits: {repaired}"
+                )
             else:
-                text = (f"output {excerpt(output.name)} {self.where}, against exact sums: "
-                        f"stored {distance(output.stored_differ, output.stored)}; {repaired}")
+                text = (
+                    f"output {excerpt(output.name)} {self.where}, against exact sums: "
+                    f"stored {distance(output.stored_differ, output.stored)}; {repaired}"
+                )
             if self.is_shortened:
                 text += f"; {output.clamped or 'no'} values of the repaired model are wrong because sums were clamped"
             if output.repaired < output.stored - NEAR and not self.has_other_weights:
                 text += "; the repaired model is farther from exact sums than the stored model"
             if output.repaired_to_float is not None:
-                text += (f"; against the float model: stored {output.stored_to_float:.1f} dB, "
-                         f"repaired {output.repaired_to_float:.1f} dB")
+                text += (
+                    f"; against the float model: stored {output.stored_to_float:.1f} dB, "
+                    f"repaired {output.repaired_to_float:.1f} dB"
+                )
             lines.append(text if self.is_output_right(output) else text + ": THE REPAIR IS WRONG")
         return lines
 
     def to_json(self) -> dict[str, Any]:
-        return {"runs": self.runs, "where": self.where, "must_be_equal": self.must_be_equal,
-                "has_other_weights": self.has_other_weights, "right": self.is_right, "time_over_stored": self.time,
-                "outputs": [{key: finite(value) for key, value in vars(output).items()} for output in self.outputs]}
+        return {
+            "runs": self.runs,
+            "where": self.where,
+            "must_be_equal": self.must_be_equal,
+            "has_other_weights": self.has_other_weights,
+            "right": self.is_right,
+            "time_over_stored": self.time,
+            "outputs": [
+                {key: finite(value) for key, value in vars(output).items()} for output in self.outputs
+            ],
+        }
 
 
 def random_runs(session: Any) -> list[dict[str, np.ndarray]]:
     """Random inputs for a session."""
     rng = np.random.default_rng(0)
-    kinds = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16, "tensor(int64)": np.int64,
-             "tensor(int32)": np.int32, "tensor(uint8)": np.uint8, "tensor(int8)": np.int8, "tensor(bool)": np.bool_}
+    kinds = {
+        "tensor(float)": np.float32,
+        "tensor(double)": np.float64,
+        "tensor(float16)": np.float16,
+        "tensor(int64)": np.int64,
+        "tensor(int32)": np.int32,
+        "tensor(uint8)": np.uint8,
+        "tensor(int8)": np.int8,
+        "tensor(bool)": np.bool_,
+    }
     runs = []
     for _ in range(_RUNS):
         run = {}
         for value in session.get_inputs():
             if value.type not in kinds:
-                raise invalid(f"--check: input {excerpt(value.name)!r} is a {value.type}; give inputs with --data")
+                raise invalid(
+                    f"--check: input {excerpt(value.name)!r} is a {value.type}; give inputs with --data"
+                )
             dtype = kinds[value.type]
-            shape = [n if isinstance(n, int) and n > 0 else 1 if k == 0 else _SIZE for k, n in enumerate(value.shape)]
+            shape = [
+                n if isinstance(n, int) and n > 0 else 1 if k == 0 else _SIZE
+                for k, n in enumerate(value.shape)
+            ]
             if dtype in (np.uint8, np.int8):
                 limits = np.iinfo(dtype)
                 run[value.name] = rng.integers(limits.min, limits.max + 1, shape).astype(dtype)
             elif np.dtype(dtype).kind in "ib":
-                run[value.name] = np.ones(shape, dtype) if "mask" in value.name else rng.integers(1, 10, shape).astype(dtype)
+                run[value.name] = (
+                    np.ones(shape, dtype)
+                    if "mask" in value.name
+                    else rng.integers(1, 10, shape).astype(dtype)
+                )
             else:
                 run[value.name] = rng.standard_normal(shape).astype(dtype)
         runs.append(run)
     return runs
 
 
-def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, emulate: bool = False,
-          progress: Any = None) -> Check:
-    """Runs the stored and the repaired model, the exact variant and the control, and the float model if the repair had one;
-    compares their outputs."""
+def check(
+    done: Repair,
+    runs: "list[dict[str, np.ndarray]] | None" = None,
+    *,
+    emulate: bool = False,
+    progress: Any = None,
+) -> Check:
+    """Runs the stored and the repaired model, the exact variant and the control, and the float model if the
+    repair had one; compares their outputs."""
     exact = exact_variant(done.before, done)
     names = [output.name for output in exact.graph.output]
     where = "in the emulator" if emulate else "on this CPU" + ("" if cpu_clamps() else ", which has VNNI")
@@ -146,7 +191,11 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
     if done.ordered is not None:
         models += [done.ordered, exact_variant(done.after, done)]
     first_control = len(models)
-    models += [control_variant(exact, done, draw) for draw in range(_DRAWS)] if done.sums else [control_variant(exact, done)]
+    models += (
+        [control_variant(exact, done, draw) for draw in range(_DRAWS)]
+        if done.sums
+        else [control_variant(exact, done)]
+    )
     stored = session_of(done.before.model.path)
     if runs is None:
         runs = random_runs(stored)
@@ -185,23 +234,31 @@ def check(done: Repair, runs: "list[dict[str, np.ndarray]] | None" = None, *, em
             if any(array.dtype.kind not in "biuf" for array in arrays):
                 break  # strings, sequences
             if any(array.shape != arrays[0].shape for array in arrays):
-                raise invalid(f"output {excerpt(name)!r}: its shape changes with rounding, so outputs cannot be compared")
+                raise invalid(
+                    f"output {excerpt(name)!r}: its shape changes with rounding, so outputs cannot be compared"
+                )
             output.values += arrays[0].size
             signal += power(np.asarray(arrays[0], np.float64))
-            by = [distances(np.asarray(arrays[0], np.float64), np.asarray(array, np.float64)) for array in arrays[1:]]
+            by = [
+                distances(np.asarray(arrays[0], np.float64), np.asarray(array, np.float64))
+                for array in arrays[1:]
+            ]
             output.stored_differ += int(np.count_nonzero(by[0]))
             output.repaired_differ += int(np.count_nonzero(by[1]))
             output.ordered_differ += int(np.count_nonzero(by[2 if found.is_shortened else 1]))
             if found.is_shortened:
-                output.clamped += int(np.count_nonzero(distances(*(np.asarray(arrays[k], np.float64) for k in (4, 2)))))
+                output.clamped += int(
+                    np.count_nonzero(distances(*(np.asarray(arrays[k], np.float64) for k in (4, 2))))
+                )
             noise = [total + float(np.square(distances).sum()) for total, distances in zip(noise, by)]
         decibels_of = [decibels(signal, total) for total in noise]
         output.stored, output.repaired = decibels_of[:2]
-        output.control = min(decibels_of[first_control - 1:])
+        output.control = min(decibels_of[first_control - 1 :])
         output.ordered = decibels_of[2 if found.is_shortened else 1]
         if floats and name in floats[0]:
             output.stored_to_float, output.repaired_to_float = (
-                _apart([one[name] for one in floats], [result[i] for result in results[k]]) for k in (1, 2))
+                _apart([one[name] for one in floats], [result[i] for result in results[k]]) for k in (1, 2)
+            )
         found.outputs.append(output)
     return found
 
@@ -222,7 +279,10 @@ def _results_of_floats(done: Repair, names: list[str], runs: list) -> list[dict[
     session = float_session(done.widened.float_model, names, "--undo-reduce-range")
     inputs = [inputs_of(session, run, "the float model") for run in runs]
     try:
-        return [dict(zip([output.name for output in session.get_outputs()], session.run(None, run))) for run in inputs]
+        return [
+            dict(zip([output.name for output in session.get_outputs()], session.run(None, run)))
+            for run in inputs
+        ]
     except Exception as error:
         raise invalid(f"--check: the float model does not run: {excerpt(error, 300)}") from None
 
@@ -247,4 +307,6 @@ def _apart(right: list, other: list) -> float:
     pairs = [(np.asarray(a, np.float64), np.asarray(b, np.float64)) for a, b in zip(right, other)]
     if any(a.shape != b.shape for a, b in pairs):
         raise invalid("the outputs of the float model and of the model have different shapes")
-    return decibels(sum(power(a) for a, _ in pairs), sum(float(np.square(distances(a, b)).sum()) for a, b in pairs))
+    return decibels(
+        sum(power(a) for a, _ in pairs), sum(float(np.square(distances(a, b)).sum()) for a, b in pairs)
+    )

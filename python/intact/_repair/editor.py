@@ -23,8 +23,8 @@ from .shorten import Halving
 
 
 def _digits(dims: "list[Dim]") -> "dict[Axis, list[tuple[int, int, int]]]":
-    """The digits of each axis's block numbers. A digit: the dimension that holds it, its place value there, its size, and its
-    stride in the axis's index."""
+    """The digits of each axis's block numbers. A digit: the dimension that holds it, its place value there,
+    its size, and its stride in the axis's index."""
     found: dict[Axis, list[tuple[int, int, int]]] = {}
     for d, dim in enumerate(dims):
         if len(dim) != 1:
@@ -41,7 +41,8 @@ def _digits(dims: "list[Dim]") -> "dict[Axis, list[tuple[int, int, int]]]":
 
 
 def _index(dims: "list[Dim]", d: int, orders: "dict[Axis, np.ndarray]", digits: dict) -> np.ndarray | None:
-    """For each element along dimension d, its source: an array that broadcasts to the tensor. None: nothing moves."""
+    """For each element along dimension d, its source: an array that broadcasts to the tensor. None: nothing
+    moves."""
     if not any(factor.stride == 1 and factor.axis.root() in orders for factor in factors(dims[d])):
         return None
     rank = len(dims)
@@ -69,32 +70,52 @@ def _index(dims: "list[Dim]", d: int, orders: "dict[Axis, np.ndarray]", digits: 
             else:
                 begin = along(d, np.zeros(size, np.int64))
                 for other, other_value, other_size, stride in digits[root]:
-                    numbers = np.arange(math.prod(segment_size(s) or 0 for s in dims[other])) // other_value % other_size
+                    numbers = (
+                        np.arange(math.prod(segment_size(s) or 0 for s in dims[other]))
+                        // other_value
+                        % other_size
+                    )
                     begin = begin + along(other, numbers * stride)
                 source = source + (orders[root][begin + along(d, digit)] - begin) * value
             value *= factor.size
         parts.append(source + offset)
         offset += segment_size(segment) or 0
     shape = np.broadcast_shapes(*[[1 if k == d else n for k, n in enumerate(part.shape)] for part in parts])
-    wide = [np.broadcast_to(part, [part.shape[d] if k == d else n for k, n in enumerate(shape)]) for part in parts]
+    wide = [
+        np.broadcast_to(part, [part.shape[d] if k == d else n for k, n in enumerate(shape)]) for part in parts
+    ]
     return np.concatenate(wide, axis=d)
 
 
-def _copied_places(dim: Dim, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]", only_depths: bool) -> np.ndarray:
+def _copied_places(
+    dim: Dim, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]", only_depths: bool
+) -> np.ndarray:
     """Whether each place along a dimension holds a copied channel."""
     found = []
     for segment in dim:
         root = segment[0].axis.root() if segment else None
         if root in copies:
-            found.append(copies[root] if segment[0].is_depth or not only_depths else np.zeros(len(copies[root]), bool))
+            found.append(
+                copies[root] if segment[0].is_depth or not only_depths else np.zeros(len(copies[root]), bool)
+            )
         else:
-            found.append(np.zeros(len(orders[root]) if root in orders and len(segment) == 1 and segment[0].is_whole
-                                  else segment_size(segment) or 0, bool))
+            found.append(
+                np.zeros(
+                    len(orders[root])
+                    if root in orders and len(segment) == 1 and segment[0].is_whole
+                    else segment_size(segment) or 0,
+                    bool,
+                )
+            )
     return np.concatenate(found)
 
 
-def arranged(array: np.ndarray, dims: "list[Dim]", orders: "dict[Axis, np.ndarray]",
-             copies: "dict[Axis, np.ndarray] | None" = None) -> np.ndarray:
+def arranged(
+    array: np.ndarray,
+    dims: "list[Dim]",
+    orders: "dict[Axis, np.ndarray]",
+    copies: "dict[Axis, np.ndarray] | None" = None,
+) -> np.ndarray:
     """A constant with its axes in their new orders."""
     dims = [resolved(dim) for dim in dims]
     digits = _digits(dims)
@@ -113,7 +134,9 @@ def arranged(array: np.ndarray, dims: "list[Dim]", orders: "dict[Axis, np.ndarra
             if none.any():
                 array[(slice(None),) * d + (none,)] = 0
         else:
-            index = np.broadcast_to(index, [index.shape[k] if k == d else n for k, n in enumerate(array.shape)])
+            index = np.broadcast_to(
+                index, [index.shape[k] if k == d else n for k, n in enumerate(array.shape)]
+            )
             array = np.take_along_axis(array, index, axis=d)
     return array
 
@@ -127,7 +150,8 @@ class Editor:
 
     def __init__(self, proto: Any, folder: Path):
         self.proto, self.folder = copy.deepcopy(proto), folder
-        self.made: dict[tuple[str, str, bytes], str] = {}  # names of new weights; key: stored name, suffix, values
+        # names of new weights; key: stored name, suffix, values
+        self.made: dict[tuple[str, str, bytes], str] = {}
         self.gathered: dict[tuple[str, bytes], str] = {}  # outputs of Gathers; key: tensor, order
         self.before: dict[int, list] = {}  # operators to insert; key: place of the operator behind them
         self.replaced: set[str] = set()  # tensors that lost a reader
@@ -149,16 +173,21 @@ class Editor:
         from onnx import numpy_helper
 
         name = self.unique(name)
-        self.proto.graph.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+        self.proto.graph.initializer.append(
+            numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+        )
         return name
 
     def replace(self, name: str, array: np.ndarray) -> None:
         from onnx import numpy_helper
 
-        self.initializers[name].CopyFrom(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+        self.initializers[name].CopyFrom(
+            numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+        )
 
     def fold(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> None:
-        """Reorders every constant that has an ordered axis. A constant that operators read in several layouts is copied."""
+        """Reorders every constant that has an ordered axis. A constant that operators read in several layouts
+        is copied."""
         self._lengthen(axes, orders, copies)
         graph = self.proto.graph
         uses: dict[str, list] = {}
@@ -175,8 +204,14 @@ class Editor:
             layouts: list[tuple[np.ndarray, list]] = []
             for use in found_uses:
                 array = arranged(stored, use.dims, orders, copies)
-                same = next((found for other, found in layouts
-                             if other.shape == array.shape and other.tobytes() == array.tobytes()), None)
+                same = next(
+                    (
+                        found
+                        for other, found in layouts
+                        if other.shape == array.shape and other.tobytes() == array.tobytes()
+                    ),
+                    None,
+                )
                 if same is None:
                     layouts.append((array, [use]))
                 else:
@@ -190,21 +225,29 @@ class Editor:
                 for use in found:
                     graph.node[use.node].input[use.input] = new
 
-    def _lengthen(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> None:
-        """Adapts the file to copied channels: updates the groups of depthwise convolutions, and drops outdated shapes."""
+    def _lengthen(
+        self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]"
+    ) -> None:
+        """Adapts the file to copied channels: updates the groups of depthwise convolutions, and drops
+        outdated shapes."""
         graph = self.proto.graph
         for place, dim in axes.depthwise.items():
             if any(factor.axis.root() in copies for factor in factors(dim)):
                 for attribute in graph.node[place].attribute:
                     if attribute.name == "group":
                         attribute.i = len(_copied_places(resolved(dim), orders, copies, False))
-        longer = {name for name, dims in axes.dims.items()
-                  if any(factor.axis.root() in copies for dim in dims or [] for factor in factors(dim))}
+        longer = {
+            name
+            for name, dims in axes.dims.items()
+            if any(factor.axis.root() in copies for dim in dims or [] for factor in factors(dim))
+        }
         for i in reversed(range(len(graph.value_info))):
             if graph.value_info[i].name in longer:
                 del graph.value_info[i]
 
-    def restore_outputs(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> list[str]:
+    def restore_outputs(
+        self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]"
+    ) -> list[str]:
         """Adds Gathers that put the graph's outputs back in their stored order. Returns these outputs."""
         from onnx import helper
 
@@ -232,13 +275,23 @@ class Editor:
                 target = name if k + 1 == len(indices) else self.unique(f"{name}_{k}")
                 constant = self.add(f"{name}_order", index.astype(np.int64))
                 node_name = self.unique(f"{name}_restored")
-                graph.node.append(helper.make_node("Gather", [source, constant], [target], name=node_name, axis=d))
+                graph.node.append(
+                    helper.make_node("Gather", [source, constant], [target], name=node_name, axis=d)
+                )
                 source = target
         return restored
 
-    def gather(self, layer: QuantizedLayer, place: int, weights_place: int, scope: Scope, source: np.ndarray,
-               copies: np.ndarray) -> str:
-        """Puts a Gather that orders the input channels in front of a convolution. Returns "", or why that is impossible."""
+    def gather(
+        self,
+        layer: QuantizedLayer,
+        place: int,
+        weights_place: int,
+        scope: Scope,
+        source: np.ndarray,
+        copies: np.ndarray,
+    ) -> str:
+        """Puts a Gather that orders the input channels in front of a convolution. Returns "", or why that is
+        impossible."""
         from onnx import helper
 
         node = layer.graph_node
@@ -251,8 +304,15 @@ class Editor:
         if key not in self.gathered:
             index = self.add(f"{tensor}_channels", source.astype(np.int64))
             self.gathered[key] = self.unique(f"{tensor}_gathered")
-            self.before.setdefault(place, []).append(helper.make_node(
-                "Gather", [tensor, index], [self.gathered[key]], name=self.unique(f"{tensor}_gather"), axis=1))
+            self.before.setdefault(place, []).append(
+                helper.make_node(
+                    "Gather",
+                    [tensor, index],
+                    [self.gathered[key]],
+                    name=self.unique(f"{tensor}_gather"),
+                    axis=1,
+                )
+            )
         found = self.gathered[key]
         if maker is not None:
             copied = copy.deepcopy(maker)
@@ -266,27 +326,43 @@ class Editor:
         return ""
 
     def insert(self) -> None:
-        """Inserts the operators that gather() made. Drops each DequantizeLinear that nothing reads any more: ONNX
-        Runtime would still run it."""
-        nodes = [node for place, node in enumerate(self.proto.graph.node) for node in [*self.before.get(place, ()), node]]
-        read = {name for node in nodes for name in node.input} | names_that_inner_graphs_read(self.proto.graph)
+        """Inserts the operators that gather() made. Drops each DequantizeLinear that nothing reads any more:
+        ONNX Runtime would still run it."""
+        nodes = [
+            node
+            for place, node in enumerate(self.proto.graph.node)
+            for node in [*self.before.get(place, ()), node]
+        ]
+        read = {name for node in nodes for name in node.input} | names_that_inner_graphs_read(
+            self.proto.graph
+        )
         read |= {value.name for value in self.proto.graph.output}
-        nodes = [copy.deepcopy(node) for node in nodes if node.op_type != "DequantizeLinear" or node.output[0] in read
-                 or node.output[0] not in self.replaced]
+        nodes = [
+            copy.deepcopy(node)
+            for node in nodes
+            if node.op_type != "DequantizeLinear"
+            or node.output[0] in read
+            or node.output[0] not in self.replaced
+        ]
         del self.proto.graph.node[:]
         self.proto.graph.node.extend(nodes)
         self.before.clear()
 
     def store_as_u8(self, layer: QuantizedLayer, node: Any) -> str:
-        """Stores the weights that `node` reads as u8. Weights and zero points both grow by 128, so products stay equal. Returns
-        "", or why that is impossible."""
+        """Stores the weights that `node` reads as u8. Weights and zero points both grow by 128, so products
+        stay equal. Returns "", or why that is impossible."""
         scope = layer.scope
         name = node.input[layer.weights_input]
         weights = scope.constant(name)
         if weights is None or weights.dtype != np.int8:
             return "its weights are not s8"
         read = [name, node.input[min(layer.point_input, len(node.input) - 1)]]
-        if any(one in source.overridable for one in read for source in [scope.scope_of(one)] if source is not None):
+        if any(
+            one in source.overridable
+            for one in read
+            for source in [scope.scope_of(one)]
+            if source is not None
+        ):
             return "weights that a caller may override"
         point = weights_zero_point(layer, node, scope)
         if point is None:
@@ -323,7 +399,8 @@ class Editor:
         graph = self.proto.graph
 
         read = {name for node in graph.node for name in node.input} | (
-            {value.name for value in graph.output} | names_that_inner_graphs_read(graph))
+            {value.name for value in graph.output} | names_that_inner_graphs_read(graph)
+        )
         read |= {value.name for value in graph.input}
         for i in reversed(range(len(graph.initializer))):
             if graph.initializer[i].name in names and graph.initializer[i].name not in read:

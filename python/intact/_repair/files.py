@@ -19,15 +19,23 @@ def tensors_of(graph: Any, depth: int = 0) -> Iterable[Any]:
         for attribute in node.attribute:
             if attribute.type == 4:
                 yield attribute.t
-            for inner in ([attribute.g] if attribute.type == 5 else attribute.graphs):
+            for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
                 if depth < 16:
                     yield from tensors_of(inner, depth + 1)
 
 
 def files_of(path: Path, graph: Any) -> set[Path]:
     """The model's file, and the files of its external data."""
-    return {path, *(path.parent / entry.value for tensor in tensors_of(graph) if tensor.data_location == 1
-                    for entry in tensor.external_data if entry.key == "location")}
+    return {
+        path,
+        *(
+            path.parent / entry.value
+            for tensor in tensors_of(graph)
+            if tensor.data_location == 1
+            for entry in tensor.external_data
+            if entry.key == "location"
+        ),
+    }
 
 
 def is_external(proto: Any) -> bool:
@@ -36,15 +44,19 @@ def is_external(proto: Any) -> bool:
 
 
 def write(proto: Any, folder: Path, name: str, source: Path, is_external: bool) -> None:
-    """Writes folder/name; the weights of a model with external data go to folder/name.data, and `proto` is changed."""
+    """Writes folder/name; the weights of a model with external data go to folder/name.data, and `proto` is
+    changed."""
     if is_external:
-        (folder / f"{name}.data").unlink(missing_ok=True)  # an audit may still map the file that was written before
+        # an audit may still map the file that was written before
+        (folder / f"{name}.data").unlink(missing_ok=True)
         with open(folder / f"{name}.data", "wb") as data:
             for tensor in tensors_of(proto.graph):
                 if tensor.data_location == 1:
                     array = array_of_tensor(tensor, source)
                     if array is None:
-                        raise invalid(f"tensor {excerpt(tensor.name)!r}: is external data of a type that intact cannot read")
+                        raise invalid(
+                            f"tensor {excerpt(tensor.name)!r}: is external data of a type that intact cannot read"
+                        )
                     content = np.ascontiguousarray(array).tobytes()
                 elif tensor.HasField("raw_data") and len(tensor.raw_data) > 1024:
                     content = tensor.raw_data
@@ -56,7 +68,11 @@ def write(proto: Any, folder: Path, name: str, source: Path, is_external: bool) 
                 tensor.ClearField("raw_data")
                 tensor.ClearField("external_data")
                 tensor.data_location = 1
-                for key, value in (("location", f"{name}.data"), ("offset", str(begin)), ("length", str(len(content)))):
+                for key, value in (
+                    ("location", f"{name}.data"),
+                    ("offset", str(begin)),
+                    ("length", str(len(content))),
+                ):
                     entry = tensor.external_data.add()
                     entry.key, entry.value = key, value
     if proto.ByteSize() > MOST_PROTOBUF:

@@ -1,9 +1,9 @@
 """Chooses orders of channels and copied channels that make the layers of a model safe at the least cost.
 
-Layers that read one axis share its order. Each axis has several candidates: an order in which the fewest layers have unsafe
-pairs, orders that need the least change of weights to remove all unsafe pairs, and orders with copied channels. If a candidate
-leaves a layer unsafe, the layer's weights are shortened if the noise is small enough, or stored as u8, or stay unsafe.
-"""
+Layers that read one axis share its order. Each axis has several candidates: an order in which the fewest
+layers have unsafe pairs, orders that need the least change of weights to remove all unsafe pairs, and orders
+with copied channels. If a candidate leaves a layer unsafe, the layer's weights are shortened if the noise is
+small enough, or stored as u8, or stay unsafe."""
 
 from __future__ import annotations
 
@@ -41,20 +41,29 @@ def gather_obstacle(layer: QuantizedLayer, scope: Scope) -> str:
     if layer.is_qdq:
         maker = scope.producer(node.input[0])
         scales = [scope.constant(one.input[1]) for one in (maker, weights_node) if one is not None]
-        if (maker is None or maker.op_type != "DequantizeLinear" or scope.producer(node.input[1]) is not weights_node
-                or len(scope.consumers[node.input[1]]) > 1):
+        if (
+            maker is None
+            or maker.op_type != "DequantizeLinear"
+            or scope.producer(node.input[1]) is not weights_node
+            or len(scope.consumers[node.input[1]]) > 1
+        ):
             return "an operator between DequantizeLinear and it"
-        if has_s8_activations(scope, node):  # ONNX Runtime moves them to u8 only if QuantizeLinear and DequantizeLinear touch
+        # ONNX Runtime moves them to u8 only if QuantizeLinear and DequantizeLinear touch
+        if has_s8_activations(scope, node):
             return "ONNX Runtime would compute s8 activations behind a Gather in floats"
-        if any(scale is None for scale in scales) or scales[0].size > 1 or (
-                scales[1].size > 1 and attributes(weights_node).get("axis", 1)):
+        if (
+            any(scale is None for scale in scales)
+            or scales[0].size > 1
+            or (scales[1].size > 1 and attributes(weights_node).get("axis", 1))
+        ):
             return "scales for each input channel"
     return ""
 
 
 class Planner(Candidates):
-    """Chooses an order for each axis that layers with unsafe pairs read: `orders`, `copies`. `gathered`: layers that get a Gather
-    in front. `with_u8`: layers that get u8 weights. `unsafe`: layers that stay unsafe."""
+    """Chooses an order for each axis that layers with unsafe pairs read: `orders`, `copies`. `gathered`:
+    layers that get a Gather in front. `with_u8`: layers that get u8 weights. `unsafe`: layers that stay
+    unsafe."""
 
     def __init__(self, result: Audit, axes: Axes, max_depth: float, max_noise: float, add_gathers: bool):
         super().__init__(result, axes, max_depth, max_noise)
@@ -66,15 +75,23 @@ class Planner(Candidates):
 
     def _u8_helps(self, i: int) -> bool:
         """Whether u8 weights make a layer safe."""
-        return "onnxruntime" in self.names and not self.result.layers[i].fails([n for n in self.names if n != "onnxruntime"])
+        return "onnxruntime" in self.names and not self.result.layers[i].fails(
+            [n for n in self.names if n != "onnxruntime"]
+        )
 
     def gather(self, i: int) -> "tuple[int, float] | None":
         """The multiply-adds and time that a Gather in front adds to a layer; None if it cannot get one."""
         layer = self.result.layers[i].layer
         if i not in self.gathers:
             self.gathers[i] = None
-            if (self.add_gathers and layer.is_convolution and layer.groups == 1 and layer.weights_node is not None
-                    and not gather_obstacle(layer, self.axes.scope) and self._reads_alone(i)):
+            if (
+                self.add_gathers
+                and layer.is_convolution
+                and layer.groups == 1
+                and layer.weights_node is not None
+                and not gather_obstacle(layer, self.axes.scope)
+                and self._reads_alone(i)
+            ):
                 count = layer.weights.shape[-1]
                 time = self.work.gather_time(i, count + -count % 4)  # a lower bound
                 if not self._u8_helps(i) or time < self.work.u8_time(i):
@@ -85,14 +102,15 @@ class Planner(Candidates):
         return self.gathers[i]
 
     def price(self, with_u8: Iterable[int]) -> float:
-        """What the plan adds to the time of the model's products, in percent. `with_u8`: the layers that get u8 weights."""
+        """What the plan adds to the time of the model's products, in percent. `with_u8`: the layers that get
+        u8 weights."""
         time = self.copies_time + sum(self.work.u8_time(i) for i in with_u8)
         time += sum(found[1] for found in (self.gather(i) for i in self.gathered) if found is not None)
         return self.work.percent_of_time(time)
 
     def _rest(self, chosen: "dict[Axis, Candidate]", budget: float) -> "tuple[list[int], float, set[int]]":
-        """For layers that candidates leave unsafe: layers that stay unsafe, the time that Gathers and u8 weights add, and layers
-        that get a Gather."""
+        """For layers that candidates leave unsafe: layers that stay unsafe, the time that Gathers and u8
+        weights add, and layers that get a Gather."""
         left = self.alone.union(*(candidate.left for candidate in chosen.values()))
         unsafe, time, gathered = [], 0.0, set()
         for i in sorted(left, key=lambda i: (self._u8_helps(i), -self.work.layers[i])):
@@ -108,18 +126,28 @@ class Planner(Candidates):
         return unsafe, time, gathered
 
     def _key(self, chosen: "dict[Axis, Candidate]") -> "tuple | None":
-        """The cost of one candidate for each axis; the smallest is the best. None if they exceed the budget together."""
-        lengths = {root: len(candidate.source) for root, candidate in chosen.items() if candidate.copies.any()}
+        """The cost of one candidate for each axis; the smallest is the best. None if they exceed the budget
+        together."""
+        lengths = {
+            root: len(candidate.source) for root, candidate in chosen.items() if candidate.copies.any()
+        }
         added, longer = self.work.added(lengths)
         if added > self.budget:
             return None
         unsafe, time, _ = self._rest(chosen, self.budget - added)
-        return (sum(self.work.layers[i] for i in unsafe), time + longer, sum(candidate.noise for candidate in chosen.values()),
-                sum(not candidate.is_stored for candidate in chosen.values()))
+        return (
+            sum(self.work.layers[i] for i in unsafe),
+            time + longer,
+            sum(candidate.noise for candidate in chosen.values()),
+            sum(not candidate.is_stored for candidate in chosen.values()),
+        )
 
-    def _choose(self, candidates: "dict[Axis, list[Candidate]]", consumers: "dict[Axis, list[Consumer]]") -> None:
-        """Starts with the stored orders and lets each axis choose in turn: in the first turns the candidate that gains most for
-        the multiply-adds that it adds, in the last turns the best candidate within the remaining budget."""
+    def _choose(
+        self, candidates: "dict[Axis, list[Candidate]]", consumers: "dict[Axis, list[Consumer]]"
+    ) -> None:
+        """Starts with the stored orders and lets each axis choose in turn: in the first turns the candidate
+        that gains most for the multiply-adds that it adds, in the last turns the best candidate within the
+        remaining budget."""
         chosen = {root: found[0] for root, found in candidates.items()}
 
         def added(candidate: Candidate, root: Axis) -> int:
@@ -152,8 +180,12 @@ class Planner(Candidates):
         for root, candidate in chosen.items():
             for i in candidate.left:
                 is_odd = any(c.needs_even for c in consumers[root] if c.layer == i)
-                self.reasons.setdefault(i, "pairs between kernel positions, as the number of channels is odd"
-                                        if is_odd else "every order leaves unsafe pairs")
+                self.reasons.setdefault(
+                    i,
+                    "pairs between kernel positions, as the number of channels is odd"
+                    if is_odd
+                    else "every order leaves unsafe pairs",
+                )
             if candidate.is_stored:
                 continue
             self.orders[root] = candidate.source
@@ -174,9 +206,11 @@ class Planner(Candidates):
             for segment in segments:
                 root = segment[0].axis.root() if len(segment) == 1 and segment[0].is_whole else None
                 if root in unsafe:
-                    counts = unsafe_by_output(self._ordered(i), self._pairings(i)) if counts is None else counts
-                    found = counts[offset:offset + root.size]
-                    unsafe[root][:len(found)] += found
+                    counts = (
+                        unsafe_by_output(self._ordered(i), self._pairings(i)) if counts is None else counts
+                    )
+                    found = counts[offset : offset + root.size]
+                    unsafe[root][: len(found)] += found
                 offset += segment_size(segment) or 0
         for root, fillers in self.fillers.items():
             source = self.orders[root]
@@ -187,11 +221,17 @@ class Planner(Candidates):
         """A layer with its weights in the new order of its input axis, if it has exactly one."""
         layer = self.result.layers[i].layer
         segments = resolved(self.readers[i].dim) if i in self.readers else []
-        root = segments[0][0].axis.root() if len(segments) == 1 and len(segments[0]) == 1 and segments[0][0].is_whole else None
+        root = (
+            segments[0][0].axis.root()
+            if len(segments) == 1 and len(segments[0]) == 1 and segments[0][0].is_whole
+            else None
+        )
         if root not in self.orders or layer.groups > 1:
             return layer
         source = self.orders[root]
-        return replace(layer, weights=moved(layer, source, self.copies.get(root, np.zeros(len(source), bool))))
+        return replace(
+            layer, weights=moved(layer, source, self.copies.get(root, np.zeros(len(source), bool)))
+        )
 
 
 def worst(audited: AuditedLayer, names: Iterable[str]) -> tuple[int, int]:

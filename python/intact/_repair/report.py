@@ -21,18 +21,29 @@ def _count(repair: Repair, how: str) -> int:
 def summary(repair: Repair) -> str:
     """One line: how many layers could compute wrong sums, and what was done to them."""
     unsafe = sum(layer.unsafe > 0 for layer in repair.layers)
-    kinds = {"folded order": "made safe by an order of channels", "gathered order": "made safe by a Gather in front",
-             "shortened weights": "got shortened weights", "u8 weights": "got u8 weights", "left": "are still unsafe"}
+    kinds = {
+        "folded order": "made safe by an order of channels",
+        "gathered order": "made safe by a Gather in front",
+        "shortened weights": "got shortened weights",
+        "u8 weights": "got u8 weights",
+        "left": "are still unsafe",
+    }
     parts = [f"{_count(repair, how)} {what}" for how, what in kinds.items() if _count(repair, how)]
     head = f"{unsafe} of {len(repair.layers)} layers could compute wrong sums on CPUs without VNNI"
     return head + ("; " + ", ".join(parts) if parts else "")
 
 
 _ALTERNATIVES = ["best order", "copied channels", "Gather", "u8 weights", "noise"]
-_COSTS = ("best order: unsafe pairs that remain; copied channels: their number, and percent of the model's {unit}; Gather, "
-          "u8 weights: percent of the model's time; noise: squared steps by shortened weights; -: does not apply")
-_HOW = {"folded order": "channel order", "gathered order": "channel order, by a Gather", "stored order": "safe as stored",
-        "left": "still unsafe"}
+_COSTS = (
+    "best order: unsafe pairs that remain; copied channels: their number, and percent of the model's {unit}; Gather, "
+    "u8 weights: percent of the model's time; noise: squared steps by shortened weights; -: does not apply"
+)
+_HOW = {
+    "folded order": "channel order",
+    "gathered order": "channel order, by a Gather",
+    "stored order": "safe as stored",
+    "left": "still unsafe",
+}
 
 
 def _alternatives(layer: RepairedLayer) -> list[str]:
@@ -43,8 +54,13 @@ def _alternatives(layer: RepairedLayer) -> list[str]:
         return "-" if value is None else f"+{value:.2g} %"
 
     zeros = "-" if means.copied_channels is None else f"{means.copied_channels}, {percent(means.depth)}"
-    return ["-" if means.order_leaves is None else f"{means.order_leaves:,}", zeros, percent(means.gather),
-            percent(means.u8_weights), "-" if means.noise is None else f"{means.noise:.2g}"]
+    return [
+        "-" if means.order_leaves is None else f"{means.order_leaves:,}",
+        zeros,
+        percent(means.gather),
+        percent(means.u8_weights),
+        "-" if means.noise is None else f"{means.noise:.2g}",
+    ]
 
 
 def _decibels(value: float | None) -> str:
@@ -59,19 +75,41 @@ def _widened(repair: Repair) -> list[str]:
     full = sum(not layer.reason and not layer.bounded for layer in widened.layers)
     bounded = sum(not layer.reason and bool(layer.bounded) for layer in widened.layers)
     head = f"{excerpt(repair.before.model.path, 400)}: {len(widened.layers)} of {len(repair.layers)} layers have 7-bit weights"
-    lines = [head + (f"; {full} got the full range of 8 bits from {excerpt(widened.float_model, 400)}" if widened.layers else "")
-             + (f", {bounded} only the range that is safe in the stored order" if bounded else "")]
+    lines = [
+        head
+        + (
+            f"; {full} got the full range of 8 bits from {excerpt(widened.float_model, 400)}"
+            if widened.layers
+            else ""
+        )
+        + (f", {bounded} only the range that is safe in the stored order" if bounded else "")
+    ]
     if widened.layers:
         rows = [["layer", "operator", "weights, 7 bits", "now", "float weights"]]
-        rows += [[layer.name, layer.operator, _decibels(layer.before), _decibels(layer.after) if not layer.reason else "",
-                  f"left: {layer.reason}" if layer.reason else
-                  excerpt(layer.constant) + (f"; not the full range: {layer.bounded}" if layer.bounded else "")]
-                 for layer in widened.layers]
+        rows += [
+            [
+                layer.name,
+                layer.operator,
+                _decibels(layer.before),
+                _decibels(layer.after) if not layer.reason else "",
+                f"left: {layer.reason}"
+                if layer.reason
+                else excerpt(layer.constant)
+                + (f"; not the full range: {layer.bounded}" if layer.bounded else ""),
+            ]
+            for layer in widened.layers
+        ]
         lines += table_lines(rows, _WIDEST)
     if widened.activations:
         done = sum(not tensor.reason for tensor in widened.activations)
-        lines.append(f"activations: {done} of {len(widened.activations)} tensors of 7 bits got the full range")
-        lines += [f"  {excerpt(tensor.name)}: left: {tensor.reason}" for tensor in widened.activations if tensor.reason]
+        lines.append(
+            f"activations: {done} of {len(widened.activations)} tensors of 7 bits got the full range"
+        )
+        lines += [
+            f"  {excerpt(tensor.name)}: left: {tensor.reason}"
+            for tensor in widened.activations
+            if tensor.reason
+        ]
     return lines
 
 
@@ -80,14 +118,20 @@ def _price(repair: Repair) -> list[str]:
     means = [f"{_count(repair, 'u8 weights')} layers with u8 weights"] if _count(repair, "u8 weights") else []
     means += [f"{repair.copied_channels} copied channels"] if repair.copied_channels else []
     means += [f"{_count(repair, 'gathered order')} Gathers"] if _count(repair, "gathered order") else []
-    lines = [f"price: {repair.price:+.2g} % of the time of the model's products, predicted ({', '.join(means) or 'orders cost nothing'}"
-             f"{'; the mean of a CPU with VNNI and one without' * bool(means)})"]
+    lines = [
+        f"price: {repair.price:+.2g} % of the time of the model's products, predicted ({', '.join(means) or 'orders cost nothing'}"
+        f"{'; the mean of a CPU with VNNI and one without' * bool(means)})"
+    ]
     if repair.check is not None and repair.check.time is not None:
         lines[0] += f"; measured on this CPU: a run takes {repair.check.time:.2f} times the CPU time"
-    lines += [f"cheaper: {option}: {price:+.2g} %, but outputs move: the command measures by how much"
-              for option, price in repair.cheaper]
+    lines += [
+        f"cheaper: {option}: {price:+.2g} %, but outputs move: the command measures by how much"
+        for option, price in repair.cheaper
+    ]
     if repair.price >= NOTABLE and repair.engines == ["onnxruntime"]:
-        lines.append("cheaper: the stored model with intact's execution provider, which computes exact sums (docs/onnxruntime.md)")
+        lines.append(
+            "cheaper: the stored model with intact's execution provider, which computes exact sums (docs/onnxruntime.md)"
+        )
     return lines
 
 
@@ -99,35 +143,56 @@ def to_text(repair: Repair) -> str:
     head = ["layer", "operator", "unsafe pairs", "after", *_ALTERNATIVES, "made safe by"]
     rows = [head]
     for layer in repair.layers:
-        how = _HOW.get(layer.how, layer.how) + (f", {layer.copied_channels} copied channels" if layer.copied_channels else "")
+        how = _HOW.get(layer.how, layer.how) + (
+            f", {layer.copied_channels} copied channels" if layer.copied_channels else ""
+        )
         if layer.shortened:
             how += f" ({layer.shortened:,}), noise {layer.noise:.2g}" + (
-                f", {layer.halved} outputs of 7 bits" if layer.halved else "")
+                f", {layer.halved} outputs of 7 bits" if layer.halved else ""
+            )
         if layer.reason:
             how += f" (no order helps: {layer.reason})"
-        rows.append([layer.name, layer.operator, f"{layer.unsafe:,} of {layer.pairs:,}", f"{layer.left:,}",
-                     *_alternatives(layer), how])
+        rows.append(
+            [
+                layer.name,
+                layer.operator,
+                f"{layer.unsafe:,} of {layer.pairs:,}",
+                f"{layer.left:,}",
+                *_alternatives(layer),
+                how,
+            ]
+        )
     lines += table_lines(rows, _WIDEST)
     if any(layer.unsafe for layer in repair.layers):
         lines += [EXPLANATION, _COSTS.format(unit=repair.work.unit)]
     if _count(repair, "left"):
-        lines.append(f"remedy for layers that are still unsafe: {'a larger ' * bool(repair.max_noise)}--max-noise X (shortened "
-                     "weights), or 7-bit weights (reduce_range of the quantizer)")
+        lines.append(
+            f"remedy for layers that are still unsafe: {'a larger ' * bool(repair.max_noise)}--max-noise X (shortened "
+            "weights), or 7-bit weights (reduce_range of the quantizer)"
+        )
     if repair.orders:
-        lines.append(f"orders: {repair.orders} groups of channels have a new order, folded into the constants")
+        lines.append(
+            f"orders: {repair.orders} groups of channels have a new order, folded into the constants"
+        )
     if repair.copied_channels:
-        lines.append(f"copied channels: {repair.copied_channels} in all; they add {repair.depth:.2g} % to the model's "
-                     f"{repair.work.unit} (at most {repair.max_depth:g} %: --max-depth)")
+        lines.append(
+            f"copied channels: {repair.copied_channels} in all; they add {repair.depth:.2g} % to the model's "
+            f"{repair.work.unit} (at most {repair.max_depth:g} %: --max-depth)"
+        )
     shortened = [layer for layer in repair.layers if layer.shortened]
     if shortened:
-        lines.append(f"shortened weights: {sum(layer.shortened for layer in shortened):,} in {len(shortened)} layers; their "
-                     f"noise is at most {max(layer.noise for layer in shortened):.2g} squared steps "
-                     f"(--max-noise {repair.max_noise:g}; rounding to 8 bits has a noise of 0.083)")
+        lines.append(
+            f"shortened weights: {sum(layer.shortened for layer in shortened):,} in {len(shortened)} layers; their "
+            f"noise is at most {max(layer.noise for layer in shortened):.2g} squared steps "
+            f"(--max-noise {repair.max_noise:g}; rounding to 8 bits has a noise of 0.083)"
+        )
     for name in repair.gathers:
         lines.append(f"output {excerpt(name)}: a Gather puts its channels back in the stored order")
     if repair.sums:
-        lines.append(f"floats added in a new order: {', '.join(repair.sums)}; products stay exact, outputs move by rounding noise "
-                     "(--reorder-sums; without it outputs keep their bits)")
+        lines.append(
+            f"floats added in a new order: {', '.join(repair.sums)}; products stay exact, outputs move by rounding noise "
+            "(--reorder-sums; without it outputs keep their bits)"
+        )
     if repair.not_checked:
         lines.append(f"how far the outputs move was not measured: {repair.not_checked}")
     lines += _price(repair)
@@ -142,9 +207,11 @@ def to_text(repair: Repair) -> str:
 def _widened_json(widened: Any) -> Any:
     if widened is None:
         return None
-    return {"float_model": widened.float_model,
-            "layers": [{key: finite(value) for key, value in vars(layer).items()} for layer in widened.layers],
-            "activations": [vars(tensor) for tensor in widened.activations]}
+    return {
+        "float_model": widened.float_model,
+        "layers": [{key: finite(value) for key, value in vars(layer).items()} for layer in widened.layers],
+        "activations": [vars(tensor) for tensor in widened.activations],
+    }
 
 
 def to_json(repair: Repair) -> dict[str, Any]:
@@ -170,9 +237,21 @@ def to_json(repair: Repair) -> dict[str, Any]:
         "outputs_gathered": repair.gathers,
         "undo_reduce_range": _widened_json(repair.widened),
         "check": repair.check.to_json() if repair.check else None,
-        "layers": [{"name": layer.name, "operator": layer.operator, "pairs": layer.pairs, "unsafe_pairs": layer.unsafe,
-                    "unsafe_pairs_after": layer.left, "made_safe_by": layer.how, "copied_channels": layer.copied_channels,
-                    "changed_weights": layer.shortened, "outputs_of_7_bits": layer.halved, "noise": layer.noise,
-                    "reason": layer.reason, "alternatives": vars(layer.means)}
-                   for layer in repair.layers],
+        "layers": [
+            {
+                "name": layer.name,
+                "operator": layer.operator,
+                "pairs": layer.pairs,
+                "unsafe_pairs": layer.unsafe,
+                "unsafe_pairs_after": layer.left,
+                "made_safe_by": layer.how,
+                "copied_channels": layer.copied_channels,
+                "changed_weights": layer.shortened,
+                "outputs_of_7_bits": layer.halved,
+                "noise": layer.noise,
+                "reason": layer.reason,
+                "alternatives": vars(layer.means),
+            }
+            for layer in repair.layers
+        ],
     }

@@ -14,8 +14,8 @@ NOTABLE = 1.0  # percent of the products' time: below it no cheaper repair is se
 
 @dataclass
 class RepairedLayer:
-    """A layer before and after the repair. `unsafe`, `left`: pairs that can saturate, before and after; if several engines were
-    asked for, the largest number. `how`: what made the layer safe."""
+    """A layer before and after the repair. `unsafe`, `left`: pairs that can saturate, before and after; if
+    several engines were asked for, the largest number. `how`: what made the layer safe."""
 
     name: str
     operator: str
@@ -34,10 +34,10 @@ class RepairedLayer:
 
 @dataclass
 class Repair:
-    """The repair of a model. `before`, `after`: its audits. `sums`: describes the float sums whose order changes. `out`: the path
-    of the repaired model; until it is written, `after` is the audit of a temporary file. `price`: what the repair adds to the time
-    of the model's products, in percent, as the planner's costs predict. `cheaper`: options of the command with a lower price, and
-    that price."""
+    """The repair of a model. `before`, `after`: its audits. `sums`: describes the float sums whose order
+    changes. `out`: the path of the repaired model; until it is written, `after` is the audit of a temporary
+    file. `price`: what the repair adds to the time of the model's products, in percent, as the planner's
+    costs predict. `cheaper`: options of the command with a lower price, and that price."""
 
     before: Audit
     engines: list[str]
@@ -45,19 +45,22 @@ class Repair:
     orders: int = 0
     sums: list[str] = field(default_factory=list)
     copied_channels: int = 0  # their number in all tensors
-    gathers: list[str] = field(default_factory=list)  # outputs of the graph that a Gather puts back in the stored order
+    # outputs of the graph that a Gather puts back in the stored order
+    gathers: list[str] = field(default_factory=list)
     max_depth: float = 0.0
     max_noise: float = 0.0
     depth: float = 0.0  # percent of the model's multiply-adds that copied channels add
     work: "Work | None" = None
-    ordered: Any = None  # the exact variant of the model with new order and stored weights, if weights were shortened
+    # the exact variant of the model with new order and stored weights, if weights were shortened
+    ordered: Any = None
     after: Any = None
     check: Any = None
     not_checked: str = ""  # why outputs were not compared, though the repair moves them
     out: str = ""
     price: float = 0.0
     cheaper: "list[tuple[str, float]]" = field(default_factory=list)
-    widened: Any = None  # what range.undo_reduce_range() changed before the repair; `before` is the audit of its result
+    # what range.undo_reduce_range() changed before the repair; `before` is the audit of its result
+    widened: Any = None
 
     @property
     def is_proven(self) -> bool:

@@ -1,5 +1,5 @@
-"""The steps of a repair. Each changes the state's model where the steps before it left layers unsafe, and returns whether it
-changed something. `State.reread()` then writes and audits the model."""
+"""The steps of a repair. Each changes the state's model where the steps before it left layers unsafe, and
+returns whether it changed something. `State.reread()` then writes and audits the model."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from .shorten import Halving, halved, halving, shortened, squares, weights_key
 
 @dataclass
 class State:
-    """A repair that is going on. `editor`: holds the model; `after`: its audit, `places`: the numbers of its outermost graph's nodes, by
-    id. `folder`: for the model's file, `name`. `source`: the folder of the stored model. `refused`: by layer, why a step did not
-    change it."""
+    """A repair that is going on. `editor`: holds the model; `after`: its audit, `places`: the numbers of its
+    outermost graph's nodes, by id. `folder`: for the model's file, `name`. `source`: the folder of the stored
+    model. `refused`: by layer, why a step did not change it."""
 
     done: Repair
     plan: Planner
@@ -65,15 +65,19 @@ class State:
 
 
 def _same_layers(after: Audit, before: Audit) -> Audit:
-    """The audit of a changed model. Raises `Error` if it does not have the layers of the model before: a layer that ONNX Runtime
-    now runs in float would be missing, and no longer proven."""
+    """The audit of a changed model. Raises `Error` if it does not have the layers of the model before: a
+    layer that ONNX Runtime now runs in float would be missing, and no longer proven."""
+
     def names(one: Audit) -> list[str]:  # without numbers by unique(), which inserted operators change
         return [re.sub(r" \(operator \d+\)$", "", audited.layer.name) for audited in one.layers]
 
     for stored, repaired in itertools.zip_longest(names(before), names(after)):
         if stored != repaired:
-            raise Error("INTERNAL", f"the repaired model has the layer {repaired!r} where the stored model has {stored!r}; "
-                        "expected the same layers")
+            raise Error(
+                "INTERNAL",
+                f"the repaired model has the layer {repaired!r} where the stored model has {stored!r}; "
+                "expected the same layers",
+            )
     return after
 
 
@@ -88,13 +92,15 @@ def fold(state: State) -> None:
     done.sums = sorted({root.sums for root in plan.orders if root.sums})
     for audited, means in zip(done.before.layers, plan.means):
         unsafe, pairs = worst(audited, done.engines)
-        done.layers.append(RepairedLayer(audited.layer.name, audited.layer.node, pairs, unsafe, unsafe, means=means))
+        done.layers.append(
+            RepairedLayer(audited.layer.name, audited.layer.node, pairs, unsafe, unsafe, means=means)
+        )
 
 
 @dataclass
 class _Change:
-    """New weights for an operator. For each layer: the sum of squared changes, the number of weights that change, and the
-    outputs with halved weights."""
+    """New weights for an operator. For each layer: the sum of squared changes, the number of weights that
+    change, and the outputs with halved weights."""
 
     weights: np.ndarray
     squares: dict[int, float]
@@ -103,13 +109,16 @@ class _Change:
 
 
 def _change(after: Audit, members: list[int], stored: np.ndarray, scope: Scope, names: list[str]) -> _Change:
-    """The smallest change of the weights that the layers `members` share, so that none of the layers can saturate."""
+    """The smallest change of the weights that the layers `members` share, so that none of the layers can
+    saturate."""
     numbers = np.arange(stored.size).reshape(stored.shape)
     found = _Change(stored.copy(), {}, {}, {})
     for i in members:  # shared weights are shortened for each layer in turn
         layer = after.layers[i].layer
         pairings = after.layers[i].pairings(names)
-        found.weights.reshape(-1)[layer.view(numbers)] = shortened(replace(layer, weights=layer.view(found.weights)), pairings)
+        found.weights.reshape(-1)[layer.view(numbers)] = shortened(
+            replace(layer, weights=layer.view(found.weights)), pairings
+        )
     for i in members:
         layer = after.layers[i].layer
         change = squares(layer, layer.view(found.weights)).astype(float)
@@ -134,8 +143,8 @@ def _weights_readers(after: Audit, scope: Scope) -> list[list[int]]:
 
 
 def gather_rest(state: State) -> bool:
-    """Puts a Gather in front of each convolution that can still saturate, if the plan has a Gather there. Whole planes of pixels
-    move."""
+    """Puts a Gather in front of each convolution that can still saturate, if the plan has a Gather there.
+    Whole planes of pixels move."""
     done, plan, editor = state.done, state.plan, state.editor
     is_changed = False
     for i in sorted(plan.gathered):
@@ -144,7 +153,9 @@ def gather_rest(state: State) -> bool:
         if not state.fails(i):
             continue
         source, copies = own_order(layer, audited.pairings(done.engines), plan.max_noise)
-        reason = editor.gather(layer, state.place(layer.graph_node), state.place(layer.weights_node), state.scope, source, copies)
+        reason = editor.gather(
+            layer, state.place(layer.graph_node), state.place(layer.weights_node), state.scope, source, copies
+        )
         if reason:
             state.refused[i] = f"no Gather in front: {reason}"
             continue
@@ -179,17 +190,27 @@ def shorten_rest(state: State) -> bool:
     """Shortens the weights of layers that can still saturate, if the noise is small enough."""
     done, after, editor = state.done, state.after, state.editor
     changes = _changes(state) if done.max_noise else []
-    noises = {i: change.squares[i] / done.before.layers[i].layer.weights.size for change in changes for i in change.squares}
+    noises = {
+        i: change.squares[i] / done.before.layers[i].layer.weights.size
+        for change in changes
+        for i in change.squares
+    }
 
     def place(i: int) -> int:
         return state.place(after.layers[i].layer.weights_node)
 
-    noisy = {place(i) for change in changes for i in change.squares if any(noises[k] > done.max_noise for k in change.squares)}
+    noisy = {
+        place(i)
+        for change in changes
+        for i in change.squares
+        if any(noises[k] > done.max_noise for k in change.squares)
+    }
     is_changed = False
     for change in changes:
         # All weights of an operator have one type. If some are stored as u8, all are, so all are safe.
         if any(noises[i] > done.max_noise for i in change.squares) or (
-                done.engines == ["onnxruntime"] and any(place(i) in noisy for i in change.squares)):
+            done.engines == ["onnxruntime"] and any(place(i) in noisy for i in change.squares)
+        ):
             continue
         is_changed = True
         for i in {place(i): i for i in change.squares}.values():
@@ -212,7 +233,10 @@ def store_rest_as_u8(state: State) -> bool:
         return False
     places = {id(node): i for i, node in enumerate(every_node(after.model.proto.graph))}
     nodes = list(every_node(state.editor.proto.graph))
-    readers = [one.layer.weights_node if one.layer.inner_node is None else one.layer.inner_node for one in after.layers]
+    readers = [
+        one.layer.weights_node if one.layer.inner_node is None else one.layer.inner_node
+        for one in after.layers
+    ]
     unsafe = [i for i, audited in enumerate(after.layers) if audited.fails(["onnxruntime"])]
     recurrent = {id(readers[i]) for i in unsafe if after.layers[i].layer.op_type == "DynamicQuantizeLSTM"}
     # All weights of an LSTM have one type.

@@ -1,4 +1,5 @@
-"""PyTorch's operators on intact: loads libintact_pytorch.so, and puts its kernels in the place of PyTorch's (docs/pytorch.md)."""
+"""PyTorch's operators on intact: loads libintact_pytorch.so, and puts its kernels in the place of PyTorch's
+(docs/pytorch.md)."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _is_enabled = False
 
 
 def library() -> str:
-    """Loads libintact_pytorch.so, which stands beside this module, and returns its path. PyTorch then has the operator
-    `intact::int_mm`; its own operators stay as they are."""
+    """Loads libintact_pytorch.so, which stands beside this module, and returns its path. PyTorch then has the
+    operator `intact::int_mm`; its own operators stay as they are."""
     global _library, _layers
     path = PACKAGE / "libintact_pytorch.so"
     if _library is None:
@@ -29,7 +30,9 @@ def library() -> str:
         if version < (2, 10):
             raise invalid(f"torch: is {torch.__version__}; expected 2.10 or newer")
         if not path.is_file():
-            raise invalid(f"there is no {path}; expected a package with PyTorch's operators (docs/pytorch.md)")
+            raise invalid(
+                f"there is no {path}; expected a package with PyTorch's operators (docs/pytorch.md)"
+            )
         from ._layers import Layers, fake_packaged_layer
 
         loaded = ctypes.CDLL(str(path))
@@ -71,9 +74,10 @@ class _Enabled:
 
 
 def enable() -> _Enabled:
-    """Makes PyTorch compute `torch._int_mm` of CPU tensors and the quantized layers `onednn.qlinear_pointwise` and
-    `onednn.qconv_pointwise` with intact, in all threads of the process: in eager mode, and in what `torch.compile` compiles. All
-    else stays as it is. In `with intact.torch.enable():` it holds for the block.
+    """Makes PyTorch compute `torch._int_mm` of CPU tensors and the quantized layers
+    `onednn.qlinear_pointwise` and `onednn.qconv_pointwise` with intact, in all threads of the process: in
+    eager mode, and in what `torch.compile` compiles. All else stays as it is. In `with
+    intact.torch.enable():` it holds for the block.
 
     Call it while no other thread runs PyTorch. PyTorch writes one warning that a kernel is overridden."""
     before = _Enabled(_is_enabled)
@@ -92,11 +96,13 @@ def is_enabled() -> bool:
 
 
 def compare(model: "Callable[..., Any]", *inputs: Any) -> "list[Difference]":
-    """Calls `model(*inputs)` with PyTorch's kernels and without gradients, and reports where they differ from the exact outputs.
-    The list has a row for each call of a quantized layer that intact computes, in the order of the calls. A layer's input comes
-    from PyTorch's kernels, so a row shows what one call does. `model`: compiled with `freezing` (docs/pytorch.md).
+    """Calls `model(*inputs)` with PyTorch's kernels and without gradients, and reports where they differ from
+    the exact outputs. The list has a row for each call of a quantized layer that intact computes, in the
+    order of the calls. A layer's input comes from PyTorch's kernels, so a row shows what one call does.
+    `model`: compiled with `freezing` (docs/pytorch.md).
 
-    intact's copies of the weights stay in memory as long as the model's weights. Call it while no other thread runs PyTorch."""
+    intact's copies of the weights stay in memory as long as the model's weights. Call it while no other
+    thread runs PyTorch."""
     library()
     from ._layers import difference
 
@@ -104,13 +110,14 @@ def compare(model: "Callable[..., Any]", *inputs: Any) -> "list[Difference]":
 
 
 def dump(model: "Callable[..., Any]", *inputs: Any, folder: "str | os.PathLike") -> "list[Record]":
-    """Calls `model(*inputs)` as `compare()` does. Writes each call of a quantized layer that intact computes, with PyTorch's
-    output, as a recorded layer in a folder of its own. `intact verify layer` then names what PyTorch's kernel computed.
+    """Calls `model(*inputs)` as `compare()` does. Writes each call of a quantized layer that intact computes,
+    with PyTorch's output, as a recorded layer in a folder of its own. `intact verify layer` then names what
+    PyTorch's kernel computed.
 
     - `folder`: an empty folder or a new one. It gets the folders of the calls.
 
-    Returns a row for each call, in the order of the calls. A call that the format of recorded layers cannot express is not
-    written, and its row has the reason (docs/pytorch.md)."""
+    Returns a row for each call, in the order of the calls. A call that the format of recorded layers cannot
+    express is not written, and its row has the reason (docs/pytorch.md)."""
     library()
     from ._dump import recorder
 
@@ -118,7 +125,8 @@ def dump(model: "Callable[..., Any]", *inputs: Any, folder: "str | os.PathLike")
 
 
 def _observed(model: "Callable[..., Any]", inputs: tuple, row_of: "Observer") -> list:
-    """Calls the model with PyTorch's kernels and without gradients. Returns a row for each call that intact computes."""
+    """Calls the model with PyTorch's kernels and without gradients. Returns a row for each call that intact
+    computes."""
     rows: list = []
     was_enabled = _is_enabled
     _set(False)
@@ -132,26 +140,32 @@ def _observed(model: "Callable[..., Any]", inputs: tuple, row_of: "Observer") ->
     finally:
         _set(was_enabled)
     if not rows:
-        raise invalid("model: calls no quantized layer that intact computes; expected a model compiled with freezing")
+        raise invalid(
+            "model: calls no quantized layer that intact computes; expected a model compiled with freezing"
+        )
     return rows
 
 
 def embed(program: "torch.export.ExportedProgram") -> "torch.export.ExportedProgram":
-    """A copy of the program that calls `intact::int_mm` instead of `aten::_int_mm`, with or without `enable()`. The code of
-    `torch.compile` with `cpp_wrapper` calls PyTorch's kernel without the dispatcher, so `enable()` does not change this code. A
-    process that runs the copy first calls `library()`."""
+    """A copy of the program that calls `intact::int_mm` instead of `aten::_int_mm`, with or without
+    `enable()`. The code of `torch.compile` with `cpp_wrapper` calls PyTorch's kernel without the dispatcher,
+    so `enable()` does not change this code. A process that runs the copy first calls `library()`."""
     _check(program)
     library()
     return program.run_decompositions({torch.ops.aten._int_mm.default: torch.ops.intact.int_mm.default})
 
 
-def package(program: "torch.export.ExportedProgram", package_path: "str | os.PathLike | None" = None,
-            inductor_configs: "dict[str, Any] | None" = None) -> str:
-    """Compiles the program with AOTInductor, as `torch._inductor.aoti_compile_and_package` does, and returns the path of the
-    package. The package calls intact's operators for the quantized layers of PT2E models and for `_int_mm`, with or without
-    `enable()`. A process that runs the package first calls `library()`.
+def package(
+    program: "torch.export.ExportedProgram",
+    package_path: "str | os.PathLike | None" = None,
+    inductor_configs: "dict[str, Any] | None" = None,
+) -> str:
+    """Compiles the program with AOTInductor, as `torch._inductor.aoti_compile_and_package` does, and returns
+    the path of the package. The package calls intact's operators for the quantized layers of PT2E models and
+    for `_int_mm`, with or without `enable()`. A process that runs the package first calls `library()`.
 
-    - `inductor_configs`: options of Inductor. `freezing` is True by default: without it Inductor makes no quantized layers.
+    - `inductor_configs`: options of Inductor. `freezing` is True by default: without it Inductor makes no
+      quantized layers.
 
     The weights are constants of the package. Call it while no other thread compiles."""
     _check(program)

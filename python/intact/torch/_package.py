@@ -1,7 +1,7 @@
 """Packages of AOTInductor that call intact's operators (docs/pytorch.md).
 
-The code of a package calls PyTorch's kernels without the dispatcher. Inductor writes this code by lowerings, one for each
-operator. While `package()` compiles, lowerings of this module take the place of PyTorch's."""
+The code of a package calls PyTorch's kernels without the dispatcher. Inductor writes this code by lowerings,
+one for each operator. While `package()` compiles, lowerings of this module take the place of PyTorch's."""
 
 from __future__ import annotations
 
@@ -10,22 +10,38 @@ import ctypes
 import math
 from typing import Any, Callable, Iterator
 
+import torch
 import torch._inductor.lowering  # first: cpp_gemm_template is part of a circle
 from torch._inductor import ir
 from torch._inductor.codegen.cpp_gemm_template import prune_tensors
 from torch._inductor.lowering import fallback_handler, lowerings, to_dtype
 from torch._inductor.virtualized import V
 
-import torch
+from ._layers import (
+    ADAPTERS,
+    EIGHT_BITS,
+    bounds_of,
+    digest_of,
+    function_of,
+    is_supported,
+    new_step,
+    residual_type,
+    unpacked,
+)
 
-from ._layers import ADAPTERS, EIGHT_BITS, bounds_of, digest_of, function_of, is_supported, new_step, residual_type, unpacked
 
-
-def package(program: "torch.export.ExportedProgram", package_path: Any, inductor_configs: "dict[str, Any] | None",
-            loaded: ctypes.CDLL) -> str:
+def package(
+    program: "torch.export.ExportedProgram",
+    package_path: Any,
+    inductor_configs: "dict[str, Any] | None",
+    loaded: ctypes.CDLL,
+) -> str:
     with torch.no_grad(), _lowered(loaded):
-        return torch._inductor.aoti_compile_and_package(program, package_path=package_path,
-                                                        inductor_configs={"freezing": True, **(inductor_configs or {})})
+        return torch._inductor.aoti_compile_and_package(
+            program,
+            package_path=package_path,
+            inductor_configs={"freezing": True, **(inductor_configs or {})},
+        )
 
 
 @contextlib.contextmanager
@@ -72,7 +88,8 @@ def _example(node: Any) -> Any:
     if not isinstance(node, ir.IRNode):
         return node
     sizes = V.graph.sizevars
-    hint = sizes.optimization_hint if hasattr(sizes, "optimization_hint") else sizes.size_hint  # torch 2.13, 2.10
+    # torch 2.13, 2.10
+    hint = sizes.optimization_hint if hasattr(sizes, "optimization_hint") else sizes.size_hint
     return torch.ones([hint(size) for size in node.get_size()], dtype=node.get_dtype())
 
 
@@ -82,8 +99,12 @@ def _layer(adapter: "Callable[..., Any]", arguments: tuple, loaded: ctypes.CDLL)
     if packed is None or not packed.is_mkldnn:
         return None
     given = adapter(*arguments)
-    call = adapter(*[packed if node is arguments[3] else _example(node) if _constant(node) is None else _constant(node)
-                     for node in arguments])
+    call = adapter(
+        *[
+            packed if node is arguments[3] else _example(node) if _constant(node) is None else _constant(node)
+            for node in arguments
+        ]
+    )
     if not is_supported(call):
         return None
     weights = unpacked(packed)
@@ -95,7 +116,11 @@ def _layer(adapter: "Callable[..., Any]", arguments: tuple, loaded: ctypes.CDLL)
         return None
 
     def dense(node: Any) -> Any:
-        require = ir.ExternKernel.require_contiguous if call.window is None else ir.ExternKernel.require_channels_last
+        require = (
+            ir.ExternKernel.require_contiguous
+            if call.window is None
+            else ir.ExternKernel.require_channels_last
+        )
         return None if node is None else require(node)
 
     def tensor(node: Any, dtype: Any) -> Any:
@@ -106,11 +131,22 @@ def _layer(adapter: "Callable[..., Any]", arguments: tuple, loaded: ctypes.CDLL)
     bounds = bounds_of(call.unary, call.unary_arguments)
     other = given.other if call.other is None else to_dtype(given.other, residual_type(call))
     out = _call(torch.ops.intact.packaged_layer.default)(
-        dense(given.x), tensor(arguments[1], torch.float32), tensor(0 if arguments[2] is None else arguments[2], torch.int32),
-        V.graph.add_tensor_constant(weights), digest_of(weights), tensor(given.w_scale, torch.float32),
-        None if given.bias is None else tensor(given.bias, torch.float32), dense(other), call.window,
-        torch.float32 if bounds is None else call.dtype, call.scale, call.zero_point, call.other_scale, call.other_zero_point,
-        *(None if math.isinf(bound) else bound for bound in bounds or (-math.inf, math.inf)))
+        dense(given.x),
+        tensor(arguments[1], torch.float32),
+        tensor(0 if arguments[2] is None else arguments[2], torch.int32),
+        V.graph.add_tensor_constant(weights),
+        digest_of(weights),
+        tensor(given.w_scale, torch.float32),
+        None if given.bias is None else tensor(given.bias, torch.float32),
+        dense(other),
+        call.window,
+        torch.float32 if bounds is None else call.dtype,
+        call.scale,
+        call.zero_point,
+        call.other_scale,
+        call.other_zero_point,
+        *(None if math.isinf(bound) else bound for bound in bounds or (-math.inf, math.inf)),
+    )
     prune_tensors([arguments[3]], [])  # the weights that PyTorch packed
     if bounds is None:
         function, named = function_of(call)
