@@ -94,6 +94,12 @@ struct AmxKernelArgs {
   const uint8_t* prefetch = nullptr;  // the first line
   int64_t prefetch_stride_bytes = 0;  // from a line to the next
   int64_t prefetch_step_bytes = 0;    // additional distance at the end of each step
+  // The first operands of the next call, which has as many row tiles and panels: the call loads them while its last products run.
+  // next_b is the first panel at the first depth; null: nothing is loaded. `is_loaded`: the previous call loaded this call's.
+  std::array<const uint8_t*, kMaxBlockTiles> next_a = {};
+  int64_t next_a_stride_bytes = 0;
+  const int8_t* next_b = nullptr;
+  int32_t is_loaded = 0;
   // The address of B's last tile: the kernel has too few registers.
   const int8_t* last_b = nullptr;
 };
