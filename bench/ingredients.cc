@@ -281,7 +281,7 @@ Error IngredientProbe::MakeTileKernel() {
     constexpr int kColumns = kTileBlock * kPanelColumns, kSums = kTileBlock * kTileRows * kColumns;
     static constexpr std::array<int32_t, kColumns> kCompensation = {};
     alignas(64) std::array<int32_t, kSums> sums;
-    const kernels::AmxSegment segment = {
+    kernels::AmxSegment segment = {
         {args->a, args->a + kTileRows * kAStride}, kAStride, kProbeDepth / kTileDepth};
     kernels::AmxKernelArgs call;
     call.segments_end = &segment + 1;
@@ -294,7 +294,7 @@ Error IngredientProbe::MakeTileKernel() {
     call.store.compensation = kCompensation.data();
     for (int64_t block = 0; block < args->blocks; ++block) {
       call.segment = &segment;
-      call.blocks = 1;
+      call.blocks = call.row_blocks = 1;
       call.b = args->b + block * kColumns * kProbeDepth;
       call.prefetch = args->a;
       kernel(&call);

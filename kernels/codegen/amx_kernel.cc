@@ -131,6 +131,7 @@ class AmxKernel {
     session_.Begin(registers_);
     const asmjit::Label block = code().newLabel();
     const asmjit::Label done = code().newLabel();
+    const asmjit::Label end = code().newLabel();
     code().bind(block);
     BeginSums();
     Prologue();
@@ -142,6 +143,11 @@ class AmxKernel {
     MoveToNextBlock();
     code().jmp(block);
     code().bind(done);
+    code().sub(x86::qword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, row_blocks)), 1);
+    code().jz(end);
+    MoveToNextRows();
+    code().jmp(block);
+    code().bind(end);
     session_.End();
     return session_.Finish(registers_);
   }
@@ -377,6 +383,24 @@ class AmxKernel {
     code().add(argument(offsetof(AmxKernelArgs, seed), 0), columns_bytes);
     for (int i = 0; i < spec_.row_tiles; ++i) {
       code().add(argument(offsetof(AmxKernelArgs, sums), i), columns_bytes);
+    }
+  }
+
+  void MoveToNextRows() {
+    const Gp bytes = a_stride_, segment = a(0);
+    code().mov(x86::dword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, is_loaded)), 0);
+    code().mov(bytes, Argument(offsetof(AmxKernelArgs, blocks_again)));
+    code().mov(Argument(offsetof(AmxKernelArgs, blocks)), bytes);
+    code().mov(bytes, Argument(offsetof(AmxKernelArgs, next_rows_b)));
+    code().add(Argument(offsetof(AmxKernelArgs, b)), bytes);
+    code().mov(bytes, Argument(offsetof(AmxKernelArgs, next_rows_seed)));
+    code().add(Argument(offsetof(AmxKernelArgs, seed)), bytes);
+    code().mov(bytes, Argument(offsetof(AmxKernelArgs, next_rows_sums)));
+    for (int i = 0; i < spec_.row_tiles; ++i) code().add(SumsOf(i), bytes);
+    code().mov(segment, Argument(offsetof(AmxKernelArgs, segment)));
+    code().mov(bytes, Argument(offsetof(AmxKernelArgs, next_rows_a)));
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().add(Field(segment, offsetof(AmxSegment, a) + sizeof(void*) * static_cast<size_t>(i)), bytes);
     }
   }
 

@@ -73,12 +73,17 @@ struct AmxStoreArgs {
   EpilogueArgs epilogue;
 };
 
-/// A call changes segment, blocks and last_b, and with several blocks b, seed and sums too.
+/// A call changes segment, blocks, row_blocks and last_b, and with several blocks b, seed, sums and the segment too.
 struct AmxKernelArgs {
-  const AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
+  AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
   const AmxSegment* segments_end = nullptr;
   // Adjacent blocks, at least 1. If there are several, there is one segment, and nothing waits in `store`.
   int64_t blocks = 1;
+  // Such rows of blocks, at least 1. From one to the next, these are added to the segment's a, to sums, to b and to seed; the
+  // last two are negative or 0.
+  int64_t row_blocks = 1;
+  int64_t blocks_again = 1;  // `blocks` of the rows behind the first
+  int64_t next_rows_a = 0, next_rows_sums = 0, next_rows_b = 0, next_rows_seed = 0;  // in bytes
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
   int32_t adds = 0;  // whether `sums` hold the sums of earlier depths, to which the kernel adds

@@ -276,7 +276,8 @@ class AmxEngine::Region {
   struct Block {
     int64_t panel = 0, panels = 0;
     int64_t index = 0;       // among the blocks of its rows and chunk
-    int64_t count = 1;       // blocks of one call, each with `panels` panels
+    int64_t count = 1;       // adjacent blocks of one call, each with `panels` panels
+    int64_t row_count = 1;   // rows of such blocks of one call
     bool is_direct = false;  // the kernel stores the sums to C
   };
 
@@ -346,6 +347,7 @@ class AmxEngine::Region {
       block.panels = std::min(width, chunk_end_ - block.panel);
       SetDestination(&block);
       RunBlock(block, depth, depth_end);
+      rows_ *= block.row_count;
     }
   }
 
@@ -358,6 +360,14 @@ class AmxEngine::Region {
                        whole_panels >= block->panels && tiles_.front().first >= range_.row_begin &&
                        tiles_[row_tiles() - 1].first + blocking_.tile_rows <= range_.row_end;
     block->count = block->is_direct ? whole_panels / block->panels : 1;
+    // Rows in place at one stride, and one call for all panels: the call runs the next rows too.
+    const int64_t rows = row_tiles_ * blocking_.tile_rows;
+    if (block->is_direct && block->count * block->panels == chunk_end_ - chunk_begin_ &&
+        blocking_.chunk_rows == 1 &&
+        segments_->a.front() == tiles_.front().a + data_.taps().offsets.front() && buffers_.rows().IsEven() &&
+        rows_ == rows) {
+      block->row_count = (range_.row_end - row_) / rows;
+    }
   }
 
   // Depths [begin, end) of A: in place if tiles can be loaded there, else staged.
@@ -409,13 +419,15 @@ class AmxEngine::Region {
     if (waiting_panels_ != panels || block.is_direct) StoreWaiting();
     // Kernels read the compensation of their panels, also if no sums wait.
     if (!IsWaiting()) args_.store.compensation = compensation;
-    args_.blocks = block.count;
+    args_.blocks = args_.blocks_again = block.count;
+    args_.row_blocks = block.row_count;
     args_.segment = segments_;
     args_.b = Panel(block.panel) + OffsetInPanel(depth, 0, data_.weights.quad_bytes());
     args_.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
     args_.adds = depth != 0;
     args_.seed = block.is_direct ? compensation : nullptr;
     args_.sums_stride_bytes = stride_bytes;
+    if (block.row_count > 1) SetNextRows(block);
     for (size_t i = 0; i < row_tiles(); ++i) args_.sums[i] = sums + tiles_[i].sums * (stride_bytes / 4);
     if (AmxKernelPrefetches(static_cast<int>(row_tiles_), static_cast<int>(block.panels))) {
       SetPrefetch(block, depth, depth_end);
@@ -425,6 +437,14 @@ class AmxEngine::Region {
                        : engine_.kernels_[row_tiles()][streams_][panels])(&args_);
     SetStored();
     if (depth_end == data_.k && !block.is_direct) Finish(block, sums);
+  }
+
+  void SetNextRows(const Block& block) {
+    const int64_t moved_panels = (block.count - 1) * block.panels;
+    args_.next_rows_a = rows_ * buffers_.rows().stride;
+    args_.next_rows_b = -moved_panels * data_.weights.panel_stride_bytes();
+    args_.next_rows_seed = -moved_panels * kPanelColumns * 4;
+    args_.next_rows_sums = rows_ * args_.sums_stride_bytes - moved_panels * kPanelColumns * 4;
   }
 
   // Sets the first operands of the next call, if it has as many row tiles and panels and they need not be staged first.
