@@ -380,7 +380,8 @@ class AmxKernel {
     code().mov(b_bytes, Argument(offsetof(AmxKernelArgs, b_panel_stride_bytes)));
     for (int j = 0; j < spec_.panels; ++j) code().add(argument(offsetof(AmxKernelArgs, b), 0), b_bytes);
     const int columns_bytes = spec_.panels * emitter_->vector_bytes();
-    code().add(argument(offsetof(AmxKernelArgs, seed), 0), columns_bytes);
+    code().mov(b_bytes, Argument(offsetof(AmxKernelArgs, seed_block_bytes)));
+    code().add(argument(offsetof(AmxKernelArgs, seed), 0), b_bytes);
     for (int i = 0; i < spec_.row_tiles; ++i) {
       code().add(argument(offsetof(AmxKernelArgs, sums), i), columns_bytes);
     }

@@ -88,8 +88,9 @@ struct AmxKernelArgs {
   int64_t b_panel_stride_bytes = 0;
   int32_t adds = 0;  // whether `sums` hold the sums of earlier depths, to which the kernel adds
   // Without `adds`: a row of panels·16 values with which the sums of each row begin, or null: they begin with
-  // zeros. Given if there are several blocks.
+  // zeros. `seed_block_bytes`: from block to block; 0 if null.
   const int32_t* seed = nullptr;
+  int64_t seed_block_bytes = 0;
   // The destination of each row tile's sums: rows of panels·16, sums_stride_bytes apart. Row tiles are stored
   // in order, so the destination of a tile may overlap the last rows of the previous tile.
   std::array<int32_t*, kMaxBlockTiles> sums = {};

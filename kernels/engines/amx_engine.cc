@@ -425,7 +425,9 @@ class AmxEngine::Region {
     args_.b = Panel(block.panel) + OffsetInPanel(depth, 0, data_.weights.quad_bytes());
     args_.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
     args_.adds = depth != 0;
-    args_.seed = block.is_direct ? compensation : nullptr;
+    args_.seed =
+        block.is_direct && HasCompensation(compensation, block.count * columns) ? compensation : nullptr;
+    args_.seed_block_bytes = args_.seed == nullptr ? 0 : columns * 4;
     args_.sums_stride_bytes = stride_bytes;
     if (block.row_count > 1) SetNextRows(block);
     for (size_t i = 0; i < row_tiles(); ++i) args_.sums[i] = sums + tiles_[i].sums * (stride_bytes / 4);
@@ -443,7 +445,7 @@ class AmxEngine::Region {
     const int64_t moved_panels = (block.count - 1) * block.panels;
     args_.next_rows_a = rows_ * buffers_.rows().stride;
     args_.next_rows_b = -moved_panels * data_.weights.panel_stride_bytes();
-    args_.next_rows_seed = -moved_panels * kPanelColumns * 4;
+    args_.next_rows_seed = -(block.count - 1) * args_.seed_block_bytes;
     args_.next_rows_sums = rows_ * args_.sums_stride_bytes - moved_panels * kPanelColumns * 4;
   }
 
@@ -468,6 +470,12 @@ class AmxEngine::Region {
     for (size_t i = 0; i < row_tiles(); ++i) args_.next_a[i] = next_.of[i].a + data_.taps().offsets.front();
     args_.next_a_stride_bytes = buffers_.rows().stride;
     args_.next_b = Panel(chunk_begin_);
+  }
+
+  static bool HasCompensation(const int32_t* values, int64_t count) {
+    int32_t bits = 0;
+    for (int64_t i = 0; i < count; ++i) bits |= values[i];
+    return bits != 0;
   }
 
   // Sums of the whole depth wait for the next kernel to store them. Blocks with an edge within a panel are
