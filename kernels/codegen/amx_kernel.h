@@ -10,8 +10,7 @@
 //                       └────────┘  └────────┘  └────────┘
 //
 // Rows of a tile are one stride apart. The tiles of a block may lie anywhere, and so may their sums. Tiles
-// may have fewer than 16 rows; then dot products are faster, because each takes a cycle per row. All tiles of
-// a block have equally many rows.
+// may have fewer than 16 rows. All tiles of a block have equally many rows.
 //
 // Blocks of small M or of narrow layers have 1×4 or 4×1 tiles. A dot product has a latency of 52 cycles and
 // occupies the unit for 16 cycles; four independent sums hide the latency. The eight tile registers in order:
@@ -100,7 +99,7 @@ struct AmxKernelArgs {
   const uint8_t* prefetch = nullptr;  // the first line
   int64_t prefetch_stride_bytes = 0;  // from a line to the next
   int64_t prefetch_step_bytes = 0;    // additional distance at the end of each step
-  // The first operands of the next call, which has as many row tiles and panels: the call loads them while its last products run.
+  // The first operands of the next call, which has the same numbers of row tiles and panels: the call loads them while its last products run.
   // next_b is the first panel at the first depth; null: nothing is loaded. `is_loaded`: the previous call loaded this call's.
   std::array<const uint8_t*, kMaxBlockTiles> next_a = {};
   int64_t next_a_stride_bytes = 0;

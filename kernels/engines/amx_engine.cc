@@ -449,7 +449,7 @@ class AmxEngine::Region {
     args_.next_rows_sums = rows_ * args_.sums_stride_bytes - moved_panels * kPanelColumns * 4;
   }
 
-  // Sets the first operands of the next call, if it has as many row tiles and panels and they need not be staged first.
+  // Sets the first operands of the next call, if it has the same numbers of row tiles and panels, and nothing is staged first.
   void SetNext(const Block& block, int64_t depth, int64_t depth_end) {
     args_.is_loaded = args_.next_b != nullptr ? 1 : 0;
     args_.next_b = nullptr;
