@@ -131,6 +131,7 @@ class AmxKernel {
     session_.Begin(registers_);
     const asmjit::Label block = code().newLabel();
     const asmjit::Label done = code().newLabel();
+    const asmjit::Label end = code().newLabel();
     code().bind(block);
     BeginSums();
     Prologue();
@@ -142,6 +143,11 @@ class AmxKernel {
     MoveToNextBlock();
     code().jmp(block);
     code().bind(done);
+    code().sub(x86::qword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, row_blocks)), 1);
+    code().jz(end);
+    MoveToNextRows();
+    code().jmp(block);
+    code().bind(end);
     session_.End();
     return session_.Finish(registers_);
   }
@@ -230,6 +236,9 @@ class AmxKernel {
     const asmjit::Label last = code().newLabel();
     const Mem last_b = Argument(offsetof(AmxKernelArgs, last_b));
     SetSegment(0);
+    const Mem is_loaded = x86::dword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, is_loaded));
+    code().cmp(is_loaded, 0);
+    code().jne(segment);
     for (int i = 0; i < std::min(spec_.row_tiles, kOperandTiles); ++i) LoadA(i, 0);
     for (int j = 0; j < std::min(spec_.panels, kOperandTiles); ++j) LoadB(j, 0);
     code().bind(segment);
@@ -250,7 +259,30 @@ class AmxKernel {
     Step(Next::kSegment);
     code().jmp(segment);
     code().bind(last);
+    const asmjit::Label none = code().newLabel(), done = code().newLabel();
+    code().cmp(x86::qword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, next_b)), 0);
+    code().je(none);
+    Step(Next::kBlock);
+    code().jmp(done);
+    code().bind(none);
     Step(Next::kNone);
+    code().bind(done);
+  }
+
+  // Sets the pointers to A of the next call.
+  void SetNextA() {
+    code().mov(a_stride_, Argument(offsetof(AmxKernelArgs, next_a_stride_bytes)));
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().mov(a(i), Argument(offsetof(AmxKernelArgs, next_a) + sizeof(void*) * static_cast<size_t>(i)));
+    }
+  }
+  // Sets the pointers to B so that a step later is the first of the next call.
+  void SetNextB() {
+    code().mov(b(0), Argument(offsetof(AmxKernelArgs, next_b)));
+    code().sub(b(0), b_step_bytes());
+    if (spec_.panels == 1) return;
+    code().mov(b(1), b(0));
+    code().add(b(1), Argument(offsetof(AmxKernelArgs, b_panel_stride_bytes)));
   }
 
   // Sets the pointers to A and the address of B's last tile of the segment. B's first tile is `b_steps` steps
@@ -278,13 +310,13 @@ class AmxKernel {
     stays ? code().tileloadd(to, from) : code().tileloaddt1(to, from);
   }
 
-  // What follows a step: nothing, a step of the same segment, or the first step of the next segment.
-  enum class Next : uint8_t { kNone, kStep, kSegment };
+  // What follows a step: nothing, a step of the same segment, or the first step of the next segment or of the next call.
+  enum class Next : uint8_t { kNone, kStep, kSegment, kBlock };
 
   // All dot products of 64 depths, row by row. After an operand's last dot product, its tile is loaded with
   // another operand: of this step, else with the first of the next step.
   void Step(Next next) {
-    const int a_step = next == Next::kSegment ? 0 : 1;
+    const int a_step = next == Next::kSegment || next == Next::kBlock ? 0 : 1;
     for (int i = 0; i < spec_.row_tiles; ++i) {
       for (int j = 0; j < spec_.panels; ++j) {
         Dot(sum(i, j), tile(ATile(i)), tile(BTile(j)));
@@ -292,7 +324,9 @@ class AmxKernel {
           if (i + kOperandTiles < spec_.row_tiles) {
             LoadA(i + kOperandTiles, 0);
           } else if (next != Next::kNone) {
-            if (next == Next::kSegment && i == std::max(spec_.row_tiles - kOperandTiles, 0)) SetSegment(1);
+            const bool is_first = i == std::max(spec_.row_tiles - kOperandTiles, 0);
+            if (next == Next::kSegment && is_first) SetSegment(1);
+            if (next == Next::kBlock && is_first) SetNextA();
             LoadA(i % kOperandTiles, a_step);
           }
         }
@@ -300,6 +334,7 @@ class AmxKernel {
           if (j + kOperandTiles < spec_.panels) {
             LoadB(j + kOperandTiles, 0);
           } else if (next != Next::kNone) {
+            if (next == Next::kBlock && j == std::max(spec_.panels - kOperandTiles, 0)) SetNextB();
             LoadB(j % kOperandTiles, 1);
           }
         }
@@ -340,13 +375,33 @@ class AmxKernel {
       return x86::qword_ptr(registers_.Argument(),
                             static_cast<int>(member) + i * static_cast<int>(sizeof(void*)));
     };
+    code().mov(x86::dword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, is_loaded)), 0);
     const Gp b_bytes = a_stride_;
     code().mov(b_bytes, Argument(offsetof(AmxKernelArgs, b_panel_stride_bytes)));
     for (int j = 0; j < spec_.panels; ++j) code().add(argument(offsetof(AmxKernelArgs, b), 0), b_bytes);
     const int columns_bytes = spec_.panels * emitter_->vector_bytes();
-    code().add(argument(offsetof(AmxKernelArgs, seed), 0), columns_bytes);
+    code().mov(b_bytes, Argument(offsetof(AmxKernelArgs, seed_block_bytes)));
+    code().add(argument(offsetof(AmxKernelArgs, seed), 0), b_bytes);
     for (int i = 0; i < spec_.row_tiles; ++i) {
       code().add(argument(offsetof(AmxKernelArgs, sums), i), columns_bytes);
+    }
+  }
+
+  void MoveToNextRows() {
+    const Gp bytes = a_stride_, segment = a(0);
+    code().mov(x86::dword_ptr(registers_.Argument(), offsetof(AmxKernelArgs, is_loaded)), 0);
+    code().mov(bytes, Argument(offsetof(AmxKernelArgs, blocks_again)));
+    code().mov(Argument(offsetof(AmxKernelArgs, blocks)), bytes);
+    code().mov(bytes, Argument(offsetof(AmxKernelArgs, next_rows_b)));
+    code().add(Argument(offsetof(AmxKernelArgs, b)), bytes);
+    code().mov(bytes, Argument(offsetof(AmxKernelArgs, next_rows_seed)));
+    code().add(Argument(offsetof(AmxKernelArgs, seed)), bytes);
+    code().mov(bytes, Argument(offsetof(AmxKernelArgs, next_rows_sums)));
+    for (int i = 0; i < spec_.row_tiles; ++i) code().add(SumsOf(i), bytes);
+    code().mov(segment, Argument(offsetof(AmxKernelArgs, segment)));
+    code().mov(bytes, Argument(offsetof(AmxKernelArgs, next_rows_a)));
+    for (int i = 0; i < spec_.row_tiles; ++i) {
+      code().add(Field(segment, offsetof(AmxSegment, a) + sizeof(void*) * static_cast<size_t>(i)), bytes);
     }
   }
 

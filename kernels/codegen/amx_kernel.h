@@ -10,8 +10,7 @@
 //                       └────────┘  └────────┘  └────────┘
 //
 // Rows of a tile are one stride apart. The tiles of a block may lie anywhere, and so may their sums. Tiles
-// may have fewer than 16 rows; then dot products are faster, because each takes a cycle per row. All tiles of
-// a block have equally many rows.
+// may have fewer than 16 rows. All tiles of a block have equally many rows.
 //
 // Blocks of small M or of narrow layers have 1×4 or 4×1 tiles. A dot product has a latency of 52 cycles and
 // occupies the unit for 16 cycles; four independent sums hide the latency. The eight tile registers in order:
@@ -73,18 +72,24 @@ struct AmxStoreArgs {
   EpilogueArgs epilogue;
 };
 
-/// A call changes segment, blocks and last_b, and with several blocks b, seed and sums too.
+/// A call changes segment, blocks, row_blocks and last_b, and with several blocks b, seed, sums and the segment too.
 struct AmxKernelArgs {
-  const AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
+  AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
   const AmxSegment* segments_end = nullptr;
   // Adjacent blocks, at least 1. If there are several, there is one segment, and nothing waits in `store`.
   int64_t blocks = 1;
+  // Such rows of blocks, at least 1. From one to the next, these are added to the segment's a, to sums, to b and to seed; the
+  // last two are negative or 0.
+  int64_t row_blocks = 1;
+  int64_t blocks_again = 1;  // `blocks` of the rows behind the first
+  int64_t next_rows_a = 0, next_rows_sums = 0, next_rows_b = 0, next_rows_seed = 0;  // in bytes
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
   int32_t adds = 0;  // whether `sums` hold the sums of earlier depths, to which the kernel adds
   // Without `adds`: a row of panels·16 values with which the sums of each row begin, or null: they begin with
-  // zeros. Given if there are several blocks.
+  // zeros. `seed_block_bytes`: from block to block; 0 if null.
   const int32_t* seed = nullptr;
+  int64_t seed_block_bytes = 0;
   // The destination of each row tile's sums: rows of panels·16, sums_stride_bytes apart. Row tiles are stored
   // in order, so the destination of a tile may overlap the last rows of the previous tile.
   std::array<int32_t*, kMaxBlockTiles> sums = {};
@@ -94,6 +99,12 @@ struct AmxKernelArgs {
   const uint8_t* prefetch = nullptr;  // the first line
   int64_t prefetch_stride_bytes = 0;  // from a line to the next
   int64_t prefetch_step_bytes = 0;    // additional distance at the end of each step
+  // The first operands of the next call, which has the same numbers of row tiles and panels: the call loads them while its last products run.
+  // next_b is the first panel at the first depth; null: nothing is loaded. `is_loaded`: the previous call loaded this call's.
+  std::array<const uint8_t*, kMaxBlockTiles> next_a = {};
+  int64_t next_a_stride_bytes = 0;
+  const int8_t* next_b = nullptr;
+  int32_t is_loaded = 0;
   // The address of B's last tile: the kernel has too few registers.
   const int8_t* last_b = nullptr;
 };

@@ -245,6 +245,11 @@ class AmxEngine::Region {
         staged_(edge_ + engine.EdgeBytes() + engine.SegmentBytes()) {}
 
   void Run() {
+    if (blocking_.runs_on) {
+      begin_place_ = amx_rows_.Place(range_.row_begin);
+      end_place_ = amx_rows_.Place(range_.row_end - 1) + 1;
+      first_row_ = buffers_.rows().At(range_.row_begin);
+    }
     ScopedTiles tiles(engine_.tile_functions_);
     tiles.Configure(blocking_.tile_rows);
     for (int64_t panel = range_.column_begin / kPanelColumns; panel < panel_end_; panel = chunk_end_) {
@@ -262,10 +267,17 @@ class AmxEngine::Region {
     int64_t sums = 0;  // first row of its sums, counted from row_: negative if it computes earlier rows again
     const uint8_t* a = nullptr;  // the row `first`, unless all of A is staged
   };
+  // Row tiles that blocks multiply together.
+  struct RowBlock {
+    int64_t row = -1;  // of C
+    int64_t rows = 0, tiles = 0;
+    std::array<RowTile, kMaxBlockTiles> of;
+  };
   struct Block {
     int64_t panel = 0, panels = 0;
     int64_t index = 0;       // among the blocks of its rows and chunk
-    int64_t count = 1;       // blocks of one call, each with `panels` panels
+    int64_t count = 1;       // adjacent blocks of one call, each with `panels` panels
+    int64_t row_count = 1;   // rows of such blocks of one call
     bool is_direct = false;  // the kernel stores the sums to C
   };
 
@@ -276,39 +288,42 @@ class AmxEngine::Region {
     for (int64_t depth = 0; depth < data_.k; depth += blocking_.depth) {
       next_slot_ = 0;
       for (row_ = row; row_ < chunk_row_end_; row_ += rows_) {
-        TakeTiles();
+        if (next_.row != row_) TakeTiles(row_, &next_);
+        rows_ = next_.rows;
+        row_tiles_ = next_.tiles;
+        tiles_ = next_.of;
+        if (row_ + rows_ < range_.row_end) TakeTiles(row_ + rows_, &next_);
         RunRows(depth, std::min(data_.k, depth + blocking_.depth));
       }
     }
   }
 
-  // The tiles of a block of rows from row_ on.
-  void TakeTiles() {
-    row_tiles_ = 0;
-    rows_ = 0;
+  // The tiles of a block of rows from `row` on.
+  void TakeTiles(int64_t row, RowBlock* block) {
+    *block = {row, 0, 0, {}};
     std::array<int64_t, kMaxBlockTiles> ends = {};  // in rows of the block
-    while (row_tiles_ < blocking_.row_tiles && row_ + rows_ < range_.row_end) {
-      const int64_t row = row_ + rows_;
-      const auto i = static_cast<size_t>(row_tiles_++);
+    const int64_t place = blocking_.runs_on ? amx_rows_.Place(row) : 0;
+    while (block->tiles < blocking_.row_tiles && row + block->rows < range_.row_end) {
+      const int64_t own_row = row + block->rows;
+      const auto i = static_cast<size_t>(block->tiles++);
       if (blocking_.runs_on) {
-        ends[i] = rows_ = TakeTileThatRunsOn(row, &tiles_[i]) - row_;
+        ends[i] = block->rows = TakeTileThatRunsOn(own_row, place, &block->of[i]) - row;
         continue;
       }
-      FindLine(row);
-      const int64_t first = std::min(row, line_end_ - blocking_.tile_rows);
-      tiles_[i] = {first, first - row_, line_ + (first - line_begin_) * buffers_.rows().stride};
-      rows_ = std::min(first + blocking_.tile_rows, range_.row_end) - row_;
-      ends[i] = rows_;
+      FindLine(own_row);
+      const int64_t first = std::min(own_row, line_end_ - blocking_.tile_rows);
+      block->of[i] = {first, first - row, line_ + (first - line_begin_) * buffers_.rows().stride};
+      block->rows = std::min(first + blocking_.tile_rows, range_.row_end) - row;
+      ends[i] = block->rows;
     }
-    if (row_tiles_ == 3) rows_ = ends[static_cast<size_t>(--row_tiles_) - 1];
+    if (block->tiles == 3) block->rows = ends[static_cast<size_t>(--block->tiles) - 1];
   }
 
-  // A tile from `row` on, if tiles run on. Returns the first row behind it.
-  int64_t TakeTileThatRunsOn(int64_t row, RowTile* tile) const {
-    const int64_t begin = amx_rows_.Place(range_.row_begin), end = amx_rows_.Place(range_.row_end - 1) + 1;
-    const int64_t place = std::min(amx_rows_.Place(row), end - blocking_.tile_rows);
-    *tile = {amx_rows_.RowAt(place), place - amx_rows_.Place(row_),
-             buffers_.rows().At(range_.row_begin) + (place - begin) * amx_rows_.stride};
+  // A tile from `row` on, if tiles run on, of a block that begins at `block_place`. Returns the first row behind it.
+  int64_t TakeTileThatRunsOn(int64_t row, int64_t block_place, RowTile* tile) const {
+    const int64_t place = std::min(amx_rows_.Place(row), end_place_ - blocking_.tile_rows);
+    *tile = {amx_rows_.RowAt(place), place - block_place,
+             first_row_ + (place - begin_place_) * amx_rows_.stride};
     return std::min(amx_rows_.RowAt(place + blocking_.tile_rows), range_.row_end);
   }
 
@@ -332,6 +347,7 @@ class AmxEngine::Region {
       block.panels = std::min(width, chunk_end_ - block.panel);
       SetDestination(&block);
       RunBlock(block, depth, depth_end);
+      rows_ *= block.row_count;
     }
   }
 
@@ -344,6 +360,14 @@ class AmxEngine::Region {
                        whole_panels >= block->panels && tiles_.front().first >= range_.row_begin &&
                        tiles_[row_tiles() - 1].first + blocking_.tile_rows <= range_.row_end;
     block->count = block->is_direct ? whole_panels / block->panels : 1;
+    // Rows in place at one stride, and one call for all panels: the call runs the next rows too.
+    const int64_t rows = row_tiles_ * blocking_.tile_rows;
+    if (block->is_direct && block->count * block->panels == chunk_end_ - chunk_begin_ &&
+        blocking_.chunk_rows == 1 &&
+        segments_->a.front() == tiles_.front().a + data_.taps().offsets.front() && buffers_.rows().IsEven() &&
+        rows_ == rows) {
+      block->row_count = (range_.row_end - row_) / rows;
+    }
   }
 
   // Depths [begin, end) of A: in place if tiles can be loaded there, else staged.
@@ -395,21 +419,63 @@ class AmxEngine::Region {
     if (waiting_panels_ != panels || block.is_direct) StoreWaiting();
     // Kernels read the compensation of their panels, also if no sums wait.
     if (!IsWaiting()) args_.store.compensation = compensation;
-    args_.blocks = block.count;
+    args_.blocks = args_.blocks_again = block.count;
+    args_.row_blocks = block.row_count;
     args_.segment = segments_;
     args_.b = Panel(block.panel) + OffsetInPanel(depth, 0, data_.weights.quad_bytes());
     args_.b_panel_stride_bytes = data_.weights.panel_stride_bytes();
     args_.adds = depth != 0;
-    args_.seed = block.is_direct ? compensation : nullptr;
+    args_.seed =
+        block.is_direct && HasCompensation(compensation, block.count * columns) ? compensation : nullptr;
+    args_.seed_block_bytes = args_.seed == nullptr ? 0 : columns * 4;
     args_.sums_stride_bytes = stride_bytes;
+    if (block.row_count > 1) SetNextRows(block);
     for (size_t i = 0; i < row_tiles(); ++i) args_.sums[i] = sums + tiles_[i].sums * (stride_bytes / 4);
     if (AmxKernelPrefetches(static_cast<int>(row_tiles_), static_cast<int>(block.panels))) {
       SetPrefetch(block, depth, depth_end);
     }
+    SetNext(block, depth, depth_end);
     (blocking_.b_stays ? engine_.staying_[streams_]
                        : engine_.kernels_[row_tiles()][streams_][panels])(&args_);
     SetStored();
     if (depth_end == data_.k && !block.is_direct) Finish(block, sums);
+  }
+
+  void SetNextRows(const Block& block) {
+    const int64_t moved_panels = (block.count - 1) * block.panels;
+    args_.next_rows_a = rows_ * buffers_.rows().stride;
+    args_.next_rows_b = -moved_panels * data_.weights.panel_stride_bytes();
+    args_.next_rows_seed = -(block.count - 1) * args_.seed_block_bytes;
+    args_.next_rows_sums = rows_ * args_.sums_stride_bytes - moved_panels * kPanelColumns * 4;
+  }
+
+  // Sets the first operands of the next call, if it has the same numbers of row tiles and panels, and nothing is staged first.
+  void SetNext(const Block& block, int64_t depth, int64_t depth_end) {
+    args_.is_loaded = args_.next_b != nullptr ? 1 : 0;
+    args_.next_b = nullptr;
+    if (block.count > 1 || block.is_direct) return;
+    const int64_t next_panel = block.panel + block.panels;
+    if (next_panel + block.panels <= chunk_end_) {
+      args_.next_a = segments_->a;
+      args_.next_a_stride_bytes = segments_->a_stride_bytes;
+      args_.next_b = Panel(next_panel) + OffsetInPanel(depth, 0, data_.weights.quad_bytes());
+      return;
+    }
+    // The next block of rows, in place.
+    const bool is_first = block.panels == std::min(kMaxBlockTiles / row_tiles_, chunk_end_ - chunk_begin_);
+    if (next_panel < chunk_end_ || !is_first || depth != 0 || depth_end < data_.k || blocking_.stages_a ||
+        data_.taps().depth < kTileDepth || next_.row != row_ + rows_ || next_.tiles != row_tiles_) {
+      return;
+    }
+    for (size_t i = 0; i < row_tiles(); ++i) args_.next_a[i] = next_.of[i].a + data_.taps().offsets.front();
+    args_.next_a_stride_bytes = buffers_.rows().stride;
+    args_.next_b = Panel(chunk_begin_);
+  }
+
+  static bool HasCompensation(const int32_t* values, int64_t count) {
+    int32_t bits = 0;
+    for (int64_t i = 0; i < count; ++i) bits |= values[i];
+    return bits != 0;
   }
 
   // Sums of the whole depth wait for the next kernel to store them. Blocks with an edge within a panel are
@@ -442,7 +508,7 @@ class AmxEngine::Region {
   void SetGap(int64_t columns) {
     AmxStoreArgs& waiting = args_.store;
     const int64_t begin = amx_rows_.Place(row_), line = amx_rows_.line;
-    const int64_t line_end = row_ / line * amx_rows_.pitch + line;  // a place
+    const int64_t line_end = begin + line - row_ % line;  // a place
     waiting.sums_end = waiting.sums + (amx_rows_.Place(row_ + rows_) - begin) * columns;
     waiting.gap = waiting.sums + (line_end - begin) * columns;
     waiting.gap_bytes = (amx_rows_.pitch - line) * columns * 4;
@@ -513,9 +579,12 @@ class AmxEngine::Region {
 
   int64_t chunk_begin_ = 0, chunk_end_ = 0;  // panels
   int64_t chunk_row_ = 0, chunk_row_end_ = 0;
-  int64_t line_begin_ = 0, line_end_ = 0;  // rows of the current line
-  const uint8_t* line_ = nullptr;          // the row line_begin_
-  int64_t row_ = 0, rows_ = 0;             // first row and number of rows of the block
+  int64_t line_begin_ = 0, line_end_ = 0;    // rows of the current line
+  const uint8_t* line_ = nullptr;            // the row line_begin_
+  int64_t begin_place_ = 0, end_place_ = 0;  // if tiles run on: of the range, see AmxRows::Place()
+  const uint8_t* first_row_ = nullptr;       // row begin_place_
+  RowBlock next_;                            // the next block of rows
+  int64_t row_ = 0, rows_ = 0;               // first row and number of rows of the block
   int64_t row_tiles_ = 0;
   std::array<RowTile, kMaxBlockTiles> tiles_;
   AmxSegment* segments_end_ = nullptr;

@@ -129,7 +129,7 @@ std::vector<int32_t> RunKernel(const AmxKernelSpec& spec, const Operands& operan
                                std::vector<int32_t> sums, AmxStoreArgs store, const int32_t* seed = nullptr) {
   const Result<AmxKernelFunction> kernel = GetAmxKernel(spec);
   EXPECT_TRUE(kernel) << kernel.error().message;
-  const Segments segments(operands, spec.row_tiles, steps);
+  Segments segments(operands, spec.row_tiles, steps);
   const std::vector<int32_t> no_compensation(static_cast<size_t>(operands.columns()));
   if (store.compensation == nullptr) store.compensation = no_compensation.data();
   AmxKernelArgs args;
@@ -140,6 +140,7 @@ std::vector<int32_t> RunKernel(const AmxKernelSpec& spec, const Operands& operan
   args.adds = adds;
   args.blocks = operands.panels / spec.panels;
   args.seed = seed;
+  args.seed_block_bytes = seed == nullptr ? 0 : spec.panels * kPanelColumns * 4;
   for (size_t i = 0; i < static_cast<size_t>(spec.row_tiles); ++i) {
     const int64_t row = static_cast<int64_t>(i) * segments.tile_rows;
     args.sums[i] = sums.data() + row * operands.columns();
