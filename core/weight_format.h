@@ -47,5 +47,20 @@ struct WeightFormat {
   }
 };
 
+/// The scalar fields that an intact_grouped_desc shares with other descriptions of a product.
+template <class Visit, class... Objects>
+constexpr void ForEachGroupedNumber(Visit&& visit, Objects&... o) {
+  visit("n", o.n...);
+  visit("k", o.k...);
+  visit("group", o.group...);
+  visit("experts", o.experts...);
+  visit("a_source_type", o.a_source_type...);
+  visit("a_type", o.a_type...);
+  visit("a_granularity", o.a_granularity...);
+  visit("b_type", o.b_type...);
+  visit("scale_type", o.scale_type...);
+  visit("c_type", o.c_type...);
+}
+
 }  // namespace intact::core
 #endif  // INTACT_CORE_WEIGHT_FORMAT_H_

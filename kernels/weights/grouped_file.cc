@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "core/isas.h"
+#include "core/operation.h"
+#include "core/weight_format.h"
 #include "kernels/problem/checks.h"
 #include "kernels/weights/pack_file.h"
 
@@ -30,16 +32,7 @@ constexpr ImageBegin kBegin = {kGroupedMagic, 3, sizeof(Header), 0, 0};
 // Copies the fields that the header and the descriptor share.
 template <class From, class To>
 void CopyFields(const From& from, To* to) {
-  to->n = from.n;
-  to->k = from.k;
-  to->group = from.group;
-  to->experts = from.experts;
-  to->a_source_type = from.a_source_type;
-  to->a_type = from.a_type;
-  to->a_granularity = from.a_granularity;
-  to->b_type = from.b_type;
-  to->scale_type = from.scale_type;
-  to->c_type = from.c_type;
+  core::ForEachGroupedNumber(core::kCopyField, *to, from);
   to->activation = from.activation;
   to->clamp_min = from.clamp_min;
   to->clamp_max = from.clamp_max;

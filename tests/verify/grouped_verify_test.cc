@@ -29,6 +29,7 @@
 #include "verify/problem/grouped.h"
 #include "verify/studies/grouped_layer.h"
 #include "verify/sweep/grouped_sweep.h"
+#include "verify/targets/fit.h"
 #include "verify/targets/grouped_target.h"
 
 namespace intact::verify {
@@ -893,18 +894,6 @@ TEST(GroupedSweepTest, TargetsWithoutZeroPointsRunAllProblems) {
       if (++problems == 200) break;
     }
   }
-}
-
-TEST(GroupedSweepTest, SkippedProblemsProveNothing) {
-  GroupedSweepResult result;
-  EXPECT_EQ(result.Verdict(), SweepVerdict::kNothingCompared);
-  result.cells.push_back({.problems = 3, .skipped = 2});
-  EXPECT_EQ(result.Verdict(), SweepVerdict::kPassed);
-  result.cells[0].skipped = 3;
-  EXPECT_EQ(result.Verdict(), SweepVerdict::kNothingCompared);
-  EXPECT_THAT(ToText(result), testing::HasSubstr("NOTHING PROVED: most problems of an ISA were skipped"));
-  result.cells[0].failed = 1;
-  EXPECT_EQ(result.Verdict(), SweepVerdict::kFailed);
 }
 
 }  // namespace

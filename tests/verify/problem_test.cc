@@ -102,7 +102,7 @@ TEST(ProblemText, AllNumbersHaveAName) {
 TEST(ProblemText, ErrorsNameWhatIsWrong) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "'gemm'"},
-      {"matmul u8s8s32 m=1 n=1 k=1", "'matmul' does not begin with 'gemm' or 'conv'"},
+      {"matmul u8s8s32 m=1 n=1 k=1", "'matmul' does not begin with 'gemm', 'conv' or 'grouped'"},
       {"gemm", "types are missing"},
       {"gemm u8s8 m=1 n=1 k=1", "'u8s8'"},
       {"gemm u8s8s32s8 m=1 n=1 k=1", "'s8' too much"},

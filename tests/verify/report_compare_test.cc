@@ -112,7 +112,7 @@ class ReadDigestsTest : public testing::Test {
 
 TEST_F(ReadDigestsTest, ReadsAReport) {
   const Result<ReportDigests> digests = Read(
-      R"({"schema": "intact-report", "schema_version": 2, "machine": {"cpu": "X"},
+      R"({"schema": "intact-report", "schema_version": 3, "machine": {"cpu": "X"},
           "sweep": {"digests": {"gemm u8s8s32 m=1 n=1 k=1": "00ff"}}})");
   ASSERT_TRUE(digests) << digests.error().message;
   EXPECT_EQ(digests->machine, "X");
@@ -122,7 +122,7 @@ TEST_F(ReadDigestsTest, ReadsAReport) {
 }
 
 TEST_F(ReadDigestsTest, ReadsASweep) {
-  const std::string head = R"({"schema": "intact-sweep", "schema_version": 5, "machine": {"cpu": "X"}, )";
+  const std::string head = R"({"schema": "intact-sweep", "schema_version": 6, "machine": {"cpu": "X"}, )";
   const Result<ReportDigests> digests =
       Read(head + R"("target": {"name": "mine 1"}, "digests": {"gemm u8s8s32 m=1 n=1 k=1": "00ff"}})");
   ASSERT_TRUE(digests) << digests.error().message;
@@ -152,8 +152,8 @@ TEST_F(ReadDigestsTest, RefusesOtherFiles) {
   ExpectRefusal("", "malformed JSON");
   ExpectRefusal("[]", "is not a JSON object");
   ExpectRefusal(R"({"schema": "layer", "schema_version": 1})", "is neither a report of intact nor");
-  ExpectRefusal(R"({"schema": "intact-report", "schema_version": 9})", "schema_version 2");
-  const std::string head = R"({"schema": "intact-report", "schema_version": 2, "sweep": )";
+  ExpectRefusal(R"({"schema": "intact-report", "schema_version": 9})", "schema_version 3");
+  const std::string head = R"({"schema": "intact-report", "schema_version": 3, "sweep": )";
   ExpectRefusal(head + "[1]}", "sweep.digests: expected an object");
   ExpectRefusal(head + R"({"digests": ["x"]}})", "sweep.digests: expected an object");
   ExpectRefusal(head + R"({"digests": {"gemm": 3}}})", "'gemm': expected a string");

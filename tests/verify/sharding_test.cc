@@ -36,11 +36,20 @@ class Sharding : public intact::tests::BinaryTest {
 
   /// Runs the sweep with these arguments and `--json name`, and returns the JSON.
   std::string Sweep(const std::string& arguments, const std::string& name) const {
-    const Outcome outcome = Run(kSweep + arguments + " --json " + Quoted(name));
+    const Outcome outcome = Run(Line() + arguments + " --json " + Quoted(name));
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return Contents(Path(name));
   }
+  virtual std::string Line() const { return kSweep; }
 };
+
+/// Both sweeps: `verify sweep` and `verify grouped`.
+class ShardingOfEach : public Sharding, public testing::WithParamInterface<const char*> {
+ protected:
+  std::string Line() const override { return fmt::format("verify {} --quick --isa {} ", GetParam(), kIsa); }
+};
+INSTANTIATE_TEST_SUITE_P(Sweeps, ShardingOfEach, testing::Values("sweep", "grouped"),
+                         [](const auto& test) { return std::string(test.param); });
 
 // Plants a failure of random problems, because our kernels have none.
 TEST_F(Sharding, RandomFindingsAreMerged) {
@@ -73,9 +82,9 @@ TEST_F(Sharding, RandomFindingsAreMerged) {
   EXPECT_THAT(failed.out, HasSubstr("FAILED: planted"));
 }
 
-TEST_F(Sharding, MergedShardsAreTheSweepUnsharded) {
+TEST_P(ShardingOfEach, MergedShardsAreTheSweepUnsharded) {
   const std::string whole = Sweep("", "whole.json");
-  const std::string text = Run(kSweep).out;
+  const std::string text = Run(Line()).out;
   EXPECT_NE(Sweep("--shard 1/3", "1.json"), whole);
   Sweep("--shard 2/3", "2.json");
   Sweep("--shard 3/3 --journal " + Quoted("3.journal"), "3.json");
@@ -123,6 +132,8 @@ TEST_F(Sharding, AJournalIsOfOneSweep) {
                  "is the journal of another run: it is shard 1/9 there, 2/9 here");
   ExpectBadInput(kSweep + journal + "--shard 1/9 --mode saturating",
                  R"(mode is "exact" there, "saturating" here)");
+  ExpectBadInput(fmt::format("verify grouped --quick --isa {} {} --shard 1/9", kIsa, journal),
+                 "grouped_seed is null there, 1 here");
   ExpectBadInput(kSweep + "--journal " + Quoted("a.json"), "is no journal of a sweep");
   ExpectBadInput(kSweep + "--journal ''", "--journal");
   ExpectBadInput(kSweep + "--journal " + Quoted("c") + " --json " + Quoted("c"), "are one file");
@@ -154,7 +165,7 @@ bool RunAndKill(const std::vector<std::string>& arguments, std::chrono::microsec
 
 // Killed repeatedly at random times. The journal keeps its contents, each kill loses only problems that were
 // running, and in the end each problem is there once.
-TEST_F(Sharding, KillsLoseOnlyWhatIsUnderWay) {
+TEST_P(ShardingOfEach, KillsLoseOnlyWhatIsUnderWay) {
   const auto start = std::chrono::steady_clock::now();
   const std::string whole = Sweep("--journal " + Quoted("whole.journal"), "whole.json");
   const auto time =
@@ -163,8 +174,8 @@ TEST_F(Sharding, KillsLoseOnlyWhatIsUnderWay) {
   std::uniform_int_distribution<int64_t> draw(0, time.count() / 6);
 
   const std::string journal = Path("journal"), json = Path("killed.json");
-  const std::vector<std::string> command = {INTACT_BINARY, "verify",    "sweep", "--quick", "--isa",
-                                            kIsa,          "--journal", journal, "--json",  json};
+  const std::vector<std::string> command = {INTACT_BINARY, "verify",    GetParam(), "--quick", "--isa",
+                                            kIsa,          "--journal", journal,    "--json",  json};
   std::string before;
   int kills = 0, kills_with_progress = 0;
   while (!RunAndKill(command, std::chrono::microseconds(draw(random)))) {

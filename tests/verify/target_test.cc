@@ -118,13 +118,14 @@ TEST(Plugin, WithGroupedWeightsPasses) {
   const Result<std::unique_ptr<Target>> target = Faulty("grouped");
   ASSERT_TRUE(target) << target.error().message;
   ASSERT_NE((*target)->AsGrouped(), nullptr);
-  const GroupedSweepResult sweep = RunGroupedSweep({{INTACT_ISA_ANY}}, Effort::kQuick, 1,
-                                                   *(*target)->AsGrouped(), [](int64_t, int64_t) {});
+  const std::vector<Problem> all = GroupedSweepProblems({{INTACT_ISA_ANY}}, Effort::kQuick, 1);
+  const FittedProblems fitted = Fit(all, TakesOf(**target));
+  EXPECT_GT(fitted.problems.size(), 1000u);
+  const SweepResult sweep = RunSweep(fitted.problems, **target, [](int64_t, int64_t) {});
   EXPECT_TRUE(sweep.Passed()) << ToText(sweep);
-  const GroupedCell& cell = sweep.cells.at(0);
-  EXPECT_GT(cell.problems, 1000);
-  EXPECT_GT(cell.changed, 500);  // scales that are not f32
-  EXPECT_EQ(cell.arithmetics, (std::map<std::string, int64_t>{{"exact", cell.problems}}));
+  const SweepCell& cell = sweep.cells.at(0);
+  EXPECT_EQ(cell.problems, std::ssize(fitted.problems));
+  EXPECT_EQ(GroupedArithmetics(sweep), (std::map<std::string, int64_t>{{"exact", cell.problems}}));
   EXPECT_EQ(cell.skipped, 0);
   EXPECT_EQ((*Faulty(""))->AsGrouped(), nullptr);
 }

@@ -11,11 +11,9 @@
 #include "tools/console/terminal.h"
 #include "verify/explain/claim.h"
 #include "verify/explain/grouped.h"
-#include "verify/problem/grouped.h"
 #include "verify/problem/problem.h"
 #include "verify/report/report_terminal.h"
 #include "verify/sweep/sweep.h"
-#include "verify/targets/grouped_target.h"
 
 namespace intact::tools {
 namespace {
@@ -80,45 +78,27 @@ std::string WhyNotIsa(const ReplayOptions& options, intact_isa isa) {
   return fmt::format("replay: isa={}: {}", intact_isa_name(isa), NotAvailable(isa, &options.emulate));
 }
 
-// A grouped problem on our own kernels, or on a target.
-Result<verify::GroupedJudgement> JudgeGrouped(const ReplayOptions& options,
-                                              const verify::GroupedProblem& problem) {
-  if (!options.target.IsPlugin()) {
-    return options.emulate.Emulated([&] { return verify::Judge(verify::IntactGroupedTarget(), problem); });
-  }
-  ASSIGN_OR_RETURN(const std::unique_ptr<verify::Target> target, options.target.Open(RunChoice{}));
-  if (target->AsGrouped() == nullptr) {
-    return Error{INTACT_INVALID_ARGUMENT, NoGroupedWeights(options.target)};
-  }
-  Result<verify::GroupedJudgement> judgement = verify::Judge(*target->AsGrouped(), problem);
-  const std::string printed = target->Printed();
+// A product with grouped weights.
+int ReplayGrouped(const ReplayOptions& options, const verify::Problem& problem) {
+  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(RunChoice{});
+  if (!target) return Fail(target.error());
+  if ((*target)->AsGrouped() == nullptr) return Fail(NoGroupedWeights(options.target));
+  const Result<verify::GroupedJudgement> judgement =
+      options.emulate.Emulated([&] { return verify::Judge(*(*target)->AsGrouped(), *problem.grouped); });
+  const std::string printed = (*target)->Printed();
   if (!printed.empty()) PrintError("{}{}", printed, printed.ends_with('\n') ? "" : "\n");
-  return judgement;
-}
-
-int ReplayGrouped(const ReplayOptions& options, const std::string& line) {
-  const Result<verify::GroupedProblem> problem = verify::GroupedProblem::Parse(line);
-  if (!problem) return Fail("replay: " + problem.error().message);
-  if (options.target.IsPlugin() && problem->isa != INTACT_ISA_ANY) return Fail(WhyOurs(line));
-  if (!options.reproduce.empty()) return Fail("--reproduce: takes no LINE of grouped weights");
-  if (const std::string why = WhyNotIsa(options, problem->isa); !why.empty()) return Fail(why);
-  const Result<verify::GroupedJudgement> judgement = JudgeGrouped(options, *problem);
   if (!judgement) {
-    const intact_status status = judgement.error().status;
-    const bool is_finding =
-        options.target.IsPlugin() && status != INTACT_UNSUPPORTED && status != INTACT_INVALID_ARGUMENT;
+    const bool is_finding = options.target.IsPlugin() && judgement.error().status != INTACT_UNSUPPORTED;
     if (!is_finding) return Fail("replay: " + judgement.error().message);
-    Print("{}\nFAILED: {}\n", problem->ToString(), judgement.error().message);
-    return kDifference;
+    Print("{}\n", problem.ToString());
+    return Failed(options, **target, problem, judgement.error().message);
   }
-  Print("{}\n{} outputs: {}\n", problem->ToString(), judgement->outputs, judgement->InWords());
+  Print("{}\n{} outputs: {}\n", problem.ToString(), judgement->outputs, judgement->InWords());
   if (judgement->Passed()) return kParity;
-  Print("FAILED: {}\n", judgement->failure);
-  return kDifference;
+  return Failed(options, **target, problem, judgement->failure);
 }
 
 int ReplayLine(const ReplayOptions& options, const std::string& line) {
-  if (verify::GroupedProblem::IsLine(line)) return ReplayGrouped(options, line);
   const Result<verify::Problem> problem = verify::Problem::Parse(line);
   if (!problem) return Fail("replay: " + problem.error().message);
   const bool is_ours = problem->isa != INTACT_ISA_ANY || problem->mode != INTACT_EXACT;
@@ -126,7 +106,7 @@ int ReplayLine(const ReplayOptions& options, const std::string& line) {
     return Fail(WhyOurs(line));
   }
   if (const std::string why = WhyNotIsa(options, problem->isa); !why.empty()) return Fail(why);
-  return Replay(options, *problem);
+  return problem->grouped ? ReplayGrouped(options, *problem) : Replay(options, *problem);
 }
 
 int ReplayAll(const ReplayOptions& options) {

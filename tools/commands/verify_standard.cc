@@ -23,7 +23,7 @@
 #include "verify/report/report_terminal.h"
 #include "verify/report/target_report.h"
 #include "verify/sweep/grouped_sweep.h"
-#include "verify/targets/grouped_target.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::tools {
 namespace {
@@ -75,11 +75,11 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
                    SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate.on));
   print(verify::ToText(report.sweep));
   // A fifth of the problems: they have all values of each field.
-  ASSIGN_OR_RETURN(report.grouped, options.emulate.Emulated([&]() -> Result<verify::GroupedSweepResult> {
-    return verify::RunGroupedSweep(IsasHere(INTACT_ISA_ANY), verify::Effort::kQuick, 1,
-                                   verify::IntactGroupedTarget(), ReportProgress("grouped weights"));
+  ASSIGN_OR_RETURN(report.grouped, options.emulate.Emulated([&]() -> Result<verify::SweepResult> {
+    return verify::RunSweep(verify::GroupedSweepProblems(IsasHere(INTACT_ISA_ANY), verify::Effort::kQuick, 1),
+                            verify::IntactTarget(), ReportProgress("grouped weights"));
   }));
-  print("grouped weights: all types, groups and fills\n" + verify::CellsText(report.grouped));
+  print(verify::ToText(report.grouped));
   return report;
 }
 

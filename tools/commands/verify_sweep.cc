@@ -74,6 +74,8 @@ verify::Effort EffortOf(bool quick) { return quick ? verify::Effort::kQuick : ve
 namespace {
 
 struct SweepOptions {
+  bool is_grouped = false;  // `verify grouped`
+  uint64_t seed = 1;        // of its problems
   RunChoice choice;
   TargetOption target;
   bool quick = false;
@@ -167,6 +169,7 @@ Result<verify::SweepRun> DescribeRun(const SweepOptions& options, const verify::
   }
   run.mode = options.choice.mode;
   run.effort = EffortOf(options.quick);
+  if (options.is_grouped) run.grouped_seed = options.seed;
   run.emulated = options.emulate.on;
   run.shard = *shard;
   return run;
@@ -176,7 +179,9 @@ Result<verify::SweepRun> DescribeRun(const SweepOptions& options, const verify::
 Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::SweepRun& run,
                                      std::span<const verify::Problem> problems,
                                      const verify::Target& target) {
-  const std::string step = options.target.IsPlugin() ? target.Name() : "sweep";
+  const std::string step = options.target.IsPlugin() ? target.Name()
+                           : options.is_grouped      ? "grouped"
+                                                     : "sweep";
   if (options.journal.empty()) return RunSweep(problems, target, options.emulate.on, {}, step);
   ASSIGN_OR_RETURN(support::Journal journal, support::Journal::Open(options.journal));
   ASSIGN_OR_RETURN(verify::SweepOutcomes known, verify::Resume(options.journal, run, &journal));
@@ -207,6 +212,7 @@ int Sweep(SweepOptions options) {
   if (const int status = options.choice.Resolve(&options.emulate); status != kParity) return status;
   const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
   if (!target) return Fail(target.error());
+  if (options.is_grouped && (*target)->AsGrouped() == nullptr) return Fail(NoGroupedWeights(options.target));
   Result<verify::SweepRun> run = DescribeRun(options, **target);
   if (!run) return Fail(run.error());
   const verify::FittedProblems fitted = run->Fitted();
@@ -263,11 +269,10 @@ int Sweep(SweepOptions options) {
 
 }  // namespace
 
-void AddVerifySweep(CLI::App* verify, Command* command) {
-  auto options = std::make_shared<SweepOptions>();
-  CLI::App* sweep = verify->add_subcommand(
-      "sweep", "GEMMs around the blocks, convolutions around the edges, all fills, against the reference");
-  options->choice.AddOptions(sweep);
+namespace {
+
+// The options that both sweeps have.
+void AddOptions(const std::shared_ptr<SweepOptions>& options, CLI::App* sweep, Command* command) {
   options->target.Add(sweep);
   sweep->add_flag("--quick", options->quick, "a fifth of the problems");
   options->emulate.Add(sweep);
@@ -280,7 +285,6 @@ void AddVerifySweep(CLI::App* verify, Command* command) {
             std::filesystem::exists(file, error) && !std::filesystem::is_regular_file(file, error);
         return is_other ? file + ": cannot be written: exists and is not a regular file" : "";
       });
-  options->random.AddOptions(sweep);
   AddJsonOption(sweep, &options->json, "write counts, failures and digests");
   RefuseEmpty(
       sweep->add_option(
@@ -290,6 +294,29 @@ void AddVerifySweep(CLI::App* verify, Command* command) {
       ->type_name("DIR")
       ->needs("--target");
   sweep->callback([options, command] { *command = [options] { return Sweep(*options); }; });
+}
+
+}  // namespace
+
+void AddVerifySweep(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<SweepOptions>();
+  CLI::App* sweep = verify->add_subcommand(
+      "sweep", "GEMMs around the blocks, convolutions around the edges, all fills, against the reference");
+  options->choice.AddOptions(sweep);
+  AddOptions(options, sweep, command);
+  options->random.AddOptions(sweep);
+}
+
+void AddVerifyGrouped(CLI::App* verify, Command* command) {
+  auto options = std::make_shared<SweepOptions>();
+  options->is_grouped = true;
+  CLI::App* grouped = verify->add_subcommand(
+      "grouped",
+      "a sweep of weights with a scale for each group of depths (intact/grouped.h), against the reference");
+  grouped->add_option("--isa", options->choice.isa_name, "the kernels' ISA (default: all that are here)")
+      ->type_name(IsaNames());
+  AddOptions(options, grouped, command);
+  AddSeedOption(grouped, &options->seed, "seed of the problems");
 }
 
 }  // namespace intact::tools

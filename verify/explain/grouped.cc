@@ -4,6 +4,7 @@
 
 #include "core/result.h"
 #include "core/types.h"
+#include "support/fnv1a.h"
 #include "verify/explain/claim.h"
 #include "verify/problem/element.h"
 
@@ -67,6 +68,9 @@ class Explainer {
 
 }  // namespace
 
+GroupedOracle::GroupedOracle(const GroupedProblem& of)
+    : problem(of), grouped(Materialize(of)), expected(reference::Outputs(grouped)) {}
+
 std::string GroupedJudgement::InWords() const {
   if (arithmetic.empty()) return "unexplained";
   return error ? fmt::format("{} (at most {:.2g} % of it)", arithmetic, 100 * *error) : arithmetic;
@@ -76,6 +80,7 @@ GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<ui
                          const std::vector<uint8_t>& output, std::string_view claim) {
   GroupedJudgement judgement;
   judgement.outputs = grouped.m * grouped.n;
+  judgement.digest = support::Fnv1a(output);
   if (output.size() != expected.size()) {
     judgement.differing = judgement.outputs;
     judgement.failure = fmt::format("{} bytes of output; expected {}", output.size(), expected.size());
@@ -103,9 +108,13 @@ GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<ui
 }
 
 Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedProblem& problem) {
-  const reference::Grouped grouped = Materialize(problem);
-  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(grouped, problem));
-  return Compare(grouped, reference::Outputs(grouped), output, GroupedClaimOf(target.GroupedClaims()));
+  return Judge(target, GroupedOracle(problem), problem);
+}
+
+Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedOracle& oracle,
+                               const GroupedRun& run) {
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(oracle.grouped, run));
+  return Compare(oracle.grouped, oracle.expected, output, GroupedClaimOf(target.GroupedClaims()));
 }
 
 }  // namespace intact::verify

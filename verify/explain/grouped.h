@@ -15,8 +15,17 @@
 
 namespace intact::verify {
 
+/// A problem's tensors, with the outputs of the contract.
+struct GroupedOracle {
+  explicit GroupedOracle(const GroupedProblem& problem);
+  GroupedProblem problem;
+  reference::Grouped grouped;
+  std::vector<uint8_t> expected;
+};
+
 struct GroupedJudgement {
   int64_t outputs = 0, differing = 0;
+  uint64_t digest = 0;  // FNV-1a of the target's bytes
   /// What computes every output: "exact", the phrase of an arithmetic or of a bound; "" if nothing explains
   /// the outputs.
   std::string arithmetic;
@@ -34,6 +43,9 @@ GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<ui
                          const std::vector<uint8_t>& output, std::string_view claim = "exact");
 /// Runs `problem` on `target`. Returns the target's error if it reports one.
 Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedProblem& problem);
+/// As Judge(), for the oracle's problem, run as `run`.
+Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedOracle& oracle,
+                               const GroupedRun& run);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_EXPLAIN_GROUPED_H_

@@ -15,6 +15,7 @@
 #include "core/types.h"
 #include "reference/contract/quantize.h"
 #include "verify/problem/line.h"
+#include "verify/problem/reset.h"
 
 namespace intact::verify {
 namespace {
@@ -54,31 +55,31 @@ const std::vector<Field>& Fields() {
       Number("n", &P::n),
       Number("k", &P::k),
       Number("group", &P::group),
-      Number("experts", &P::experts),
+      Number("experts", &P::experts).Needs(INTACT_TARGET_EXPERTS),
       Choice("src", &P::source, kSources),
       Choice("per", &P::granularity, kGranularities),
       Choice("gscale", &P::scale_type, kFloats),
       Choice("za", &P::has_a_zero_points, kNoYes),
-      Choice("zb", &P::has_b_zero_points, kNoYes),
-      Choice("bias", &P::has_bias, kNoYes),
+      Choice("zb", &P::has_b_zero_points, kNoYes).Needs(INTACT_TARGET_B_ZERO_POINTS),
+      Choice("bias", &P::has_bias, kNoYes).Needs(INTACT_TARGET_BIAS_F32),
       Choice("act", &P::activation, kActivations),
       Choice("fill", &P::fill, kFills),
       Number("seed", &P::seed),
-      Choice("blayout", &P::b_is_kn, kLayoutsOfB),
-      Choice("slayout", &P::scales_are_gn, kLayoutsOfScales),
-      Number("apad", &P::a_pad),
-      Number("bpad", &P::b_pad),
-      Number("cpad", &P::c_pad),
-      Number("epad", &P::expert_pad),
+      Choice("blayout", &P::b_is_kn, kLayoutsOfB).Needs(INTACT_TARGET_B_LAYOUTS),
+      Choice("slayout", &P::scales_are_gn, kLayoutsOfScales).Needs(INTACT_TARGET_B_LAYOUTS),
+      Number("apad", &P::a_pad).Needs(INTACT_TARGET_STRIDES),
+      Number("bpad", &P::b_pad).Needs(INTACT_TARGET_B_LAYOUTS),
+      Number("cpad", &P::c_pad).Needs(INTACT_TARGET_STRIDES),
+      Number("epad", &P::expert_pad).Needs(INTACT_TARGET_B_LAYOUTS),
       Choice("scratch", &P::own_scratch, kNoYes),
       Choice("saved", &P::saved, kNoYes),
-      Number("threads", &P::threads),
+      Number("threads", &P::threads).Needs(INTACT_TARGET_THREADS),
       Number("parts", &P::parts),
       Number("split", &P::split),
       Number("calls", &P::calls),
       Choice("reused", &P::reused, kNoYes),
-      Number("item", &P::item),
-      Number("ipad", &P::item_pad),
+      Number("item", &P::item).Needs(INTACT_TARGET_BATCH),
+      Number("ipad", &P::item_pad).Needs(INTACT_TARGET_BATCH),
       Choice("isa", &P::isa, Isas()),
   };
   return kFields;
@@ -117,6 +118,23 @@ std::span<const GroupedFill> AllGroupedFills() {
 bool GroupedProblem::IsLine(std::string_view line) {
   const std::vector<std::string_view> words = WordsOf(line);
   return !words.empty() && words[0] == kWord;
+}
+
+void Reset(std::string_view key, GroupedProblem* problem) {
+  const auto field = std::ranges::find(Fields(), key, &Field::key);
+  if (field != Fields().end()) (void)field->read(field->print(GroupedProblem()), problem);
+}
+
+void ResetLacking(uint64_t features, GroupedProblem* problem) {
+  for (const Field& field : Fields()) {
+    if ((field.needs & ~features) != 0) Reset(field.key, problem);
+  }
+}
+
+std::vector<std::string_view> OptionalGroupedKeys() {
+  std::vector<std::string_view> keys;
+  for (size_t i = kRequired; i < Fields().size(); ++i) keys.push_back(Fields()[i].key);
+  return keys;
 }
 
 std::string GroupedProblem::ToString() const {
@@ -333,7 +351,7 @@ void FillGiven(const GroupedProblem& p, int64_t m, reference::Grouped* grouped) 
   support::Random random(p.seed, kRows, static_cast<uint64_t>(m));
   support::Random scales(p.seed, kRowScales, static_cast<uint64_t>(m));
   const bool at_bounds = p.fill == GroupedFill::kBounds;
-  const bool by_groups = p.granularity == INTACT_GRANULARITY_GROUPS;
+  const bool by_groups = grouped->HasGroupScales();
   std::vector<int32_t> points;
   for (int64_t i = 0; i < (by_groups ? grouped->groups() : 1); ++i) {
     const bool is_high = scales.OneIn(2);

@@ -3,7 +3,7 @@
 #define INTACT_VERIFY_PROBLEM_LINE_H_
 
 #include <fmt/format.h>
-#include <intact/intact.h>
+#include <intact/target.h>
 
 #include <algorithm>
 #include <array>
@@ -82,13 +82,21 @@ inline Result<int64_t> NumberOf(std::string_view key, std::string_view text) {
   return value;
 }
 
-/// A key of a line: how to print its field of a problem P, and how to read it.
+/// A key of a line: how to print its field of a problem P, how to read it, and what a target needs to run it.
 template <class P>
 struct FieldOf {
   std::string_view key;
   std::function<std::string(const P&)> print;
   std::function<std::optional<Error>(std::string_view, P*)> read;
   bool required = false;
+  // Bits of features. A target that lacks one of them runs problems in which the field has its default.
+  uint64_t needs = 0;
+  template <class... Features>
+  FieldOf Needs(Features... features) const {
+    FieldOf field = *this;
+    field.needs = (INTACT_TARGET_BIT(features) | ...);
+    return field;
+  }
 };
 
 /// A field that is a number. `Of` is P or its base.

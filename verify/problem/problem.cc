@@ -18,6 +18,7 @@
 #include "verify/problem/fill.h"
 #include "verify/problem/line.h"
 #include "verify/problem/problem_size.h"
+#include "verify/problem/reset.h"
 
 namespace intact::verify {
 namespace {
@@ -196,38 +197,39 @@ Field Count(std::string_view key, int64_t ConvGeometry::*member) {
 // ----- all keys -------------------------------------------------------------------------------------------
 
 Field Quantization() { return Choice("quant", &Problem::quantization, kQuantizations); }
-Field Source() { return Choice("src", &Problem::source, kSources); }
+Field Source() { return Choice("src", &Problem::source, kSources).Needs(INTACT_TARGET_DYNAMIC_F16); }
 Field NumbersField() { return Choice("x", &Problem::numbers, kNumbers); }
 
 const std::vector<Field>& SharedFields() {
   static const std::vector<Field> kFields = {
       Number("za", &Problem::za),
-      Number("zb", &Problem::zb),
-      Choice("zbper", &Problem::zb_kind, kZeroPointKinds),
-      Number("zc", &Problem::zc),
+      Number("zb", &Problem::zb).Needs(INTACT_TARGET_B_ZERO_POINT),
+      Choice("zbper", &Problem::zb_kind, kZeroPointKinds).Needs(INTACT_TARGET_B_ZERO_POINTS),
+      Number("zc", &Problem::zc).Needs(INTACT_TARGET_C_ZERO_POINT),
       Number("amax", &Problem::amax),
       Number("wmax", &Problem::wmax),
       Number("arangemin", &Problem::range_min),
       Number("arange", &Problem::range_max),
       Choice("rangecheck", &Problem::range_check, kRangeChecks),
-      Choice("overflow", &Problem::overflow, kOverflows),
+      Choice("overflow", &Problem::overflow, kOverflows).Needs(INTACT_TARGET_OVERFLOW_WRAPS),
       Choice("bias", &Problem::bias, kBiases),
-      Choice("scale", &Problem::scale, kScales),
-      Choice("fixed", &Problem::fixed, kFixed),
+      Choice("scale", &Problem::scale, kScales).Needs(INTACT_TARGET_CHANNEL_SCALES, INTACT_TARGET_SCALE_ZERO),
+      Choice("fixed", &Problem::fixed, kFixed).Needs(INTACT_TARGET_FIXED_POINT),
       Choice("act", &Problem::activation, kActivations),
-      Choice("table", &Problem::has_table, kNoYes),
-      Choice("res", &Problem::residual, kResiduals),
-      Number("zres", &Problem::zres),
-      Choice("inplace", &Problem::in_place, kNoYes),
+      Choice("table", &Problem::has_table, kNoYes).Needs(INTACT_TARGET_LOOKUP_TABLE),
+      Choice("res", &Problem::residual, kResiduals).Needs(INTACT_TARGET_RESIDUAL),
+      Number("zres", &Problem::zres).Needs(INTACT_TARGET_RESIDUAL),
+      Choice("inplace", &Problem::in_place, kNoYes)
+          .Needs(INTACT_TARGET_RESIDUAL, INTACT_TARGET_RESIDUAL_IN_PLACE),
       Choice("fill", &Problem::fill, kFills),
       Number("seed", &Problem::seed),
-      Number("apad", &Problem::a_pad),
-      Number("cpad", &Problem::c_pad),
-      Number("respad", &Problem::res_pad),
+      Number("apad", &Problem::a_pad).Needs(INTACT_TARGET_STRIDES),
+      Number("cpad", &Problem::c_pad).Needs(INTACT_TARGET_STRIDES),
+      Number("respad", &Problem::res_pad).Needs(INTACT_TARGET_STRIDES, INTACT_TARGET_RESIDUAL),
       Choice("open", &Problem::open_extents, kNoYes),
       Choice("scratch", &Problem::own_scratch, kNoYes),
       Choice("saved", &Problem::saved, kNoYes),
-      Number("threads", &Problem::threads),
+      Number("threads", &Problem::threads).Needs(INTACT_TARGET_THREADS),
       Number("calls", &Problem::calls),
       Choice("reused", &Problem::reused, kNoYes),
       Choice("mode", &Problem::mode, kModes),
@@ -246,10 +248,14 @@ const Kind& GemmKind() {
   static const Kind kGemm = {
       "gemm",
       {Required(Number("m", &Problem::m)), Required(Number("n", &Problem::n)),
-       Required(Number("k", &Problem::k)), Number("batch", &Problem::batch),
-       Choice("items", &Problem::item_pointers, kItems), Number("itempad", &Problem::item_pad),
-       Choice("alayout", &Problem::a_by_columns, kALayouts), Choice("runtimeb", &Problem::runtime_b, kNoYes),
-       Choice("blayout", &Problem::b_by_columns, kBLayouts), Number("bpad", &Problem::b_pad), Quantization(),
+       Required(Number("k", &Problem::k)), Number("batch", &Problem::batch).Needs(INTACT_TARGET_BATCH),
+       Choice("items", &Problem::item_pointers, kItems)
+           .Needs(INTACT_TARGET_BATCH, INTACT_TARGET_BATCH_POINTERS),
+       Number("itempad", &Problem::item_pad).Needs(INTACT_TARGET_BATCH),
+       Choice("alayout", &Problem::a_by_columns, kALayouts).Needs(INTACT_TARGET_A_TRANSPOSED),
+       Choice("runtimeb", &Problem::runtime_b, kNoYes),
+       Choice("blayout", &Problem::b_by_columns, kBLayouts).Needs(INTACT_TARGET_B_LAYOUTS),
+       Number("bpad", &Problem::b_pad).Needs(INTACT_TARGET_B_LAYOUTS), Quantization(),
        Choice("zaper", &Problem::row_zero_points, kTensorOrRow), Source(), NumbersField(),
        Number("usual", &Problem::usual_m)}};
   return kGemm;
@@ -515,13 +521,34 @@ void Problem::Reset(std::string_view key) {
   }
 }
 
+void ResetNeeding(intact_target_feature feature, Problem* problem) {
+  for (const std::vector<Field>* fields : {&KindOf(*problem).fields, &SharedFields()}) {
+    for (const Field& field : *fields) {
+      if ((field.needs & INTACT_TARGET_BIT(feature)) != 0) problem->Reset(field.key);
+    }
+  }
+}
+
 void Problem::SetOutput(intact_type type) {
   c_type = type;
   if (core::IsInt8(type)) return;
   for (const std::string_view key : {"zc", "fixed", "table"}) Reset(key);
 }
 
+Problem Problem::Of(const GroupedProblem& grouped) {
+  Problem problem;
+  problem.grouped = grouped;
+  problem.isa = grouped.isa;
+  return problem;
+}
+
+void Problem::SetIsa(intact_isa named) {
+  isa = named;
+  if (grouped) grouped->isa = named;
+}
+
 std::string Problem::ToString() const {
+  if (grouped) return grouped->ToString();
   const Problem defaults = Defaults(a_type, b_type, c_type, conv);
   const Kind& kind = KindOf(*this);
   std::string line = fmt::format("{} {}{}{}", kind.name, verify::ToString(a_type), verify::ToString(b_type),
@@ -536,9 +563,14 @@ std::string Problem::ToString() const {
 }
 
 Result<Problem> Problem::Parse(std::string_view line) {
+  if (GroupedProblem::IsLine(line)) {
+    ASSIGN_OR_RETURN(const GroupedProblem grouped, GroupedProblem::Parse(line));
+    return Of(grouped);
+  }
   std::vector<std::string_view> words = WordsOf(line);
   if (words.empty() || (words[0] != GemmKind().name && words[0] != ConvKind().name)) {
-    return Invalid(fmt::format("'{}' does not begin with 'gemm' or 'conv'", words.empty() ? "" : words[0]));
+    return Invalid(
+        fmt::format("'{}' does not begin with 'gemm', 'conv' or 'grouped'", words.empty() ? "" : words[0]));
   }
   if (words.size() < 2) {
     return Invalid(fmt::format("types are missing after '{}'; expected three, like u8s8s32", words[0]));
@@ -563,6 +595,7 @@ Result<Problem> Problem::Parse(std::string_view line) {
 }
 
 std::optional<Error> Problem::Check() const {
+  if (grouped) return grouped->Check();
   if (std::optional<Error> types = CheckTypes(*this)) return types;
   std::optional<Error> error =
       CheckRanges({{"za", za, core::LowestOf(a_type), core::HighestOf(a_type)},
@@ -626,7 +659,7 @@ reference::Operation Materialize(const Problem& problem) {
 }
 
 reference::Gemm MaterializeGemm(const Problem& problem) {
-  assert(!problem.conv);
+  assert(!problem.conv && !problem.grouped);
   reference::Gemm gemm;
   gemm.m = problem.m;
   gemm.n = problem.n;

@@ -1,4 +1,4 @@
-// The verifier's unit of work: a GEMM or a convolution as a value whose text form round-trips.
+// The verifier's unit of work: a GEMM, a convolution or a product with grouped weights (grouped.h) as a value whose text form round-trips.
 //
 //   gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2
 //   gemm u8s8bf16 m=5 n=16 k=64 batch=3 items=pointers quant=dynamic_rows src=bf16 x=outlier bias=f32
@@ -37,6 +37,7 @@
 #include <string_view>
 
 #include "reference/contract/operation.h"
+#include "verify/problem/grouped.h"
 #include "verify/problem/target.h"
 
 namespace intact::verify {
@@ -137,9 +138,15 @@ struct Problem : RunSettings {
   int32_t zres = 0;  // residual_zero_point
   Fill fill = Fill::kUniform;
   uint64_t seed = 1;
+  // Set for a product with grouped weights. All other fields are then at their defaults, except isa, which is
+  // grouped->isa.
+  std::optional<GroupedProblem> grouped;
 
   bool operator==(const Problem&) const = default;
 
+  static Problem Of(const GroupedProblem& grouped);
+  /// Sets isa, also of a product with grouped weights.
+  void SetIsa(intact_isa named);
   bool IsDynamic() const {
     return quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS ||
            quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
@@ -158,7 +165,7 @@ struct Problem : RunSettings {
   static Result<Problem> Parse(std::string_view line);
 };
 
-/// The operation with its tensors. The problem must be one that Parse() would accept.
+/// The operation with its tensors. The problem must be one that Parse() would accept, without grouped weights.
 reference::Operation Materialize(const Problem& problem);
 /// Materialize() for a problem that must be a GEMM.
 reference::Gemm MaterializeGemm(const Problem& problem);

@@ -115,7 +115,13 @@ int64_t MemoryOf(const Problem& problem) {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t groups = 1;
-  if (problem.conv) {
+  if (const auto& grouped = problem.grouped) {
+    rows = grouped->m;
+    columns = Product({grouped->experts, grouped->n});
+    elements =
+        Sum({Product({rows, grouped->k}), Product({rows, grouped->n}), Product({columns, grouped->k})});
+    groups = Product({columns, grouped->Groups(grouped->k)});
+  } else if (problem.conv) {
     const ConvGeometry& g = *problem.conv;
     const ConvSizes sizes = SizesOf(g);
     elements = Sum({Product({sizes.inputs, g.input_channels}), Product({sizes.outputs, g.output_channels}),
@@ -133,6 +139,7 @@ int64_t MemoryOf(const Problem& problem) {
 }
 
 std::array<int64_t, 3> GemmSizesOf(const Problem& problem) {
+  if (problem.grouped) return {problem.grouped->m, problem.grouped->n, problem.grouped->k};
   if (!problem.conv) return {problem.m, problem.n, problem.k};
   return {problem.conv->OutputPixels(), problem.conv->GroupOutputs(),
           problem.conv->Taps() * problem.conv->GroupInputs()};

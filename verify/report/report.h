@@ -79,7 +79,6 @@
 #include "verify/studies/pairs.h"
 #include "verify/studies/ramp.h"
 #include "verify/studies/saturation_map.h"
-#include "verify/sweep/grouped_sweep.h"
 #include "verify/sweep/sweep.h"
 
 namespace intact::verify {
@@ -97,7 +96,7 @@ struct Report {
   SaturationMap map;
   std::vector<Ramp> ramps;
   SweepResult sweep;
-  GroupedSweepResult grouped;
+  SweepResult grouped;  // of grouped weights
   std::vector<LayerAudit> audits;
   std::vector<Cost> costs;
 

@@ -131,31 +131,18 @@ std::string RampSection(const std::vector<Ramp>& ramps) {
                      ramps.size());
 }
 
-std::string SweepSection(const SweepResult& sweep) {
+std::string SweepSection(const SweepResult& sweep, std::string_view title, std::string_view problems) {
   std::vector<support::html::Row> rows;
   for (const SweepCell& cell : sweep.cells) {
     rows.push_back({intact_isa_name(cell.isa), Str(ToString(cell.mode)), Str(cell.problems),
                     Str(cell.skipped), FaultCell(cell.failed), Str(cell.outputs), Str(cell.differing),
                     FaultCell(cell.Unexplained())});
   }
-  return "<h2>Sweep</h2>\n<p>All kernels, GEMMs around their blocks and convolutions around their edges, all "
-         "fills, against the scalar reference.</p>\n" +
+  return fmt::format("<h2>{}</h2>\n<p>All kernels, {}, all fills, against the scalar reference.</p>\n", title,
+                     problems) +
          support::html::Table(
              {"ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained"}, rows,
              2);
-}
-
-std::string GroupedSection(const GroupedSweepResult& sweep) {
-  std::vector<support::html::Row> rows;
-  for (const GroupedCell& cell : sweep.cells) {
-    rows.push_back({intact_isa_name(cell.isa), Str(cell.problems), Str(cell.skipped), FaultCell(cell.failed),
-                    Str(cell.outputs), FaultCell(cell.differing), FaultCell(cell.unexplained)});
-  }
-  return "<h2>Grouped weights</h2>\n<p>Weights of 4 and 8 bits with a scale for each group of depths, "
-         "against "
-         "the scalar reference.</p>\n" +
-         support::html::Table({"ISA", "problems", "skipped", "failed", "outputs", "differing", "unexplained"},
-                              rows, 1);
 }
 
 std::string FailuresSection(const Report& report) {
@@ -257,7 +244,10 @@ std::string ToHtml(const Report& report) {
           TriedText(report.sweep.tried)) +
           IsaSection(report) + MapSection(report.map) + RampSection(report.ramps) +
           PairSection(report.pairs) + AuditSection(report.audits) + CostSection(report.costs) +
-          SweepSection(report.sweep) + GroupedSection(report.grouped) + FailuresSection(report));
+          SweepSection(report.sweep, "Sweep",
+                       "GEMMs around their blocks and convolutions around their edges") +
+          SweepSection(report.grouped, "Grouped weights", "weights of 4 and 8 bits with scales of groups") +
+          FailuresSection(report));
 }
 
 }  // namespace intact::verify

@@ -453,13 +453,6 @@ Json ToJson(const GroupedLayerCheck& check) {
   return json;
 }
 
-Json ToJson(const GroupedCell& cell) {
-  return {{"isa", intact_isa_name(cell.isa)}, {"problems", cell.problems},
-          {"skipped", cell.skipped},          {"failed", cell.failed},
-          {"outputs", cell.outputs},          {"differing", cell.differing},
-          {"unexplained", cell.unexplained},  {"digest", fmt::format("{:016x}", cell.digest)}};
-}
-
 Json ToJson(const Report& report) {
   std::vector<SweepFailure> failures = report.sweep.failures;
   failures.insert(failures.end(), report.grouped.failures.begin(), report.grouped.failures.end());
@@ -469,7 +462,7 @@ Json ToJson(const Report& report) {
           {"pair_map", ToJson(report.pairs)},  {"saturation_map", ToJson(report.map)},
           {"ramp", ArrayOf(report.ramps)},     {"reduce_range", ArrayOf(report.audits)},
           {"cost", ArrayOf(report.costs)},     {"failures", ArrayOf(failures)},
-          {"sweep", ToJson(report.sweep)},     {"grouped_sweep", ArrayOf(report.grouped.cells)}};
+          {"sweep", ToJson(report.sweep)},     {"grouped_sweep", ToJson(report.grouped)}};
 }
 
 }  // namespace intact::verify

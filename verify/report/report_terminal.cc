@@ -12,6 +12,7 @@
 #include "support/origin.h"
 #include "verify/explain/pairing.h"
 #include "verify/problem/problem.h"
+#include "verify/sweep/grouped_sweep.h"
 
 namespace intact::verify {
 namespace {
@@ -547,9 +548,16 @@ std::string CellsText(const SweepResult& sweep, const std::string& target) {
 }
 
 std::string ToText(const SweepResult& sweep, const std::string& target) {
-  return "sweep: GEMMs around the blocks, convolutions around the edges, all fills\n" +
-         CellsText(sweep, target) + ToText(Mixtures(sweep)) + SkipsText(sweep.skips) +
-         FailuresText(sweep, target) + NotRunText(sweep);
+  const bool is_grouped = std::ranges::any_of(
+      sweep.digests, [](const SweepDigest& digest) { return GroupedProblem::IsLine(digest.problem); });
+  std::string arithmetics = ToText(Mixtures(sweep));
+  for (const auto& [arithmetic, problems] : GroupedArithmetics(sweep)) {
+    arithmetics += fmt::format("  grouped weights  {} problems: {}\n", problems, arithmetic);
+  }
+  return (is_grouped ? "grouped weights: all types, groups and fills\n"
+                     : "sweep: GEMMs around the blocks, convolutions around the edges, all fills\n") +
+         CellsText(sweep, target) + arithmetics + SkipsText(sweep.skips) + FailuresText(sweep, target) +
+         NotRunText(sweep);
 }
 
 namespace {

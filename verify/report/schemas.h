@@ -12,10 +12,10 @@ struct Schema {
   std::string_view name;
   int version;
 };
-inline constexpr Schema kReportSchema = {"intact-report", 2};               // verify/report/report.h
+inline constexpr Schema kReportSchema = {"intact-report", 3};               // verify/report/report.h
 inline constexpr Schema kTargetReportSchema = {"intact-target-report", 3};  // verify/report/target_report.h
-inline constexpr Schema kSweepSchema = {"intact-sweep", 5};                 // verify/report/sweep_file.h
-inline constexpr Schema kJournalSchema = {"intact-sweep-journal", 6};       // verify/report/sweep_file.h
+inline constexpr Schema kSweepSchema = {"intact-sweep", 6};                 // verify/report/sweep_file.h
+inline constexpr Schema kJournalSchema = {"intact-sweep-journal", 7};       // verify/report/sweep_file.h
 inline constexpr Schema kPairingSchema = {"intact-pairing", 1};  // tools/commands/verify_pairing.cc
 
 }  // namespace intact::verify

@@ -15,6 +15,7 @@
 #include "support/npy.h"
 #include "support/printable.h"
 #include "verify/report/report_terminal.h"
+#include "verify/sweep/grouped_sweep.h"
 #include "verify/sweep/mixture.h"
 
 namespace intact::verify {
@@ -41,7 +42,10 @@ Json ToJson(const std::optional<Takes>& takes) {
     }
     return json;
   };
-  return {{"features", {{"gemm", Hex(takes->features.gemm)}, {"conv", Hex(takes->features.conv)}}},
+  return {{"features",
+           {{"gemm", Hex(takes->features.gemm)},
+            {"conv", Hex(takes->features.conv)},
+            {"grouped", Hex(takes->grouped)}}},
           {"gemm", array(takes->gemm)},
           {"conv", array(takes->conv)}};
 }
@@ -69,6 +73,7 @@ Json ToJson(const SweepRun& run, const Schema& schema) {
       {"isas", isas},
       {"mode", ToString(run.mode)},
       {"effort", effort},
+      {"grouped_seed", run.grouped_seed ? Json(*run.grouped_seed) : Json()},
       {"emulated", run.emulated},
       {"problems", run.problems},
       {"problems_digest", Hex(run.problems_digest)},
@@ -215,7 +220,8 @@ std::optional<Takes> ParseTakes(const Input& json) {
   const Input& features = json.at("features");
   return Takes{{Digest(features.at("gemm")), Digest(features.at("conv"))},
                taken(json.at("gemm")),
-               taken(json.at("conv"))};
+               taken(json.at("conv")),
+               Digest(features.at("grouped"))};
 }
 
 SweepRun ParseRun(const Input& json) {
@@ -232,6 +238,7 @@ SweepRun ParseRun(const Input& json) {
   for (const std::string isa : json.at("isas")) run.isas.push_back(Value(ParseIsa(isa)));
   run.mode = Value(ParseMode(json.at("mode").get<std::string>()));
   run.effort = ParseEffort(json.at("effort").get<std::string>());
+  if (const Input& seed = json.at("grouped_seed"); !seed.is_null()) run.grouped_seed = seed.get<uint64_t>();
   run.emulated = json.at("emulated");
   run.problems = Count(json.at("problems"));
   run.problems_digest = Digest(json.at("problems_digest"));
@@ -243,10 +250,10 @@ SweepRun ParseRun(const Input& json) {
   return run;
 }
 
-/// An arithmetic's text.
-std::string Arithmetic(const Input& json) {
+/// The text of an arithmetic of `problem`, a line.
+std::string Arithmetic(const Input& json, std::string_view problem) {
   auto text = json.get<std::string>();
-  if (reference::ParseArithmetic(text)) return text;
+  if (GroupedProblem::IsLine(problem) || reference::ParseArithmetic(text)) return text;
   throw Error{INTACT_INVALID_ARGUMENT, fmt::format("{} is no arithmetic", json.dump())};
 }
 
@@ -270,7 +277,8 @@ SweepOutcome ParseOutcome(const Input& json) {
     if (json.contains("reproduced_by")) {
       SweepNaming& naming = outcome.outputs->naming.emplace();
       naming.telling = json.at("telling");
-      for (const Input& text : json.at("reproduced_by")) naming.reproduced_by.push_back(Arithmetic(text));
+      for (const Input& text : json.at("reproduced_by"))
+        naming.reproduced_by.push_back(Arithmetic(text, outcome.problem));
       naming.in_parts = json.value("in_parts", "");
     }
   }
@@ -320,7 +328,8 @@ SweepResult ParseResult(const Input& json) {
     SweepComputed& computed = result.computed.emplace_back(
         SweepComputed{problem, Count(how.at("differing")), how.at("telling"), {}, how.value("in_parts", "")});
     for (const Input& number : how.at("reproduced_by")) {
-      computed.reproduced_by.push_back(Arithmetic(arithmetics.at(static_cast<size_t>(Count(number)))));
+      computed.reproduced_by.push_back(
+          Arithmetic(arithmetics.at(static_cast<size_t>(Count(number))), problem));
     }
   }
   return result;
@@ -390,7 +399,8 @@ Result<std::vector<SweepOutcome>> ParseOutcomes(const std::string& path,
 }  // namespace
 
 FittedProblems SweepRun::Fitted() const {
-  std::vector<Problem> standard = SweepProblems(isas, std::span(&mode, 1), effort);
+  std::vector<Problem> standard = grouped_seed ? GroupedSweepProblems(isas, effort, *grouped_seed)
+                                               : SweepProblems(isas, std::span(&mode, 1), effort);
   if (target.takes) return Fit(standard, *target.takes);
   const int64_t count = std::ssize(standard);
   FittedProblems fitted;

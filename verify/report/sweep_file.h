@@ -1,14 +1,15 @@
 // What a sweep writes: its JSON, whole or for a shard, and the journal from which a killed sweep resumes.
 //
-// `verify sweep --json`, schema version 5:
+// `verify sweep --json`, `verify grouped --json`, schema version 6:
 //
 //   schema           "intact-sweep"; schema_version 5; version of intact; build, the digest of the program
 //   machine          cpu, family, model (as CPUID reports them)
 //   target           name, options, build (the digest of a plug-in's file, else ""), text (the value of
-//                    --target), deadline, and takes: features (gemm, conv), gemm[] and conv[], each with
+//                    --target), deadline, and takes: features (gemm, conv, grouped), gemm[] and conv[], each with
 //                    types and multiples, that problems were fitted to (verify/targets/fit.h); null for our own kernels
 //   isas[], mode, effort, emulated   the command's options: the ISAs, the mode, "quick", "standard" or
 //                    "thorough", whether in the emulator too
+//   grouped_seed     the seed of problems with grouped weights; null for GEMMs and convolutions
 //   problems, problems_digest   the number of problems of the whole sweep, and FNV-1a of their lines, each
 //                    with a newline
 //   shard            index (from 1 on) and count; 1 and 1 for a whole sweep
@@ -79,6 +80,7 @@ struct SweepRun {
   std::vector<intact_isa> isas;
   intact_mode mode = INTACT_EXACT;
   Effort effort = Effort::kStandard;
+  std::optional<uint64_t> grouped_seed;  // set: the problems are products with grouped weights, drawn with it
   bool emulated = false;
   int64_t problems = 0;
   uint64_t problems_digest = 0;

@@ -8,10 +8,10 @@
 #include <optional>
 #include <utility>
 
-#include "support/fnv1a.h"
 #include "support/random.h"
-#include "verify/explain/claim.h"
 #include "verify/explain/grouped.h"
+#include "verify/problem/reset.h"
+#include "verify/targets/fit.h"
 
 namespace intact::verify {
 namespace {
@@ -97,76 +97,6 @@ std::vector<GroupedProblem> GroupedSweepProblems(intact_isa isa, Effort effort, 
   return problems;
 }
 
-GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
-  const auto lacks = [&](intact_target_feature feature) {
-    return (features & INTACT_TARGET_BIT(feature)) == 0;
-  };
-  // The type of a problem, if the target supports it; else one of the types that it supports.
-  const auto choose = [&](auto type, const auto& all) {
-    std::vector<decltype(type)> supported;
-    for (const auto& [other, feature] : all) {
-      if (!lacks(feature)) supported.push_back(other);
-    }
-    if (supported.empty() || std::ranges::find(supported, type) != supported.end()) return type;
-    return supported[problem.seed % supported.size()];
-  };
-  using TypeFeature = std::pair<intact_type, intact_target_feature>;
-  if (lacks(INTACT_TARGET_STRIDES)) problem.a_pad = problem.c_pad = 0;
-  if (lacks(INTACT_TARGET_B_LAYOUTS)) {
-    problem.b_pad = problem.expert_pad = 0;
-    problem.b_is_kn = problem.scales_are_gn = false;
-  }
-  if (lacks(INTACT_TARGET_EXPERTS)) problem.experts = 1;
-  if (lacks(INTACT_TARGET_BATCH)) problem.item = problem.item_pad = 0;
-  if (lacks(INTACT_TARGET_THREADS)) problem.threads = 1;
-  if (lacks(INTACT_TARGET_EMPTY)) problem.m = std::max<int64_t>(problem.m, 1);
-  if (lacks(INTACT_TARGET_BIAS_F32)) problem.has_bias = false;
-  if (lacks(INTACT_TARGET_B_ZERO_POINTS)) problem.has_b_zero_points = false;
-  const bool has_relu = problem.activation == INTACT_ACTIVATION_RELU;
-  const bool has_clamp = problem.activation == INTACT_ACTIVATION_CLAMP;
-  if ((has_relu && lacks(INTACT_TARGET_RELU)) || (has_clamp && lacks(INTACT_TARGET_CLAMP))) {
-    problem.activation = INTACT_ACTIVATION_NONE;
-  }
-  if (problem.source == INTACT_TYPE_NONE && lacks(INTACT_TARGET_ROW_QUANTIZATION))
-    problem.source = INTACT_F32;
-  if (problem.source != INTACT_TYPE_NONE && lacks(INTACT_TARGET_DYNAMIC_ROWS)) {
-    problem.source = INTACT_TYPE_NONE;
-  }
-  if (problem.source == INTACT_F16 && lacks(INTACT_TARGET_DYNAMIC_F16)) problem.source = INTACT_F32;
-  const bool is_dynamic = problem.source != INTACT_TYPE_NONE;
-  if (problem.fill == GroupedFill::kNonFinite && (!is_dynamic || lacks(INTACT_TARGET_DYNAMIC_NAN))) {
-    problem.fill = GroupedFill::kUniform;
-  }
-  if (problem.fill == GroupedFill::kHuge && lacks(INTACT_TARGET_SCALE_ZERO))
-    problem.fill = GroupedFill::kSpread;
-  problem.a_type = choose(problem.a_type, std::array{TypeFeature{INTACT_U8, INTACT_TARGET_A_U8},
-                                                     TypeFeature{INTACT_S8, INTACT_TARGET_A_S8}});
-  if (lacks(INTACT_TARGET_A_ZERO_POINT)) {
-    if (is_dynamic && problem.a_type == INTACT_U8) {  // runs choose zero points
-      if (!lacks(INTACT_TARGET_A_S8)) {
-        problem.a_type = INTACT_S8;
-      } else if (!lacks(INTACT_TARGET_ROW_QUANTIZATION)) {
-        problem.source = INTACT_TYPE_NONE;
-        if (problem.fill == GroupedFill::kNonFinite) problem.fill = GroupedFill::kUniform;
-      }
-    }
-    problem.has_a_zero_points = problem.source != INTACT_TYPE_NONE;
-  }
-  problem.b_type = choose(
-      problem.b_type,
-      std::array{TypeFeature{INTACT_U8, INTACT_TARGET_B_U8}, TypeFeature{INTACT_S8, INTACT_TARGET_B_S8},
-                 TypeFeature{INTACT_U4, INTACT_TARGET_B_U4}, TypeFeature{INTACT_S4, INTACT_TARGET_B_S4}});
-  problem.b_is_kn = problem.b_is_kn && !problem.IsPacked();
-  problem.c_type = choose(problem.c_type, std::array{TypeFeature{INTACT_F32, INTACT_TARGET_C_F32},
-                                                     TypeFeature{INTACT_BF16, INTACT_TARGET_C_BF16},
-                                                     TypeFeature{INTACT_F16, INTACT_TARGET_C_F16}});
-  return problem;
-}
-
-namespace {
-
-// `problem`, which `target` refuses, after the first changes with which the target runs it. The changes lead to
-// products that most libraries have.
 std::optional<GroupedProblem> Changed(const GroupedTarget& target, const GroupedProblem& refused) {
   using Change = std::function<void(GroupedProblem*)>;
   const auto round_up = [](int64_t* extent, int64_t step) { *extent += (step - *extent % step) % step; };
@@ -194,37 +124,18 @@ std::optional<GroupedProblem> Changed(const GroupedTarget& target, const Grouped
   return std::nullopt;
 }
 
-}  // namespace
-
 GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& problem) {
   using Change = std::function<void(GroupedProblem*)>;
   const GroupedProblem defaults;
-  const std::vector<Change> changes = {
+  std::vector<Change> changes = {
       [&](GroupedProblem* p) { static_cast<GroupedRun&>(*p) = {.isa = p->isa}; },
-      [&](GroupedProblem* p) { p->activation = defaults.activation; },
-      [&](GroupedProblem* p) { p->has_bias = false; },
-      [&](GroupedProblem* p) { p->has_b_zero_points = false; },
       [&](GroupedProblem* p) { p->has_a_zero_points = false; },
       [&](GroupedProblem* p) { p->c_type = defaults.c_type; },
-      [&](GroupedProblem* p) { p->scale_type = defaults.scale_type; },
       [&](GroupedProblem* p) {
         p->source = defaults.source;
         p->has_a_zero_points = true;
       },
-      [&](GroupedProblem* p) { p->granularity = defaults.granularity; },
-      [&](GroupedProblem* p) { p->fill = defaults.fill; },
-      [&](GroupedProblem* p) { p->threads = 1; },
-      [&](GroupedProblem* p) { p->reused = false; },
-      [&](GroupedProblem* p) { p->calls = 1; },
       [&](GroupedProblem* p) { p->calls -= p->calls / 2; },
-      [&](GroupedProblem* p) { p->parts = 0; },
-      [&](GroupedProblem* p) { p->split = 0; },
-      [&](GroupedProblem* p) { p->item = p->item_pad = 0; },
-      [&](GroupedProblem* p) { p->own_scratch = false; },
-      [&](GroupedProblem* p) { p->saved = false; },
-      [&](GroupedProblem* p) { p->b_is_kn = p->scales_are_gn = false; },
-      [&](GroupedProblem* p) { p->a_pad = p->b_pad = p->c_pad = p->expert_pad = 0; },
-      [](GroupedProblem* p) { p->experts = 1; },
       [](GroupedProblem* p) { p->experts -= p->experts / 2; },
       [](GroupedProblem* p) { --p->experts; },
       [](GroupedProblem* p) { p->k -= p->k / 2; },
@@ -236,6 +147,12 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
       [](GroupedProblem* p) { --p->n; },
       [](GroupedProblem* p) { --p->m; },
   };
+  // Defaults first, except of fields whose default is not simpler.
+  constexpr std::array<std::string_view, 5> kNotSimpler = {"group", "za", "src", "seed", "isa"};
+  for (const std::string_view key : OptionalGroupedKeys()) {
+    if (std::ranges::find(kNotSimpler, key) != kNotSimpler.end()) continue;
+    changes.insert(changes.begin() + 1, [key](GroupedProblem* p) { Reset(key, p); });
+  }
   GroupedProblem least = problem;
   const std::optional<GroupedFailure> failure = HowFails(target, problem);
   if (!failure) return problem;
@@ -261,119 +178,23 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
   return least;
 }
 
-GroupedSweepResult RunGroupedSweep(std::span<const intact_isa> isas, Effort effort, uint64_t seed,
-                                   const GroupedTarget& target, const Progress& progress) {
-  GroupedSweepResult result;
-  for (const intact_isa isa : isas) {
-    result.cells.push_back({.isa = isa, .digest = support::Fnv1a(std::span<const uint8_t>())});
-  }
-  int64_t done = 0;
-  const std::vector<GroupedProblem> problems = GroupedSweepProblems(INTACT_ISA_ANY, effort, seed);
-  const std::string claim = GroupedClaimOf(target.GroupedClaims());
-  for (const GroupedProblem& drawn : problems) {
-    if (result.why_not_run = target.WhyGivenUp(); !result.why_not_run.empty()) {
-      result.not_run = std::ssize(problems) - done;
-      break;
+std::vector<Problem> GroupedSweepProblems(std::span<const intact_isa> isas, Effort effort, uint64_t seed) {
+  std::vector<Problem> problems;
+  for (const GroupedProblem& drawn : GroupedSweepProblems(INTACT_ISA_ANY, effort, seed)) {
+    for (const intact_isa isa : isas) {
+      problems.push_back(Problem::Of(drawn));
+      problems.back().SetIsa(isa);
     }
-    GroupedProblem problem = Fitted(drawn, target.GroupedFeatures());
-    reference::Grouped grouped = Materialize(problem);
-    std::vector<uint8_t> expected = reference::Outputs(grouped);
-    for (GroupedCell& cell : result.cells) {
-      problem.isa = cell.isa;
-      Result<std::vector<uint8_t>> output = target.Run(grouped, problem);
-      const bool is_refused = !output && output.error().status == INTACT_UNSUPPORTED;
-      const bool is_own = cell.isa != INTACT_ISA_ANY;  // our own kernels refuse an ISA
-      if (const auto changed = is_refused && !is_own ? Changed(target, problem) : std::nullopt) {
-        ++cell.changed;
-        problem = *changed;
-        grouped = Materialize(problem);
-        expected = reference::Outputs(grouped);
-        output = target.Run(grouped, problem);
-      }
-      if (!output && output.error().status == INTACT_UNSUPPORTED) {
-        ++cell.skipped;
-        ++cell.refusals[output.error().message];
-        continue;
-      }
-      ++cell.problems;
-      std::string reason = output ? "" : output.error().message;
-      if (output) {
-        const GroupedJudgement judgement = Compare(grouped, expected, *output, claim);
-        cell.digest = support::Fnv1a(*output, cell.digest);
-        cell.outputs += judgement.outputs;
-        cell.differing += judgement.differing;
-        if (judgement.arithmetic.empty()) cell.unexplained += judgement.differing;
-        reason = judgement.failure;
-        if (reason.empty()) ++cell.arithmetics[judgement.arithmetic];
-        cell.error = std::max(cell.error, judgement.error.value_or(0));
-      }
-      if (reason.empty()) continue;
-      ++cell.failed;
-      if (result.failures.size() == GroupedSweepResult::kMostFailures) continue;
-      SweepFailure failure;
-      failure.problem = problem.ToString();
-      failure.reason = reason;
-      const GroupedProblem smallest = Minimise(target, problem);
-      failure.minimised = smallest.ToString();
-      const auto how = smallest == problem ? std::nullopt : HowFails(target, smallest);
-      failure.minimised_reason = how ? how->reason : reason;
-      result.failures.push_back(failure);
-    }
-    progress(++done, std::ssize(problems));
   }
-  return result;
+  return problems;
 }
 
-SweepVerdict GroupedSweepResult::Verdict() const {
-  SweepVerdict verdict = cells.empty() ? SweepVerdict::kNothingCompared : SweepVerdict::kPassed;
-  for (const GroupedCell& cell : cells) {
-    if (cell.failed != 0) return SweepVerdict::kFailed;
-    if (cell.problems <= cell.skipped) verdict = SweepVerdict::kNothingCompared;
+std::map<std::string, int64_t> GroupedArithmetics(const SweepResult& sweep) {
+  std::map<std::string, int64_t> problems;
+  for (const SweepComputed& computed : sweep.computed) {
+    if (GroupedProblem::IsLine(computed.problem)) ++problems[computed.reproduced_by.at(0)];
   }
-  return verdict;
-}
-
-std::string CellsText(const GroupedSweepResult& result) {
-  std::string text = fmt::format("{:<14}{:>9}{:>9}{:>9}{:>11}{:>11}{:>13}  {}\n", "isa", "problems",
-                                 "skipped", "failed", "outputs", "differing", "unexplained", "digest");
-  for (const GroupedCell& cell : result.cells) {
-    text += fmt::format("{:<14}{:>9}{:>9}{:>9}{:>11}{:>11}{:>13}  {:016x}\n", intact_isa_name(cell.isa),
-                        cell.problems, cell.skipped, cell.failed, cell.outputs, cell.differing,
-                        cell.unexplained, cell.digest);
-  }
-  for (const GroupedCell& cell : result.cells) {
-    if (cell.isa != INTACT_ISA_ANY) continue;  // of our own kernels
-    for (const auto& [arithmetic, problems] : cell.arithmetics) {
-      text += fmt::format("{} problems: {}\n", problems, arithmetic);
-    }
-    if (cell.error != 0) text += fmt::format("largest error: {:.2g} % of the bound\n", 100 * cell.error);
-    if (cell.changed != 0) text += fmt::format("changed {} problems that it refused\n", cell.changed);
-    for (const auto& [reason, problems] : cell.refusals) {
-      text += fmt::format("skipped {}: {}\n", problems, reason);
-    }
-  }
-  if (result.not_run != 0) {
-    text += fmt::format("NOT RUN: the {} problems that were left: {}\n", result.not_run, result.why_not_run);
-  }
-  for (const SweepFailure& failure : result.failures) {
-    text += fmt::format("FAILED: {}: {}\n", failure.problem, failure.reason);
-    if (failure.minimised == failure.problem) continue;
-    text += fmt::format("  smaller: {}: {}\n", failure.minimised, failure.minimised_reason);
-  }
-  return text;
-}
-
-std::string ToText(const GroupedSweepResult& result) {
-  const std::string text = CellsText(result);
-  switch (result.Verdict()) {
-    case SweepVerdict::kPassed:
-      return text + "PARITY: every output is the reference's, or of an arithmetic that the target claims\n";
-    case SweepVerdict::kFailed:
-      return text + "FAILED: some outputs are not as they should be\n";
-    case SweepVerdict::kNothingCompared:
-      return text + "NOTHING PROVED: most problems of an ISA were skipped\n";
-  }
-  return text;
+  return problems;
 }
 
 }  // namespace intact::verify

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "verify/problem/reset.h"
+
 namespace intact::verify {
 namespace {
 
@@ -126,13 +128,6 @@ void TrySmallerConv(const Problem& problem, std::vector<Problem>* candidates) {
   TryDefaults(problem, candidates, &Problem::pairing);
 }
 
-void DropResidual(Problem* problem) {
-  problem->residual = INTACT_TYPE_NONE;
-  problem->zres = 0;
-  problem->res_pad = 0;
-  problem->in_place = false;
-}
-
 // Problems one step simpler, the biggest steps first. Some may not be valid.
 std::vector<Problem> Simpler(const Problem& problem) {
   std::vector<Problem> candidates;
@@ -140,12 +135,12 @@ std::vector<Problem> Simpler(const Problem& problem) {
   bare.SetOutput(INTACT_S32);
   bare.scale = ScaleKind::kNone;
   bare.activation = INTACT_ACTIVATION_NONE;
-  DropResidual(&bare);
+  ResetNeeding(INTACT_TARGET_RESIDUAL, &bare);
   if (bare.IsDynamic()) bare = problem;  // dynamic quantization needs a scaled output
   if (bare.bias == BiasKind::kF32) bare.bias = BiasKind::kNone;
   if (bare != problem) candidates.push_back(bare);
   Problem without_residual = problem;
-  DropResidual(&without_residual);
+  ResetNeeding(INTACT_TARGET_RESIDUAL, &without_residual);
   if (without_residual != problem) candidates.push_back(without_residual);
   if (problem.conv) {
     TrySmallerConv(problem, &candidates);

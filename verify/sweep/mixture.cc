@@ -47,7 +47,7 @@ std::vector<Kind> KindsOf(const SweepResult& sweep) {
   const auto add = [&kinds](const std::string& line, const SweepComputed* how, const std::string& failure,
                             bool is_explained) {
     const Result<Problem> problem = Problem::Parse(line);
-    if (!problem) return;
+    if (!problem || problem->grouped) return;
     const std::string operation = OperationOf(*problem);
     const auto found = std::ranges::find(kinds, operation, &Kind::operation);
     Kind& kind = found == kinds.end() ? kinds.emplace_back(Kind{operation, {}}) : *found;

@@ -21,7 +21,9 @@
 #include "support/c_text.h"
 #include "support/origin.h"
 #include "verify/explain/claim.h"
+#include "verify/explain/grouped.h"
 #include "verify/explain/judge.h"
+#include "verify/targets/grouped_target.h"
 #include "verify/targets/guarded_run.h"
 
 namespace intact::verify {
@@ -363,28 +365,30 @@ static double Value(uint16_t half) {{
 }}
 )";
 
-// {0} gemm or conv, {1} GEMM or CONV, {2} fields of linear, {3} fields of desc, {4} fields of args, {5} the
-// type of outputs, {6} rows, {7} columns
+// {0} gemm or conv, {1} GEMM or CONV, {2} fields of linear, {3} fields of desc, {4} fields of args
+constexpr std::string_view kDescribed = R"(  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+{2}  intact_{0}_desc desc = INTACT_{1}_DESC_INIT;
+{3}  intact_{0}_args args = INTACT_{1}_ARGS_INIT;
+{4})";
+
+// {0} code that sets the arguments, {1} the call, {2} the type of outputs, {3} rows, {4} columns
 constexpr std::string_view kRun = R"(
 /* Whether the target did something wrong. */
 static int Run(const intact_target* target) {{
   char message[INTACT_TARGET_MESSAGE_BYTES] = "";
-  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
-{2}  intact_{0}_desc desc = INTACT_{1}_DESC_INIT;
-{3}  intact_{0}_args args = INTACT_{1}_ARGS_INIT;
-{4}  Scribble();
+{0}  Scribble();
   const unsigned control = FloatControl();
-  const intact_status status = target->{0}(&desc, &linear, b_data, &args, message);
+  const intact_status status = target->{1};
   if (FloatControl() != control) return puts("floating-point control (MXCSR) is changed"), 1;
   if (status != INTACT_OK) return printf("status %d: %s\n", (int)status, message), 1;
   if (WroteOutside(c)) return 1;
-  for (size_t row = 0; row < {6}; ++row) {{
-    for (size_t column = 0; column < {7}; ++column) {{
-      {5} output;
+  for (size_t row = 0; row < {3}; ++row) {{
+    for (size_t column = 0; column < {4}; ++column) {{
+      {2} output;
       memcpy(&output, c->data + row * c->stride_bytes + column * sizeof output, sizeof output);
-      if (memcmp(&output, &expected[row * {7} + column], sizeof output) == 0) continue;
+      if (memcmp(&output, &expected[row * {4} + column], sizeof output) == 0) continue;
       printf("row %zu, column %zu is %.10g instead of %.10g\n", row, column, Value(output),
-             Value(expected[row * {7} + column]));
+             Value(expected[row * {4} + column]));
       return 1;
     }}
   }}
@@ -425,7 +429,8 @@ std::string VectorsOf(const core::Linear& linear) {
   return text;
 }
 
-std::string Head(const Target& target, const Problem& problem, const ReproducerOptions& names,
+// `claim`: of the target, for the problem.
+std::string Head(std::string_view claim, const Problem& problem, const ReproducerOptions& names,
                  const std::string& reason) {
   const std::array<std::string, 6> replay = {"intact",           "verify",   "replay",
                                              problem.ToString(), "--target", names.target};
@@ -434,8 +439,7 @@ std::string Head(const Target& target, const Problem& problem, const ReproducerO
   const std::array<std::string, 9> compile = {"cc",       names.file, names.plugin, "-Xlinker", "-rpath",
                                               "-Xlinker", folder,     "-o",         "failure"};
   return fmt::format(kHead, support::c::Comment(names.target), support::c::Comment(reason),
-                     ClaimOf(target.Arithmetic(), KindOf(problem)) == "any" ? kOfAny : "",
-                     support::c::Comment(support::ShellLine(replay)),
+                     claim == "any" ? kOfAny : "", support::c::Comment(support::ShellLine(replay)),
                      support::c::Comment(support::ShellLine(compile)));
 }
 
@@ -535,14 +539,110 @@ std::string WriteC(const reference::Operation& operation, const Bytes& expected,
         return std::pair(LinearFields(described.linear), DescFields(described));
       },
       operation);
-  text += fmt::format(kRun, small, large, linear, desc, WriteArgs(operation, options, images), type,
-                      images.c.rows, images.c.columns);
+  text += fmt::format(
+      kRun, fmt::format(kDescribed, small, large, linear, desc, WriteArgs(operation, options, images)),
+      fmt::format("{}(&desc, &linear, b_data, &args, message)", small), type, images.c.rows,
+      images.c.columns);
   return text + fmt::format(kMain, support::c::String(plugin_options));
+}
+
+// ----- grouped weights -------------------------------------------------------------------------------------
+
+// What a file cannot show; "" if it can.
+std::string WhyNoFile(const GroupedProblem& problem) {
+  if (problem.calls != 1 || problem.reused) return "it needs several calls";
+  if (problem.item != 0) return "it has a batch";
+  if (problem.m == 0) return "it has no outputs";
+  const bool has_layout =
+      problem.b_is_kn || problem.scales_are_gn || problem.b_pad != 0 || problem.expert_pad != 0;
+  return has_layout ? "its weights have another layout" : "";
+}
+
+// A field that points to a read-only copy of an array, which may be empty.
+template <class T>
+void AddArray(std::string_view type, std::string_view object, std::string_view field,
+              const std::vector<T>& values, std::string* arrays, std::string* fields) {
+  if (values.empty()) return;
+  *arrays += Array(type, field, std::span(values));
+  *fields += fmt::format("  {0}.{1} = Input(1, sizeof {1}, sizeof {1}, {1});\n", object, field);
+}
+
+std::string WriteC(const reference::Grouped& grouped, const Bytes& expected, const GroupedRun& run,
+                   const std::string& plugin_options) {
+  const intact_grouped_desc given = DescOf(grouped, run), usual = INTACT_GROUPED_DESC_INIT;
+  const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
+  const bool is_signed = grouped.codes().is_signed();
+  Fields numbers("desc");
+  core::ForEachGroupedNumber(numbers, given, usual);
+  numbers("b_stride_n", grouped.ColumnBytes(grouped.k), usual.b_stride_n);
+  numbers("activation", given.activation, usual.activation);
+  numbers("clamp_min", given.clamp_min, usual.clamp_min);
+  numbers("clamp_max", given.clamp_max, usual.clamp_max);
+  std::string arrays, desc = numbers.text(), args;
+  arrays += TypedArray(grouped.scale_type, "b_scales", grouped.b_scales.data(),
+                       grouped.columns() * grouped.groups());
+  desc += "  desc.b_scales = Input(1, sizeof b_scales, sizeof b_scales, b_scales);\n";
+  if (grouped.has_b_zero_points) {
+    AddArray(is_signed ? "int8_t" : "uint8_t", "desc", "b_zero_points", grouped.b_zero_points, &arrays,
+             &desc);
+  }
+  AddArray("float", "desc", "bias_f32", grouped.bias_f32, &arrays, &desc);
+  const intact_type a_type = is_dynamic ? grouped.a_source_type : grouped.a_type;
+  const Image a = {grouped.m, grouped.k, grouped.k + run.a_pad},
+              c = {grouped.m, grouped.n, grouped.n + run.c_pad};
+  arrays += TypedArray(a_type, "a", is_dynamic ? grouped.a_source.data() : grouped.a.data(), a.elements());
+  args += fmt::format("  args.m = {};\n  args.threads = {};\n", grouped.m, run.threads);
+  args += fmt::format("  args.a = {};\n  args.a_stride = {};\n", InC("Input", a, core::BytesOf(a_type), "a"),
+                      a.stride);
+  if (!is_dynamic) {
+    AddArray("float", "args", "a_scales", grouped.a_scales, &arrays, &args);
+    AddArray("int32_t", "args", "a_zero_points", grouped.a_zero_points, &arrays, &args);
+  }
+  if (grouped.experts > 1) AddArray("int64_t", "args", "expert_rows", grouped.expert_rows, &arrays, &args);
+  arrays += Array("uint8_t", "b", std::span<const uint8_t>(reference::BytesOfB(grouped)));
+  arrays += TypedArray(grouped.c_type, "expected", expected.data(), c.elements());
+  args += "  const void* b_data = Input(1, sizeof b, sizeof b, b);\n";
+  args += fmt::format("  const Tensor* c = {};\n", InC("Allocate", c, core::BytesOf(grouped.c_type), "NULL"));
+  args += fmt::format("  args.c = c->data;\n  args.c_stride = {};\n", c.stride);
+  const core::ElementType& c_traits = core::TraitsOf(grouped.c_type);
+  return arrays + std::string(kMemory) + ValueOf(c_traits) +
+         fmt::format(kRun,
+                     fmt::format("  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;\n{}"
+                                 "  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;\n{}",
+                                 desc, args),
+                     "grouped(&desc, b_data, &args, message)", c_traits.c_name, c.rows, c.columns) +
+         fmt::format(kMain, support::c::String(plugin_options));
+}
+
+Result<std::string> GroupedReproducer(const Target& target, const Problem& problem,
+                                      const ReproducerOptions& names) {
+  if (const std::string why = WhyNoFile(*problem.grouped); !why.empty()) return NoFile(why);
+  const GroupedOracle oracle(*problem.grouped);
+  const int64_t largest =
+      std::max({oracle.grouped.columns() * oracle.grouped.k, oracle.grouped.m * oracle.grouped.k,
+                oracle.grouped.m * oracle.grouped.n});
+  if (largest > kMostElements) {
+    return NoFile(fmt::format("it has a tensor of {} elements, more than {}", largest, kMostElements));
+  }
+  const std::unique_ptr<Target> fresh = target.Fresh();
+  const GroupedTarget* const alone = (fresh ? *fresh : target).AsGrouped();
+  if (alone == nullptr) return NoFile("the target has no grouped weights");
+  const Result<GroupedJudgement> judgement = Judge(*alone, oracle, *problem.grouped);
+  if (judgement && judgement->Passed()) {
+    return NoFile("it does not fail in a process that has run nothing else");
+  }
+  if (!judgement && alone->LastFailure().kind == FailureKind::kCleanExit) {
+    return NoFile("it ends the process with status 0, like a program that finds nothing wrong");
+  }
+  return Head(GroupedClaimOf(alone->GroupedClaims()), problem, names,
+              judgement ? judgement->failure : judgement.error().message) +
+         WriteC(oracle.grouped, oracle.expected, *problem.grouped, names.options);
 }
 
 }  // namespace
 
 Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names) {
+  if (problem.grouped) return GroupedReproducer(target, problem, names);
   if (problem.batch != 1 || problem.runtime_b) return NoFile("it has a batch or runtime B");
   if (problem.calls != 1 || problem.reused) return NoFile("it needs several calls");
   if (problem.m == 0 || (problem.conv && problem.conv->batch == 0)) return NoFile("it has no outputs");
@@ -562,7 +662,7 @@ Result<std::string> Reproducer(const Target& target, const Problem& problem, con
   SimplifyValues(target, options, &operation);
   const Oracle oracle(operation);
   ASSIGN_OR_RETURN(const std::string reason, ReasonAlone(target, oracle, options));
-  return Head(target, problem, names, reason) +
+  return Head(ClaimOf(target.Arithmetic(), KindOf(problem)), problem, names, reason) +
          WriteC(operation, Expected(target, oracle), options, images, names.options);
 }
 

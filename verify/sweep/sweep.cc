@@ -14,6 +14,7 @@
 #include "verify/explain/pairing.h"
 #include "verify/problem/problem_size.h"
 #include "verify/sweep/earlier_calls.h"
+#include "verify/sweep/grouped_sweep.h"
 #include "verify/sweep/minimise.h"
 #include "verify/sweep/sweep_problems.h"
 
@@ -129,7 +130,62 @@ bool MinimisedChoice::Take(const std::string& kind) {
   return true;
 }
 
+SweepOutcome Sweeper::RunGrouped(const GroupedProblem& problem, const std::string& line) {
+  SweepOutcome outcome;
+  outcome.problem = line;
+  outcome.isa = problem.isa;
+  const GroupedTarget* const target = target_.AsGrouped();
+  if (target == nullptr) {
+    outcome.skipped = "the target has no grouped weights";
+    return outcome;
+  }
+  GroupedProblem ran = problem, of_any_isa = problem;
+  of_any_isa.isa = INTACT_ISA_ANY;
+  if (!grouped_ || grouped_->problem != of_any_isa) grouped_.emplace(of_any_isa);
+  const auto is_refused = [](const Result<GroupedJudgement>& judgement) {
+    return !judgement && judgement.error().status == INTACT_UNSUPPORTED;
+  };
+  Result<GroupedJudgement> judgement = Judge(*target, *grouped_, problem);
+  if (is_refused(judgement) && problem.isa == INTACT_ISA_ANY) {  // our own kernels refuse an ISA
+    if (const auto changed = Changed(*target, problem)) {
+      ran = *changed;
+      judgement = Judge(*target, ran);
+    }
+  }
+  if (is_refused(judgement)) {
+    outcome.skipped = MessageOf(judgement.error());
+    return outcome;
+  }
+  Failure failure = {FailureKind::kOutput, "unexplained"};
+  if (judgement) {
+    SweepOutcome::Outputs& outputs = outcome.outputs.emplace();
+    outputs = {judgement->outputs, judgement->differing, {}, judgement->digest, std::nullopt};
+    const bool is_explained = !judgement->arithmetic.empty();
+    outputs.by_cause[static_cast<size_t>(is_explained ? Cause::kFloatSums : Cause::kImplementationError)] =
+        judgement->differing;
+    if (is_explained && problem.isa == INTACT_ISA_ANY) {
+      outputs.naming = SweepNaming{false, {judgement->arithmetic}, {}};
+    }
+    if (is_explained) failure.of = judgement->arithmetic;
+  } else {
+    failure = target->LastFailure();
+  }
+  outcome.failure = judgement ? judgement->failure : MessageOf(judgement.error());
+  if (outcome.failure.empty()) return outcome;
+  outcome.kind = failure.Text();
+  if (minimising_ >= kMostMinimising || !choice_.Take(outcome.kind)) return outcome;
+  const auto start = std::chrono::steady_clock::now();
+  const GroupedProblem smallest = Minimise(*target, ran);
+  outcome.minimised = smallest.ToString();
+  const Result<GroupedJudgement> again = Judge(*target, smallest);
+  outcome.minimised_reason = again ? again->failure : MessageOf(again.error());
+  if (outcome.minimised_reason.empty()) outcome.minimised_reason = outcome.failure;
+  minimising_ += std::chrono::steady_clock::now() - start;
+  return outcome;
+}
+
 SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
+  if (problem.grouped) return RunGrouped(*problem.grouped, line);
   const Oracle oracle(problem);
   const bool explains = explained_ < kMostExplained;
   const RunOptions options = RunOptionsOf(problem);
@@ -197,6 +253,11 @@ int64_t SweepResult::InParts() const {
 
 void Tried::Add(const Problem& problem) {
   const std::array<int64_t, 3> sizes = GemmSizesOf(problem);
+  if (const auto& grouped = problem.grouped) {
+    const int64_t items = grouped->item == 0 ? 1 : grouped->m / grouped->item;
+    Add(Tried{sizes[0], sizes[1], sizes[2], items, grouped->threads, grouped->calls});
+    return;
+  }
   Add(Tried{sizes[0], sizes[1], sizes[2], problem.conv ? problem.conv->batch : problem.batch, problem.threads,
             problem.calls});
 }

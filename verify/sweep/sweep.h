@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "verify/explain/compare.h"
+#include "verify/explain/grouped.h"
 #include "verify/explain/judge.h"
 #include "verify/problem/problem.h"
 #include "verify/problem/target.h"
@@ -98,7 +99,7 @@ struct SweepDigest {
 };
 
 /// The arithmetics that may have computed the outputs of a problem without an ISA, on targets that are not
-/// ours.
+/// ours. Of grouped weights: the phrase of one arithmetic, which makes all outputs.
 struct SweepComputed {
   std::string problem;
   int64_t differing = 0;  // outputs that differ from the contract
@@ -207,8 +208,11 @@ class Sweeper {
   void Know(const SweepOutcome& outcome);
 
  private:
+  SweepOutcome RunGrouped(const GroupedProblem& problem, const std::string& line);
+
   const Target& target_;
-  std::vector<Problem> before_;  // the last problems that ran, in order
+  std::optional<GroupedOracle> grouped_;  // of the last product with grouped weights, whatever its ISA
+  std::vector<Problem> before_;           // the last problems that ran, in order
   MinimisedChoice choice_;
   std::chrono::steady_clock::duration minimising_{};  // the time spent on minimising
   int64_t explained_ = 0;                             // failures with outputs that no arithmetic makes

@@ -77,24 +77,6 @@ constexpr auto kNames = [] {
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));
 
-constexpr auto kKeys = [] {
-  std::array<std::string_view, INTACT_TARGET_FEATURES> keys;
-  keys[INTACT_TARGET_B_ZERO_POINT] = "zb";
-  keys[INTACT_TARGET_B_ZERO_POINTS] = "zbper";
-  keys[INTACT_TARGET_C_ZERO_POINT] = "zc";
-  keys[INTACT_TARGET_CHANNEL_SCALES] = "scale";
-  keys[INTACT_TARGET_BATCH_POINTERS] = "items";
-  keys[INTACT_TARGET_THREADS] = "threads";
-  keys[INTACT_TARGET_RESIDUAL_IN_PLACE] = "inplace";
-  keys[INTACT_TARGET_DYNAMIC_F16] = "src";
-  keys[INTACT_TARGET_FIXED_POINT] = "fixed";
-  keys[INTACT_TARGET_LOOKUP_TABLE] = "table";
-  keys[INTACT_TARGET_OVERFLOW_WRAPS] = "overflow";
-  keys[INTACT_TARGET_SCALE_ZERO] = "scale";
-  keys[INTACT_TARGET_A_TRANSPOSED] = "alayout";
-  return keys;
-}();
-
 // Gathers bits.
 class Features {
  public:
@@ -199,8 +181,6 @@ uint64_t ShapeFeatures(const reference::Conv& conv, const RunOptions& /*options*
 }
 
 }  // namespace
-
-std::string_view KeyOf(intact_target_feature feature) { return kKeys.at(static_cast<size_t>(feature)); }
 
 uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options) {
   const auto of_shape = [&](const auto& one) { return ShapeFeatures(one, options); };

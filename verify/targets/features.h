@@ -15,10 +15,6 @@ uint64_t OutputFeatures();
 /// The intact_target_feature bits that an operation needs when it is run with `options`.
 uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options);
 
-/// The key of a problem line that `feature` depends on: the key's default value removes the feature. Empty if
-/// more than one key must change.
-std::string_view KeyOf(intact_target_feature feature);
-
 /// Features in words: "zero points of activations, a residual".
 std::string FeatureNames(uint64_t features);
 

@@ -13,7 +13,9 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "support/fnv1a.h"
+#include "verify/problem/reset.h"
 #include "verify/targets/features.h"
+#include "verify/targets/grouped_target.h"
 
 namespace intact::verify {
 namespace {
@@ -28,6 +30,7 @@ Types TypesOf(const Problem& problem) { return {problem.a_type, problem.b_type, 
 // A problem's features do not depend on how large it is beyond sizes of 2. Small tensors are faster to make,
 // and show the same features.
 uint64_t FeaturesOf(Problem problem) {
+  if (problem.grouped) return verify::FeaturesOf(Materialize(*problem.grouped), *problem.grouped);
   const RunOptions options = RunOptionsOf(problem);
   if (problem.conv) {
     ConvGeometry& g = *problem.conv;
@@ -134,13 +137,6 @@ int32_t ZeroPointAs(intact_type type, intact_type was, int32_t zero_point) {
   return type == INTACT_S8 ? zero_point - 128 : zero_point + 128;
 }
 
-void DropResidual(Problem* problem) {
-  problem->residual = INTACT_TYPE_NONE;
-  problem->zres = 0;
-  problem->res_pad = 0;
-  problem->in_place = false;
-}
-
 // Removes an activation range that does not contain the zero point.
 void KeepToRange(Problem* p) {
   const int32_t distance = p->za + (p->a_type == INTACT_S8 ? 128 : 0);
@@ -159,7 +155,7 @@ void SetTypes(const Types& types, Problem* problem) {
   if (types.c == p.c_type) return;
   if (core::IsInt8(p.c_type)) p.zc = ZeroPointAs(types.c, p.c_type, p.zc);
   p.SetOutput(types.c);
-  if (p.in_place) DropResidual(&p);
+  if (p.in_place) ResetNeeding(INTACT_TARGET_RESIDUAL, &p);
   if (types.c != INTACT_S32) {
     const bool is_fit = p.scale != ScaleKind::kNone && (p.scale != ScaleKind::kTiny || types.c == INTACT_F32);
     if (!is_fit) p.scale = ScaleKind::kTensor;
@@ -168,7 +164,7 @@ void SetTypes(const Types& types, Problem* problem) {
   p.scale = ScaleKind::kNone;
   if (p.bias == BiasKind::kF32) p.bias = BiasKind::kS32;
   p.activation = INTACT_ACTIVATION_NONE;
-  DropResidual(&p);
+  ResetNeeding(INTACT_TARGET_RESIDUAL, &p);
   if (p.quantization == INTACT_QUANTIZATION_TENSOR) return;  // the run then passes no scale
   p.quantization = INTACT_QUANTIZATION_STATIC;
   p.row_zero_points = false;
@@ -232,12 +228,6 @@ void DropFromConv(intact_target_feature feature, uint64_t has, ConvGeometry* g) 
   }
 }
 
-void DropItems(Problem* p) {
-  p->batch = 1;
-  p->item_pointers = false;
-  p->item_pad = 0;
-}
-
 void DropRuntimeB(Problem* p) {
   p->runtime_b = false;
   if (IsOfItems(p->scale)) p->scale = ScaleKind::kTensor;
@@ -264,21 +254,8 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
     case INTACT_TARGET_CLAMP:
       p->activation = Has(has, INTACT_TARGET_RELU) ? INTACT_ACTIVATION_RELU : INTACT_ACTIVATION_NONE;
       break;
-    case INTACT_TARGET_RESIDUAL:
-      DropResidual(p);
-      break;
-    case INTACT_TARGET_STRIDES:
-      p->a_pad = p->c_pad = p->res_pad = 0;
-      break;
-    case INTACT_TARGET_B_LAYOUTS:
-      p->b_by_columns = false;
-      p->b_pad = 0;
-      break;
     case INTACT_TARGET_RUNTIME_B:
       DropRuntimeB(p);
-      break;
-    case INTACT_TARGET_BATCH:
-      DropItems(p);
       break;
     case INTACT_TARGET_ITEM_COLUMNS:
       if (p->scale == ScaleKind::kItemColumn) p->scale = ScaleKind::kItem;
@@ -302,7 +279,7 @@ void Drop(intact_target_feature feature, uint64_t has, Problem* p) {
       p->numbers = Numbers::kNormal;
       break;
     default:
-      p->Reset(KeyOf(feature));
+      ResetNeeding(feature, p);
       if (p->conv) DropFromConv(feature, has, &*p->conv);
   }
 }
@@ -333,6 +310,7 @@ Takes TakesOf(const Target& target) {
   const FeatureMasks features = target.Features();
   Takes takes = {features, TypesTaken(asked, features.gemm, kGemmProbes),
                  TypesTaken(asked, features.conv, kConvProbes)};
+  if (const GroupedTarget* const grouped = target.AsGrouped()) takes.grouped = grouped->GroupedFeatures();
   for (Taken& taken : takes.gemm) {
     taken.multiples = MultiplesTaken(asked, features.gemm, taken, kWholeGemms);
   }
@@ -379,6 +357,7 @@ std::vector<std::string> Words(const Takes& takes) {
 }
 
 std::array<int64_t, 3> SizesOf(const Problem& p) {
+  if (p.grouped) return {p.grouped->m, p.grouped->n, p.grouped->k};
   if (p.conv) return {1, p.conv->GroupOutputs(), p.conv->GroupInputs()};
   return {p.m, p.n, p.k};
 }
@@ -388,21 +367,24 @@ std::array<int64_t, 3> SizesOf(const Problem& p) {
 namespace {
 
 uint64_t FeaturesFor(const Problem& problem, const Takes& takes) {
+  if (problem.grouped) return takes.grouped;
   return problem.conv ? takes.features.conv : takes.features.gemm;
 }
 
 // How many problems have each feature.
 using Counts = std::array<int64_t, INTACT_TARGET_FEATURES>;
 
-std::vector<LackingFeature> Lacking(const Takes& takes, const Counts& of_gemms, const Counts& of_convs) {
+// `is_grouped`: `of_gemms` are products with grouped weights.
+std::vector<LackingFeature> Lacking(const Takes& takes, const Counts& of_gemms, const Counts& of_convs,
+                                    bool is_grouped) {
   std::vector<LackingFeature> lacking;
   for (int i = 0; i < INTACT_TARGET_FEATURES; ++i) {
     const auto feature = static_cast<intact_target_feature>(i);
     const int64_t gemms = of_gemms.at(feature), convs = of_convs.at(feature);
     if (gemms + convs == 0) continue;
     std::string name = FeatureNames(INTACT_TARGET_BIT(feature));
-    if (Has(takes.features.gemm, feature)) name += " in convolutions";
-    if (Has(takes.features.conv, feature)) name += " in GEMMs";
+    if (!is_grouped && Has(takes.features.gemm, feature)) name += " in convolutions";
+    if (!is_grouped && Has(takes.features.conv, feature)) name += " in GEMMs";
     lacking.push_back({std::move(name), gemms + convs});
   }
   std::ranges::stable_sort(lacking, std::greater(), &LackingFeature::problems);
@@ -411,7 +393,68 @@ std::vector<LackingFeature> Lacking(const Takes& takes, const Counts& of_gemms, 
 
 }  // namespace
 
+GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
+  const auto lacks = [&](intact_target_feature feature) {
+    return (features & INTACT_TARGET_BIT(feature)) == 0;
+  };
+  // The type of a problem, if the target supports it; else one of the types that it supports.
+  const auto choose = [&](auto type, const auto& all) {
+    std::vector<decltype(type)> supported;
+    for (const auto& [other, feature] : all) {
+      if (!lacks(feature)) supported.push_back(other);
+    }
+    if (supported.empty() || std::ranges::find(supported, type) != supported.end()) return type;
+    return supported[problem.seed % supported.size()];
+  };
+  using TypeFeature = std::pair<intact_type, intact_target_feature>;
+  ResetLacking(features, &problem);
+  if (lacks(INTACT_TARGET_EMPTY)) problem.m = std::max<int64_t>(problem.m, 1);
+  const bool has_relu = problem.activation == INTACT_ACTIVATION_RELU;
+  const bool has_clamp = problem.activation == INTACT_ACTIVATION_CLAMP;
+  if ((has_relu && lacks(INTACT_TARGET_RELU)) || (has_clamp && lacks(INTACT_TARGET_CLAMP))) {
+    problem.activation = INTACT_ACTIVATION_NONE;
+  }
+  if (problem.source == INTACT_TYPE_NONE && lacks(INTACT_TARGET_ROW_QUANTIZATION))
+    problem.source = INTACT_F32;
+  if (problem.source != INTACT_TYPE_NONE && lacks(INTACT_TARGET_DYNAMIC_ROWS)) {
+    problem.source = INTACT_TYPE_NONE;
+  }
+  if (problem.source == INTACT_F16 && lacks(INTACT_TARGET_DYNAMIC_F16)) problem.source = INTACT_F32;
+  const bool is_dynamic = problem.source != INTACT_TYPE_NONE;
+  if (problem.fill == GroupedFill::kNonFinite && (!is_dynamic || lacks(INTACT_TARGET_DYNAMIC_NAN))) {
+    problem.fill = GroupedFill::kUniform;
+  }
+  if (problem.fill == GroupedFill::kHuge && lacks(INTACT_TARGET_SCALE_ZERO))
+    problem.fill = GroupedFill::kSpread;
+  problem.a_type = choose(problem.a_type, std::array{TypeFeature{INTACT_U8, INTACT_TARGET_A_U8},
+                                                     TypeFeature{INTACT_S8, INTACT_TARGET_A_S8}});
+  if (lacks(INTACT_TARGET_A_ZERO_POINT)) {
+    if (is_dynamic && problem.a_type == INTACT_U8) {  // runs choose zero points
+      if (!lacks(INTACT_TARGET_A_S8)) {
+        problem.a_type = INTACT_S8;
+      } else if (!lacks(INTACT_TARGET_ROW_QUANTIZATION)) {
+        problem.source = INTACT_TYPE_NONE;
+        if (problem.fill == GroupedFill::kNonFinite) problem.fill = GroupedFill::kUniform;
+      }
+    }
+    problem.has_a_zero_points = problem.source != INTACT_TYPE_NONE;
+  }
+  problem.b_type = choose(
+      problem.b_type,
+      std::array{TypeFeature{INTACT_U8, INTACT_TARGET_B_U8}, TypeFeature{INTACT_S8, INTACT_TARGET_B_S8},
+                 TypeFeature{INTACT_U4, INTACT_TARGET_B_U4}, TypeFeature{INTACT_S4, INTACT_TARGET_B_S4}});
+  problem.b_is_kn = problem.b_is_kn && !problem.IsPacked();
+  problem.c_type = choose(problem.c_type, std::array{TypeFeature{INTACT_F32, INTACT_TARGET_C_F32},
+                                                     TypeFeature{INTACT_BF16, INTACT_TARGET_C_BF16},
+                                                     TypeFeature{INTACT_F16, INTACT_TARGET_C_F16}});
+  return problem;
+}
+
 std::optional<Problem> Fit(Problem problem, const Takes& takes) {
+  if (problem.grouped) {
+    if (takes.grouped == 0) return std::nullopt;
+    return Problem::Of(Fitted(*problem.grouped, takes.grouped));
+  }
   const std::vector<Taken>& all = problem.conv ? takes.conv : takes.gemm;
   if (all.empty()) return std::nullopt;
   const uint64_t has = FeaturesFor(problem, takes);
@@ -438,7 +481,8 @@ std::optional<Problem> Fit(Problem problem, const Takes& takes) {
 
 FittedProblems Fit(std::span<const Problem> problems, const Takes& takes) {
   FittedProblems fitted;
-  fitted.takes = Words(takes);
+  const bool is_grouped = !problems.empty() && problems.front().grouped;
+  fitted.takes = is_grouped ? std::vector<std::string>{"products with grouped weights"} : Words(takes);
   fitted.of = std::ssize(problems);
   std::unordered_set<std::string> lines;
   Counts of_gemms = {}, of_convs = {};
@@ -455,7 +499,7 @@ FittedProblems Fit(std::span<const Problem> problems, const Takes& takes) {
     fitted.rounded += SizesOf(*problem) == SizesOf(unfitted) ? 0 : 1;
     fitted.problems.push_back(*problem);
   }
-  fitted.lacking = Lacking(takes, of_gemms, of_convs);
+  fitted.lacking = Lacking(takes, of_gemms, of_convs, is_grouped);
   return fitted;
 }
 

@@ -47,6 +47,7 @@ inline constexpr int64_t kMaxMultiple = 64;
 struct Takes {
   FeatureMasks features = {0, 0};
   std::vector<Taken> gemm, conv;
+  uint64_t grouped = 0;  // the features of products with grouped weights; 0: the target has none
   bool operator==(const Takes&) const = default;
 };
 
@@ -56,6 +57,9 @@ struct Takes {
 /// except UNSUPPORTED counts as support. A target that supports none of the problems, or hangs, is assumed to
 /// support all types that its features include: the sweep then reports its errors.
 Takes TakesOf(const Target& target);
+
+/// `problem`, changed so that it needs only `features` where a change can do that.
+GroupedProblem Fitted(GroupedProblem problem, uint64_t features);
 
 /// `problem` fitted to `takes`; nullopt if that is impossible. If its types are not supported, a hash of its
 /// line chooses other types, so the result is equal in every sweep.
@@ -68,6 +72,7 @@ struct LackingFeature {
   int64_t problems = 0;
 };
 
+/// A target's problems are those of one kind: products with grouped weights, or all others.
 struct FittedProblems {
   std::vector<Problem> problems;  // in the order of the original problems
   int64_t of = 0;                 // the number of original problems

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/operation.h"
 #include "core/result.h"
 #include "core/types.h"
 #include "verify/targets/guarded_buffer.h"
@@ -60,18 +61,11 @@ std::vector<int64_t> ExpertRows(const reference::Grouped& grouped, int64_t begin
   return rows;
 }
 
+}  // namespace
+
 intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& run) {
   intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
-  desc.n = grouped.n;
-  desc.k = grouped.k;
-  desc.group = grouped.group;
-  desc.a_source_type = grouped.a_source_type;
-  desc.a_type = grouped.a_type;
-  desc.a_granularity = grouped.a_granularity;
-  desc.b_type = grouped.b_type;
-  desc.scale_type = grouped.scale_type;
-  desc.c_type = grouped.c_type;
-  desc.experts = grouped.experts;
+  core::ForEachGroupedNumber(core::kCopyField, desc, grouped);
   if (grouped.post_ops.Has<core::Relu>()) desc.activation = INTACT_ACTIVATION_RELU;
   if (const auto* clamp = grouped.post_ops.Find<core::Clamp>()) {
     desc.activation = INTACT_ACTIVATION_CLAMP;
@@ -82,9 +76,11 @@ intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& 
   return desc;
 }
 
+namespace {
+
 // Numbers of scales and of zero points of each row of A.
 int64_t RowValuesOf(const reference::Grouped& grouped) {
-  return grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? grouped.groups() : 1;
+  return grouped.HasGroupScales() ? grouped.groups() : 1;
 }
 
 // The plan, saved to memory that ends at a guard page, and loaded. Saved again, it has the same bytes.

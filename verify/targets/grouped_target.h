@@ -37,6 +37,8 @@ class GroupedTarget {
 /// The intact_target_feature bits that a product needs when it is run in this way.
 uint64_t FeaturesOf(const reference::Grouped& grouped, const GroupedRun& run);
 
+/// The descriptor without arrays and strides.
+intact_grouped_desc DescOf(const reference::Grouped& grouped, const GroupedRun& run);
 /// Returns call(descriptor, b). The descriptor's arrays and the weights are in guarded memory. With run.reused,
 /// calls it twice: first with other weights, scales and zero points in the same memory.
 Error CallGuarded(const reference::Grouped& grouped, const GroupedRun& run,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "verify/problem/target.h"
+#include "verify/targets/grouped_target.h"
 #include "verify/targets/guarded_run.h"
 
 namespace intact::verify {
@@ -27,8 +28,12 @@ Result<std::unique_ptr<HeldPlan>> Hold(reference::Operation operation, const Run
 class IntactTarget : public Target {
  public:
   std::string Name() const override { return "intact"; }
+  const GroupedTarget* AsGrouped() const override { return &grouped_; }
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override;
+
+ private:
+  IntactGroupedTarget grouped_;
 };
 
 }  // namespace intact::verify
