@@ -15,9 +15,10 @@ from ._library import DTYPES, TYPE_NAMES, ffi, lib
 from ._plans.grouped_weights import GroupedWeights
 
 _MESSAGE = 256  # INTACT_TARGET_MESSAGE_BYTES
-# Features that a Python class cannot support: it gets dense tensors of one item, one expert and one thread.
+# Features that a Python class cannot support: it gets dense tensors of one item, one expert and one thread, without minimums.
 _NOT_HERE = {"STRIDES", "B_LAYOUTS", "RUNTIME_B", "BATCH", "BATCH_POINTERS", "RESIDUAL_IN_PLACE", "THREADS", "DYNAMIC_TENSOR",
-             "TENSOR_QUANTIZATION", "FIXED_POINT", "LOOKUP_TABLE", "EMPTY", "A_TRANSPOSED", "ITEM_COLUMNS", "EXPERTS"}
+             "TENSOR_QUANTIZATION", "FIXED_POINT", "LOOKUP_TABLE", "EMPTY", "A_TRANSPOSED", "ITEM_COLUMNS", "EXPERTS",
+             "B_MINIMUMS"}
 FEATURES = {name.removeprefix("INTACT_TARGET_").lower(): getattr(lib, name) for name in dir(lib)
             if name.startswith("INTACT_TARGET_") and name.removeprefix("INTACT_TARGET_") not in _NOT_HERE | {"FEATURES"}}
 # Features of classes with grouped weights only: GEMMs and convolutions get 8-bit activations with one zero point.

@@ -30,6 +30,7 @@ GroupedProblem Combination(int64_t number, support::Random* random) {
   p.a_type = take(std::array{INTACT_U8, INTACT_S8});
   p.b_is_kn = p.b_is_kn && !p.IsPacked();
   p.has_b_zero_points = take(std::array{false, true});
+  p.has_b_minimums = p.has_b_minimums && !p.has_b_zero_points;
   p.granularity = take(std::array{INTACT_GRANULARITY_ROWS, INTACT_GRANULARITY_GROUPS});
   if (p.source == INTACT_TYPE_NONE && p.fill == GroupedFill::kNonFinite) p.fill = GroupedFill::kBounds;
   return p;
@@ -122,6 +123,7 @@ GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
   if (lacks(INTACT_TARGET_EMPTY)) problem.m = std::max<int64_t>(problem.m, 1);
   if (lacks(INTACT_TARGET_BIAS_F32)) problem.has_bias = false;
   if (lacks(INTACT_TARGET_B_ZERO_POINTS)) problem.has_b_zero_points = false;
+  if (lacks(INTACT_TARGET_B_MINIMUMS)) problem.has_b_minimums = false;
   const bool has_relu = problem.activation == INTACT_ACTIVATION_RELU;
   const bool has_clamp = problem.activation == INTACT_ACTIVATION_CLAMP;
   if ((has_relu && lacks(INTACT_TARGET_RELU)) || (has_clamp && lacks(INTACT_TARGET_CLAMP))) {
@@ -204,6 +206,7 @@ GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& probl
       [&](GroupedProblem* p) { p->activation = defaults.activation; },
       [&](GroupedProblem* p) { p->has_bias = false; },
       [&](GroupedProblem* p) { p->has_b_zero_points = false; },
+      [&](GroupedProblem* p) { p->has_b_minimums = false; },
       [&](GroupedProblem* p) { p->has_a_zero_points = false; },
       [&](GroupedProblem* p) { p->c_type = defaults.c_type; },
       [&](GroupedProblem* p) { p->scale_type = defaults.scale_type; },
