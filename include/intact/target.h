@@ -100,7 +100,8 @@ typedef enum intact_target_feature {
   INTACT_TARGET_B_U4 = 52,         /**< grouped weights of u4 */
   INTACT_TARGET_B_S4 = 53,         /**< grouped weights of s4 */
   INTACT_TARGET_EXPERTS = 54,      /**< grouped weights of several experts */
-  INTACT_TARGET_FEATURES = 55      /**< number of features */
+  INTACT_TARGET_B_MINIMUMS = 55,   /**< grouped weights with minimums */
+  INTACT_TARGET_FEATURES = 56      /**< number of features */
 } intact_target_feature;
 
 /** The bit of a feature in intact_target::supports. */

@@ -15,7 +15,8 @@ from ._library import DTYPES, TYPE_NAMES, ffi, lib
 from ._plans.grouped_weights import GroupedWeights
 
 _MESSAGE = 256  # INTACT_TARGET_MESSAGE_BYTES
-# Features that a Python class cannot support: it gets dense tensors of one item, one expert and one thread.
+# Features that a Python class cannot support: it gets dense tensors of one item, one expert and one
+# thread, without minimums.
 _NOT_HERE = {
     "STRIDES",
     "B_LAYOUTS",
@@ -32,6 +33,7 @@ _NOT_HERE = {
     "A_TRANSPOSED",
     "ITEM_COLUMNS",
     "EXPERTS",
+    "B_MINIMUMS",
 }
 FEATURES = {
     name.removeprefix("INTACT_TARGET_").lower(): getattr(lib, name)

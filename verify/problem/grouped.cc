@@ -61,6 +61,7 @@ const std::vector<Field>& Fields() {
       Choice("gscale", &P::scale_type, kFloats),
       Choice("za", &P::has_a_zero_points, kNoYes),
       Choice("zb", &P::has_b_zero_points, kNoYes).Needs(INTACT_TARGET_B_ZERO_POINTS),
+      Choice("min", &P::has_b_minimums, kNoYes).Needs(INTACT_TARGET_B_MINIMUMS),
       Choice("bias", &P::has_bias, kNoYes).Needs(INTACT_TARGET_BIAS_F32),
       Choice("act", &P::activation, kActivations),
       Choice("fill", &P::fill, kFills),
@@ -218,6 +219,9 @@ std::optional<Error> GroupedProblem::Check() const {
   if (b_is_kn && IsPacked()) {
     return Invalid("blayout: kn needs weights of 8 bits; the depths of 4-bit weights are adjacent");
   }
+  if (has_b_minimums && has_b_zero_points) {
+    return Invalid("min: yes needs zb=no; weights with minimums have no zero points");
+  }
   if (fill == GroupedFill::kNonFinite && source == INTACT_TYPE_NONE) {
     return Invalid("fill: nonfinite needs real numbers; expected src=f32, bf16 or f16");
   }
@@ -274,6 +278,7 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
     while (p.m % p.item != 0) --p.item;
     if (random->OneIn(2)) p.item_pad = random->Integer(1, 70);
   }
+  p.has_b_minimums = !p.has_b_zero_points && random->OneIn(3);
   return p;
 }
 
@@ -282,7 +287,7 @@ GroupedProblem GroupedProblem::Draw(support::Random* random) {
 namespace {
 
 // Streams of random numbers. Each column and each row has its own numbers.
-enum Stream : uint64_t { kWeights = 1, kZeroPoints, kScales, kBias, kRows, kRowScales, kExperts };
+enum Stream : uint64_t { kWeights = 1, kZeroPoints, kScales, kBias, kRows, kRowScales, kExperts, kMinimums };
 
 // What a group of the fill `bounds` has. Columns and rows combine, so sums reach both ends.
 enum class Side : uint8_t { kHigh, kLow, kAlternating, kRandom };
@@ -318,6 +323,14 @@ double Scale(GroupedFill fill, intact_type type, support::Random* random) {
   }
 }
 
+// Of a size like that of the weights. With odd seeds, float16 holds all minimums.
+float Minimum(const GroupedProblem& p, support::Random* random) {
+  const double scale = Scale(p.fill, p.seed % 2 == 1 ? INTACT_F16 : INTACT_F32, random);
+  const double minimum = (random->OneIn(2) ? -1 : 1) * (p.fill == GroupedFill::kHuge ? scale : 4 * scale);
+  return static_cast<float>(p.seed % 2 == 1 ? reference::RoundToFloat(static_cast<float>(minimum), INTACT_F16)
+                                            : minimum);
+}
+
 void FillWeights(const GroupedProblem& p, reference::Grouped* grouped) {
   const int32_t low = grouped->codes().lowest, high = grouped->codes().highest;
   const bool at_bounds = p.fill == GroupedFill::kBounds;
@@ -325,6 +338,7 @@ void FillWeights(const GroupedProblem& p, reference::Grouped* grouped) {
     const auto column = static_cast<uint64_t>(i);
     support::Random weights(p.seed, kWeights, column), points(p.seed, kZeroPoints, column);
     support::Random scales(p.seed, kScales, column), bias(p.seed, kBias, column);
+    support::Random minimums(p.seed, kMinimums, column);
     Side side = Side::kHigh;
     for (int64_t k = 0; k < p.k; ++k) {
       if (k % grouped->depth() == 0) side = SideOf(&weights);
@@ -340,6 +354,7 @@ void FillWeights(const GroupedProblem& p, reference::Grouped* grouped) {
       }
       const double scale = Scale(p.fill, p.scale_type, &scales);
       AppendFloat(p.scale_type, scales.OneIn(4) ? -scale : scale, &grouped->b_scales);
+      if (p.has_b_minimums) grouped->b_minimums.push_back(Minimum(p, &minimums));
     }
     if (p.has_bias) grouped->bias_f32.push_back(static_cast<float>(bias.Gauss()));
   }

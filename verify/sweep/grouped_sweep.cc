@@ -30,6 +30,7 @@ GroupedProblem Combination(int64_t number, support::Random* random) {
   p.a_type = take(std::array{INTACT_U8, INTACT_S8});
   p.b_is_kn = p.b_is_kn && !p.IsPacked();
   p.has_b_zero_points = take(std::array{false, true});
+  p.has_b_minimums = p.has_b_minimums && !p.has_b_zero_points;
   p.granularity = take(std::array{INTACT_GRANULARITY_ROWS, INTACT_GRANULARITY_GROUPS});
   if (p.source == INTACT_TYPE_NONE && p.fill == GroupedFill::kNonFinite) p.fill = GroupedFill::kBounds;
   return p;

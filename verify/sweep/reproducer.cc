@@ -586,6 +586,7 @@ std::string WriteC(const reference::Grouped& grouped, const Bytes& expected, con
     AddArray(is_signed ? "int8_t" : "uint8_t", "desc", "b_zero_points", grouped.b_zero_points, &arrays,
              &desc);
   }
+  AddArray("float", "desc", "b_minimums", grouped.b_minimums, &arrays, &desc);
   AddArray("float", "desc", "bias_f32", grouped.bias_f32, &arrays, &desc);
   const intact_type a_type = is_dynamic ? grouped.a_source_type : grouped.a_type;
   const Image a = {grouped.m, grouped.k, grouped.k + run.a_pad},

@@ -73,6 +73,7 @@ constexpr auto kNames = [] {
   names[INTACT_TARGET_B_U4] = "u4 weights";
   names[INTACT_TARGET_B_S4] = "s4 weights";
   names[INTACT_TARGET_EXPERTS] = "several experts";
+  names[INTACT_TARGET_B_MINIMUMS] = "minimums of weights";
   return names;
 }();
 static_assert(std::ranges::none_of(kNames, &std::string_view::empty));

@@ -130,19 +130,24 @@ namespace {
 
 // Weights of all experts, as runs lay them out, without gaps.
 struct WeightBytes {
-  std::vector<uint8_t> b, scales, zero_points;
+  std::vector<uint8_t> b, scales, zero_points, minimums;
 };
 
 WeightBytes WeightsOf(const reference::Grouped& grouped, const GroupedRun& run) {
   const int64_t n = grouped.n, groups = grouped.groups();
   WeightBytes bytes = {reference::BytesOfB(grouped),
                        grouped.b_scales,
-                       {grouped.b_zero_points.begin(), grouped.b_zero_points.end()}};
+                       {grouped.b_zero_points.begin(), grouped.b_zero_points.end()},
+                       {}};
+  const auto* const minimums = reinterpret_cast<const uint8_t*>(grouped.b_minimums.data());
+  bytes.minimums.assign(minimums, minimums + grouped.b_minimums.size() * sizeof(float));
+  bytes.minimums.resize(static_cast<size_t>(grouped.columns() * groups) * sizeof(float));
   if (run.b_is_kn) bytes.b = Transposed(bytes.b, n, grouped.k, 1);
   bytes.zero_points.resize(static_cast<size_t>(grouped.columns() * groups));
   if (run.scales_are_gn) {
     bytes.scales = Transposed(bytes.scales, n, groups, core::BytesOf(grouped.scale_type));
     bytes.zero_points = Transposed(bytes.zero_points, n, groups, 1);
+    bytes.minimums = Transposed(bytes.minimums, n, groups, sizeof(float));
   }
   return bytes;
 }
@@ -151,10 +156,12 @@ WeightBytes WeightsOf(const reference::Grouped& grouped, const GroupedRun& run) 
 WeightBytes Reversed(WeightBytes bytes, int64_t scale_size) {
   std::ranges::reverse(bytes.b);
   std::ranges::reverse(bytes.zero_points);
-  std::ranges::reverse(bytes.scales);  // and each scale's bytes back
-  for (auto at = bytes.scales.begin(); at != bytes.scales.end(); at += scale_size) {
-    std::reverse(at, at + scale_size);
-  }
+  const auto reverse = [](std::vector<uint8_t>* elements, int64_t size) {
+    std::ranges::reverse(*elements);  // and each element's bytes back
+    for (auto at = elements->begin(); at != elements->end(); at += size) std::reverse(at, at + size);
+  };
+  reverse(&bytes.scales, scale_size);
+  reverse(&bytes.minimums, sizeof(float));
   return bytes;
 }
 
@@ -175,9 +182,11 @@ Error CallGuarded(const reference::Grouped& grouped, const GroupedRun& run,
   ASSIGN_OR_RETURN(GuardedMatrix scales,
                    matrix("scales of B", {experts, n * groups * scale_size, pad * scale_size}));
   ASSIGN_OR_RETURN(GuardedMatrix zero_points, matrix("zero points of B", {experts, n * groups, pad}));
+  constexpr int64_t kFloat = sizeof(float);
+  ASSIGN_OR_RETURN(GuardedMatrix minimums,
+                   matrix("minimums of B", {experts, n * groups * kFloat, pad * kFloat}));
   std::vector<float> bias = grouped.bias_f32;
   bias.resize(static_cast<size_t>(experts * n));
-  constexpr int64_t kFloat = sizeof(float);
   ASSIGN_OR_RETURN(const GuardedMatrix biases,
                    Loaded("bias", run.surroundings, bias.data(), {experts, n * kFloat, pad * kFloat}));
   desc.b_stride_n = run.b_is_kn ? 1 : row_bytes + run.b_pad;
@@ -188,6 +197,7 @@ Error CallGuarded(const reference::Grouped& grouped, const GroupedRun& run,
   }
   desc.b_scales = scales.data();
   if (grouped.has_b_zero_points) desc.b_zero_points = zero_points.data();
+  if (grouped.has_b_minimums) desc.b_minimums = reinterpret_cast<const float*>(minimums.data());
   if (!grouped.bias_f32.empty()) desc.bias_f32 = reinterpret_cast<const float*>(biases.data());
   if (pad != 0) {
     desc.b_stride_expert = rows * (row_bytes + run.b_pad) + pad;
@@ -199,11 +209,13 @@ Error CallGuarded(const reference::Grouped& grouped, const GroupedRun& run,
     b.Write(others.b.data());
     scales.Write(others.scales.data());
     zero_points.Write(others.zero_points.data());
+    minimums.Write(others.minimums.data());
     RETURN_IF_ERROR(call(desc, b.data()));
   }
   b.Load(bytes.b.data());
   scales.Load(bytes.scales.data());
   zero_points.Load(bytes.zero_points.data());
+  minimums.Load(bytes.minimums.data());
   return call(desc, b.data());
 }
 
@@ -319,6 +331,7 @@ uint64_t FeaturesOf(const reference::Grouped& grouped, const GroupedRun& run) {
   add_if(std::ranges::any_of(grouped.a_zero_points, [](int32_t point) { return point != 0; }),
          INTACT_TARGET_A_ZERO_POINT);
   add_if(grouped.has_b_zero_points, INTACT_TARGET_B_ZERO_POINTS);
+  add_if(grouped.has_b_minimums, INTACT_TARGET_B_MINIMUMS);
   add_if(!grouped.bias_f32.empty(), INTACT_TARGET_BIAS_F32);
   add_if(has_relu, INTACT_TARGET_RELU);
   add_if(has_clamp, INTACT_TARGET_CLAMP);
