@@ -38,7 +38,8 @@ Error CheckTypes(const intact_grouped_desc& desc) {
 
 core::WeightFormat FormatOf(const intact_grouped_desc& desc) {
   return {static_cast<intact_type>(desc.b_type), desc.group == 0 ? desc.k : desc.group,
-          static_cast<intact_type>(desc.scale_type), desc.b_zero_points != nullptr};
+          static_cast<intact_type>(desc.scale_type), desc.b_zero_points != nullptr,
+          desc.b_minimums != nullptr};
 }
 
 // The bytes of a column, if its depths are adjacent.
