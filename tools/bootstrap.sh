@@ -427,7 +427,7 @@ lint_python() {
   local environment=build/lint/environment sources
   [[ -x $environment/bin/ruff && $("$environment/bin/ruff" --version) == "ruff $ruff_version" ]] ||
     make_environment "$environment" "ruff==$ruff_version"
-  mapfile -t sources < <(git ls-files '*.py')
+  mapfile -t sources < <(find bench conftest.py examples integrations peers python tests tools -name '*.py')
   say "ruff over ${#sources[@]} files of Python"
   "$environment/bin/ruff" check --quiet --no-cache "${sources[@]}"
   "$environment/bin/ruff" format --check --quiet --no-cache --output-format concise "${sources[@]}" ||
