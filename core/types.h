@@ -22,7 +22,7 @@ struct ElementType {
   std::string_view name;    // "u8": in problem lines, kernels' names and reports
   std::string_view c_name;  // "uint8_t": an element in C
   std::string_view npy;     // "u1": in files of NumPy
-  int bits;                 // of an element; below 8: only of weights, several of which share a byte
+  int bits;                 // of an element; types with less than 8 bits are of weights that share bytes
   int32_t lowest, highest;  // elements of quantized types; 0 for other types
   // Floats of IEEE 754: the number of bits of the fraction (without the leading 1), and the exponent of the
   // least normal number; 0 for other types. All bits except sign and fraction belong to the exponent's field.
