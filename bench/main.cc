@@ -279,7 +279,7 @@ void AddCommands(CLI::App* app, Options* options, Action* action) {
   AddWeights(app, options);
   AddBudget(app, options);
   AddPeerOption(app, options);
-  AddJson(app, options, "report.h");
+  AddJson(app, options, "report/report.h");
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
       ->take_last();
   app->require_subcommand(0, 1);
@@ -289,14 +289,14 @@ void AddCommands(CLI::App* app, Options* options, Action* action) {
   AddShapes(tune, options, "tune");
   AddWeights(tune, options);
   AddBudget(tune, options);
-  AddJson(tune, options, "tuning.h");
+  AddJson(tune, options, "measure/tuning.h");
 
   CLI::App* const traps =
       AddCommand(app, options, action, "traps",
                  "shapes that were slow beside their neighbours, with their targets", RunTrapTable);
   AddWeights(traps, options);
   AddBudget(traps, options);
-  AddJson(traps, options, "traps.h");
+  AddJson(traps, options, "measure/traps.h");
 
   CLI::App* const search =
       AddCommand(app, options, action, "search", "search for other traps among random problems", RunSearch);
@@ -304,7 +304,7 @@ void AddCommands(CLI::App* app, Options* options, Action* action) {
       ->required()
       ->check(CLI::Range(1, 86400));
   tools::AddSeedOption(search, &options->seed, "the seed of the random problems");
-  AddJson(search, options, "search.h");
+  AddJson(search, options, "measure/search.h");
 
   CLI::App* const blocks =
       AddCommand(app, options, action, "blocks",
@@ -312,7 +312,7 @@ void AddCommands(CLI::App* app, Options* options, Action* action) {
   blocks->add_option("--suite", options->suite, "llm: the shapes of decoders")->check(CLI::IsMember({"llm"}));
   AddBudget(blocks, options);
   AddPeerOption(blocks, options);
-  AddJson(blocks, options, "grouped.h");
+  AddJson(blocks, options, "measure/grouped.h");
 
   CLI::App* const fit =
       AddCommand(app, options, action, "fit",

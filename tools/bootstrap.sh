@@ -341,6 +341,7 @@ unpack_sid() {
   # shellcheck disable=SC2016  # what apt expands
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' 'Component: main' | head -n 1)
   [[ $mirror ]] || { echo "apt's sources name no mirror of Debian" && return 1; }
+  rm -rf "$apt"
   mkdir -p "$apt"/{lists,cache/archives}/partial
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" >"$apt/sources.list"
   options=(-qq -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
@@ -348,7 +349,7 @@ unpack_sid() {
     -o APT::Update::Error-Mode=any -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
   log=$(cd "$apt" && {
     apt-get "${options[@]}" update && apt-get "${options[@]}" download "$@" &&
-      for package in *.deb; do dpkg-deb --extract "$package" "$folder"; done
+      for package in *.deb; do dpkg-deb --extract "$package" "$folder" || exit; done
   } 2>&1) || { echo "could not get $* of sid from $mirror: $(grep -m 1 '^E:' <<<"$log")" && return 1; }
   rm -r "$apt"
 }
@@ -508,7 +509,7 @@ case $command in
     tell_story "$@"
     ;;
   lint)
-    [[ ${1-} == --python ]] || install_packages
+    install_packages python3-venv
     lint "$@"
     ;;
   -h | --help | help)

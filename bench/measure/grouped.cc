@@ -163,7 +163,7 @@ class Operands {
     sample.k = shape_.k;
     sample.group = shape_.group;
     sample.a_granularity = granularity;
-    sample.b_type = b_type();
+    sample.b_type = static_cast<intact_type>(b_type());
     for (const int64_t row : rows) {
       const auto* const begin = reinterpret_cast<const uint8_t*>(&a_[static_cast<size_t>(row * shape_.k)]);
       sample.a_source.insert(sample.a_source.end(), begin, begin + shape_.k * int64_t{sizeof(float)});
@@ -314,7 +314,8 @@ GroupedRow MeasureRow(const GroupedShape& shape, int64_t m, const Operands& oper
     row.error = read.error().message;
     return row;
   }
-  const Peak peak = PeakOf(kernels::VectorIsa(isa));
+  const bool is_of_tiles = row.kernel.find("_tiles_") != std::string::npos;
+  const Peak peak = PeakOf(is_of_tiles ? isa : kernels::VectorIsa(isa));
   row.peak = peak.name;
   const double operations = 2e-3 * static_cast<double>(m * shape.n) * static_cast<double>(shape.k);
   for (;;) {

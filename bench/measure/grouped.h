@@ -51,7 +51,7 @@ struct GroupedRow {
   int64_t m = 1;
   std::string error;  // "" or why it was not measured
   std::string kernel;
-  std::string peak;                      // the kernels' peak. With AMX, kernels of AVX-512-VNNI run
+  std::string peak;                      // the kernels' peak: with AMX, that of tiles or of AVX-512-VNNI
   double bytes_per_weight = 0;           // of the packed weights, with scales
   double microseconds = 0;               // the median of turns
   double of_bandwidth = 0;               // of the read bandwidth, the median of turns

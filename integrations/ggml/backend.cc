@@ -152,7 +152,7 @@ ggml_status Compute(ggml_backend_t backend, ggml_cgraph* graph) {
   auto* const own = static_cast<Backend*>(backend->context);
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     ggml_tensor* const node = ggml_graph_node(graph, i);
-    if (IsView(node)) continue;
+    if (IsView(node) || (node->flags & GGML_TENSOR_FLAG_COMPUTE) == 0) continue;
     const ggml_tensor* const weights = node->src[0];
     if (!SupportsOp(nullptr, node) || !WeightsOf(weights)->plan) {
       std::fprintf(stderr, "intact: %s: the weights %s are not set\n", node->name, weights->name);
@@ -219,7 +219,7 @@ ggml_backend_t NewBackend(ggml_backend_dev_t /*device*/, const char* /*parameter
 }
 
 void SetThreads(ggml_backend_t backend, int threads) {
-  static_cast<Backend*>(backend->context)->threads = threads;
+  static_cast<Backend*>(backend->context)->threads = threads > 1 ? threads : 1;
 }
 
 // ----- Registry

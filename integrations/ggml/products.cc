@@ -63,7 +63,8 @@ intact_status Multiply(const intact_grouped* plan, ggml_tensor* node, int thread
   intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;
   args.m = ggml_nrows(rows);
   args.a = rows->data;
-  args.a_stride = static_cast<int64_t>(rows->nb[1] / sizeof(float));
+  // Strides of dimensions of one element are arbitrary.
+  args.a_stride = ggml_is_contiguous(rows) ? rows->ne[0] : static_cast<int64_t>(rows->nb[1] / sizeof(float));
   args.c = node->data;
   return Run(plan, args, node, threads);
 }

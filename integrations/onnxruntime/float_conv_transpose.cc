@@ -63,9 +63,11 @@ FloatConvTranspose::FloatConvTranspose(const Node& node, const Context& context)
     if (output_padding_[i] >= strides_[i])
       throw Refusal("output_padding: is " + std::to_string(output_padding_[i]) +
                     "; expected less than the stride, " + std::to_string(strides_[i]));
-  if (!is_bias_from_run_) bias_ = Bias<float>(node, 2, INTACT_F32, shape[1] * groups_);
   if (groups_ < 1 || (constant && constant->shape[0] % groups_ != 0))
     throw Refusal("group: is " + std::to_string(groups_) + "; expected a divisor of the channels");
+  if (!is_bias_from_run_ && node.Has(2) && shape[1] < 0)
+    throw Refusal("W: has an unknown number of outputs; expected a known one with a constant bias");
+  if (!is_bias_from_run_) bias_ = Bias<float>(node, 2, INTACT_F32, shape[1] * groups_);
   if (!constant) return;
   weights_shape_ = constant->shape;
   weights_.resize(static_cast<size_t>(constant->count));

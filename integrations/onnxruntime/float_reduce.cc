@@ -112,7 +112,8 @@ void FloatReduce::Compute(Run& run) const {
   // A task computes some items, or some columns of one item.
   constexpr int64_t kWork = int64_t{1} << 15;
   const bool is_last = axes->end == dimensions;
-  const int64_t width = is_last ? 1 : std::clamp<int64_t>(kWork / std::max<int64_t>(count, 1), 16, inner);
+  const int64_t width =
+      is_last ? 1 : std::min(inner, std::max<int64_t>(kWork / std::max<int64_t>(count, 1), 16));
   const int64_t parts = is_last ? 1 : (inner + width - 1) / width;
   const int64_t together = std::max<int64_t>(kWork / std::max<int64_t>(count * width, 1), 1);
   const int64_t all = items * parts, tasks = (all + together - 1) / together;

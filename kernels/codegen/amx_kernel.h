@@ -72,7 +72,8 @@ struct AmxStoreArgs {
   EpilogueArgs epilogue;
 };
 
-/// A call changes segment, blocks, row_blocks and last_b, and with several blocks b, seed, sums and the segment too.
+/// A call changes segment, blocks, row_blocks and last_b, and with several blocks b, seed, sums and the
+/// segment too; with several blocks or rows also is_loaded and store.gap.
 struct AmxKernelArgs {
   AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
   const AmxSegment* segments_end = nullptr;

@@ -87,6 +87,9 @@ Error CheckHeader(const Header& header) {
       header.minimum_type != INTACT_F32) {
     return Unexpected("corrupted: the type of minimums", header.minimum_type, "0, 4 or 6");
   }
+  if (header.has_zero_points != 0 && header.minimum_type != INTACT_TYPE_NONE) {
+    return InvalidArgument("corrupted: there are zero points and minimums");
+  }
   for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {
     if (GroupedPacking::Of(isa, {}, INTACT_TYPE_NONE).columns == header.columns) return {};
   }

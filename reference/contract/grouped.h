@@ -3,10 +3,10 @@
 //
 // With minimums, a weight is scale·(code − zero point) + minimum, and f begins with the minimums:
 //
-//   f = +0, then for g = 0, 1, …: f = fma(float(Σ_{k in g} (a[m,k] − za)), t_g, f)     one float32 rounding
+//   f = +0, then for g = 0, 1, …: f = fma(u_g, mb[n,g], f)     one float32 rounding
 //
-// t_g is the minimum of column n and group g, times the scale of A, rounded to float32, if A has a scale for
-// each group. The groups' sums acc_g follow, as in grouped.h.
+// u_g is float(Σ_{k in g} (a[m,k] − za)), times the scale of A, rounded to float32, if A has a scale for each
+// group. mb[n,g] is the minimum. The groups' sums acc_g follow, as in grouped.h.
 #ifndef INTACT_REFERENCE_CONTRACT_GROUPED_H_
 #define INTACT_REFERENCE_CONTRACT_GROUPED_H_
 

@@ -23,7 +23,7 @@ state() {
 }
 
 make_root "$suite"
-apt install --no-install-recommends gcc g++ cmake make pkg-config man-db bash-completion
+apt install --no-install-recommends gcc g++ cmake make pkg-config man-db
 # apt makes the first when it first removes a package; adduser makes the others when a dependency first adds a group.
 in_root touch /var/lib/dpkg/status-old /run/adduser
 in_root install --mode=640 /dev/null /etc/gshadow-
@@ -43,7 +43,6 @@ in_root intact info | sed -n 1,3p
 in_root intact verify replay 'gemm u8s8s32 m=5 n=16 k=64 fill=bait seed=7'
 in_root intact_bench --help >/dev/null
 in_root man intact | grep -A 2 '^NAME'
-in_root bash -c '. /usr/share/bash-completion/bash_completion; _completion_loader intact; complete -p intact'
 in_root ldconfig -p | grep -F libintact.so.0
 
 say "ten lines in C and C++, shared and static"

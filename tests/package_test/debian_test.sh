@@ -12,7 +12,7 @@ fail() {
   echo "debian_test: $*" >&2
   exit 1
 }
-for tool in cpack dpkg dpkg-deb dpkg-shlibdeps file; do
+for tool in cpack dpkg dpkg-deb dpkg-shlibdeps file help2man; do
   command -v "$tool" >/dev/null || { echo "skipped: $tool is not here" && exit 77; }
 done
 as_root=()

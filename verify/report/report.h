@@ -1,8 +1,8 @@
 // The report of a machine's standard run: report.json for programs and report.html for people.
 //
-// report.json, schema version 1:
+// report.json, schema version 3:
 //
-//   schema           "intact-report"; schema_version 2; version of intact
+//   schema           "intact-report"; schema_version 3; version of intact
 //   machine          cpu, family, model (as CPUID reports them); what this process may use: cores, threads
 //                    (logical CPUs); online_threads (of the machine), threads_per_core (the maximum, if cores
 //                    differ); l1d_bytes, l2_bytes, l3_bytes (the size of one cache), l1d_threads, l2_threads,
@@ -25,8 +25,7 @@
 //                    digests {repro line: FNV-1a of the output's bytes}: equal on every machine;
 //                    not_run {problems, reason}: only if the target was given up: how many problems were
 //                    not run, and why
-//   grouped_sweep[]  grouped weights (intact/grouped.h), one object for each ISA: isa, problems, skipped,
-//                    failed, outputs, differing, unexplained, digest (of all outputs: equal on every machine)
+//   grouped_sweep    grouped weights (intact/grouped.h): as sweep
 //   reduce_range[]   layer, and its audit (verify/explain/audit.h): verdict, max_activation, …; an object for
 //                    each remedy
 //   cost[]           what exactness costs or gains here, for each built-in layer (verify/studies/cost.h):

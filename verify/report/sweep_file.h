@@ -2,7 +2,7 @@
 //
 // `verify sweep --json`, `verify grouped --json`, schema version 6:
 //
-//   schema           "intact-sweep"; schema_version 5; version of intact; build, the digest of the program
+//   schema           "intact-sweep"; schema_version 6; version of intact; build, the digest of the program
 //   machine          cpu, family, model (as CPUID reports them)
 //   target           name, options, build (the digest of a plug-in's file, else ""), text (the value of
 //                    --target), deadline, and takes: features (gemm, conv, grouped), gemm[] and conv[], each with

@@ -172,6 +172,7 @@ SweepOutcome Sweeper::RunGrouped(const GroupedProblem& problem, const std::strin
   }
   outcome.failure = judgement ? judgement->failure : MessageOf(judgement.error());
   if (outcome.failure.empty()) return outcome;
+  if (ran != problem) outcome.failure = fmt::format("changed to '{}': {}", ran.ToString(), outcome.failure);
   outcome.kind = failure.Text();
   if (minimising_ >= kMostMinimising || !choice_.Take(outcome.kind)) return outcome;
   const auto start = std::chrono::steady_clock::now();
