@@ -2,6 +2,7 @@
 #ifndef INTACT_BENCH_CASES_CONTENDER_H_
 #define INTACT_BENCH_CASES_CONTENDER_H_
 
+#include <chrono>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
@@ -10,6 +11,8 @@
 #include "bench/cases/case.h"
 
 namespace intact::bench {
+
+using Seconds = std::chrono::duration<double>;
 
 class Contender {
  public:

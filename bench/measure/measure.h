@@ -24,8 +24,6 @@
 
 namespace intact::bench {
 
-using Seconds = std::chrono::duration<double>;
-
 /// A case, its workload, and its contender or why there is no contender.
 struct Entrant {
   Case what;

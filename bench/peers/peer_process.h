@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 
-#include "bench/measure/measure.h"
 #include "bench/peers/peer.h"
 
 namespace intact::bench {

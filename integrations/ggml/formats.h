@@ -12,7 +12,7 @@ namespace intact::ggml {
 
 /// Where the parts of a block go.
 struct BlockParts {
-  uint8_t* codes;   // `depths` bytes; with 4 bits half as many, the even depth in the low nibble
+  uint8_t* codes;   // `depths` bytes; with 4 bits half of that, the even depth in the low nibble
   uint8_t* scales;  // an element of scale_type for each group
   float* minimums;  // of each group, if the format has minimums
 };

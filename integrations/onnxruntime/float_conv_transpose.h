@@ -18,7 +18,7 @@ namespace intact::onnxruntime {
 /// ConvTranspose of float32 tensors in one to three dimensions. Each input pixel p of a group, with C channels, gives products for all
 /// taps t of all outputs m; an output pixel q adds its products:
 ///
-///     column[m][t][p] = Σ w[c][m][t]·x[c][p]      as FloatMatMul adds K = C depths, of a product with as many columns as pixels
+///     column[m][t][p] = Σ w[c][m][t]·x[c][p]      as FloatMatMul adds K = C depths, of a product with a column for each pixel
 ///     y[m][q]         = (((0 + column[m][t0][p0]) + column[m][t1][p1]) + …) + bias[m]      t ascending, p the pixel that t takes to q
 ///
 /// D of FloatMatMul is 128 if a run gives the weights, or if a group has one output and one tap: ONNX Runtime then multiplies by a

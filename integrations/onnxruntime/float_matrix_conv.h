@@ -20,7 +20,7 @@ namespace intact::onnxruntime {
 ///
 ///     y[o][p] = Σ w[o][c][t]·x[c][the pixel that tap t of output pixel p reads] + bias[o]
 ///
-/// The depths (channel c of the group, tap t) are added as FloatMatMul adds them, of a product with as many columns as output pixels of an
+/// The depths (channel c of the group, tap t) are added as FloatMatMul adds them, of a product with a column for each output pixel of an
 /// image; taps that lie in the padding multiply zeros. So Y has the bytes of ONNX Runtime's CPU provider with one thread (MlasConv()),
 /// except for one output pixel or one output in a group, which it adds in another order. ONNX Runtime itself cuts the pixels of one image
 /// among the threads, so that its bytes depend on their number if a group has more than 128 depths.

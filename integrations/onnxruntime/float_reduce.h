@@ -30,7 +30,7 @@ struct AdjacentAxes {
 /// except that with many columns for a thread it begins with the first element instead of 0, so that a sum of −0 is −0.
 ///
 /// The last axes have ONNX Runtime's order, which does not depend on the threads. So FloatReduce computes them only if the model does not
-/// state the number of dimensions. The sum of n elements, of which the first s are before a multiple of 4 of the tensor's elements:
+/// state the number of dimensions. The sum of n elements, whose first s elements are before a multiple of 4 of the tensor's elements:
 ///
 ///     n − s < 4    from left to right; else
 ///     lane[l]  = x[s + l] + x[s + l + 8] + …                                 l = 0 … 7, as often as eight elements follow

@@ -12,7 +12,7 @@
 namespace intact::core {
 namespace {
 
-constexpr auto kNoType = static_cast<intact_type>(7);
+constexpr auto kNoType = static_cast<intact_type>(9);
 
 TEST(Types, HaveTheirSizesAndLimits) {
   EXPECT_EQ(BytesOf(INTACT_U8), 1);
@@ -23,6 +23,8 @@ TEST(Types, HaveTheirSizesAndLimits) {
   EXPECT_EQ(LowestOf(INTACT_S8), -128);
   EXPECT_EQ(HighestOf(INTACT_S8), 127);
   EXPECT_EQ(HighestOf(INTACT_U8), 255);
+  EXPECT_EQ(LowestOf(INTACT_S4), -8);
+  EXPECT_EQ(HighestOf(INTACT_U4), 15);
   for (const intact_type type : {INTACT_TYPE_NONE, INTACT_S32, INTACT_F32, kNoType}) {
     EXPECT_EQ(LowestOf(type), 0);
     EXPECT_EQ(HighestOf(type), 0);

@@ -257,6 +257,13 @@ std::string Arithmetic(const Input& json, std::string_view problem) {
   throw Error{INTACT_INVALID_ARGUMENT, fmt::format("{} is no arithmetic", json.dump())};
 }
 
+/// A problem of grouped weights has one arithmetic.
+void CheckNaming(std::string_view problem, const std::vector<std::string>& reproduced_by) {
+  if (!GroupedProblem::IsLine(problem) || reproduced_by.size() == 1) return;
+  throw Error{INTACT_INVALID_ARGUMENT,
+              fmt::format("reproduced_by has {} arithmetics; expected one", reproduced_by.size())};
+}
+
 SweepOutcome ParseOutcome(const Input& json) {
   SweepOutcome outcome;
   outcome.problem = json.at("problem");
@@ -280,6 +287,7 @@ SweepOutcome ParseOutcome(const Input& json) {
       for (const Input& text : json.at("reproduced_by"))
         naming.reproduced_by.push_back(Arithmetic(text, outcome.problem));
       naming.in_parts = json.value("in_parts", "");
+      CheckNaming(outcome.problem, naming.reproduced_by);
     }
   }
   if (!outcome.outputs && outcome.skipped.empty() && outcome.failure.empty()) {
@@ -331,6 +339,7 @@ SweepResult ParseResult(const Input& json) {
       computed.reproduced_by.push_back(
           Arithmetic(arithmetics.at(static_cast<size_t>(Count(number))), problem));
     }
+    CheckNaming(problem, computed.reproduced_by);
   }
   return result;
 }

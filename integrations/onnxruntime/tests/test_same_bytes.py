@@ -340,6 +340,25 @@ def test_a_softmax_between_bytes_is_computed_as_floats():
     )
 
 
+@needs_table
+def test_a_convolution_in_integers_that_clamps_is_refused():
+    """s8 activations and u8 weights of a run: without VNNI ONNX Runtime's sums clamp."""
+    graph = helper.make_graph(
+        [helper.make_node("ConvInteger", ["x", "w"], ["y"], name="conv")],
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.INT8, [1, 16, 9, 9]),
+            helper.make_tensor_value_info("w", TensorProto.UINT8, [8, 16, 3, 3]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, None)],
+    )
+    options = onnxruntime.SessionOptions()
+    intact.onnxruntime.add(options, reproducible=True)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    with pytest.raises(Exception, match=r"node 'conv' \(ConvInteger\): its bytes depend on the CPU"):
+        onnxruntime.InferenceSession(made.SerializeToString(), options)
+
+
 def test_a_product_of_a_vector_is_refused_with_its_reason():
     proto = model(
         [helper.make_node("MatMul", ["a", "b"], ["y"], name="product")], {"a": [300], "b": [300, 7]}, ["y"]

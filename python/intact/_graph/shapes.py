@@ -1,4 +1,4 @@
-"""How axes move through operators that only move values, and through those that compute sizes. Rules are as
+"""How axes move through operators that only move values, and through operators of sizes. Rules are as
 in elements.py."""
 
 from __future__ import annotations
