@@ -41,7 +41,9 @@ int Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return Exit(app, error);
   }
-  if (!command) return Fail("a subcommand is required: info, audit, compare, digest, operators, repair or verify (see --help)");
+  if (!command)
+    return Fail(
+        "a subcommand is required: info, audit, compare, digest, operators, repair or verify (see --help)");
   if (const Result<core::IsaSet> isas = jit::PermittedIsas(); !isas) return Fail(isas.error());
   return command();
 }
