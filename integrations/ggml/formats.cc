@@ -82,8 +82,8 @@ void UnpackIq4Nl(const uint8_t* block, const BlockParts& to) {
   UnpackTable(block + 2, kTable, to.codes);
 }
 
-// A biased exponent e, then nibbles: floats with 2 bits of exponent and 1 of mantissa, whose doubles are integers. The scale of
-// these integers is 2^(e − 128), which bf16 holds, also if it is subnormal.
+// A biased exponent e, then nibbles: floats with 2 bits of exponent and 1 of mantissa. Twice such a float is an integer. The scale
+// of these integers is 2^(e − 128), which bf16 holds, also if it is subnormal.
 void UnpackMxfp4(const uint8_t* block, const BlockParts& to) {
   constexpr std::array<int8_t, 16> kTable = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
   const int e = block[0];
@@ -107,8 +107,8 @@ void UnpackQ5_1(const uint8_t* block, const BlockParts& to) {
 }
 
 // The head of Q4_K and Q5_K: half-floats d and m, then for each of 8 groups a factor of d and a factor of −m, of 6 bits each.
-// Byte i < 4 has the factor of d of group i, byte 4 + i of m; their upper two bits are the upper bits of the factors of group
-// 4 + i, whose low four bits are in byte 8 + i: of d in the low nibble, of m in the high one.
+// Byte i < 4 has the factor of d of group i, and byte 4 + i its factor of m, in six bits. The upper two bits of these bytes are the
+// upper bits of the factors of group 4 + i. Byte 8 + i has the low four bits of both: of d in the low nibble, of m in the high one.
 void UnpackGroups(const uint8_t* block, const BlockParts& to) {
   const float d = ggml_fp16_to_fp32(Load<uint16_t>(block)), m = ggml_fp16_to_fp32(Load<uint16_t>(block + 2));
   const uint8_t* const factors = block + 4;
@@ -132,7 +132,7 @@ void UnpackQ4_K(const uint8_t* block, const BlockParts& to) {
     to.codes[i] = static_cast<uint8_t>(NibbleOfK(block + 16, 2 * i) | NibbleOfK(block + 16, 2 * i + 1) << 4);
 }
 
-// The head, 32 bytes whose bit g is the fifth bit of a depth of group g, then nibbles.
+// The head, 32 bytes, then nibbles. Bit g of the 32 bytes is the fifth bit of a depth of group g.
 void UnpackQ5_K(const uint8_t* block, const BlockParts& to) {
   UnpackGroups(block, to);
   for (int i = 0; i < 256; ++i)

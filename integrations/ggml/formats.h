@@ -17,8 +17,8 @@ struct BlockParts {
   float* minimums;  // of each group, if the format has minimums
 };
 
-/// A type whose blocks are `depths` weights of a column. A weight is scale·code + minimum of its group; without
-/// minimums codes of 4 bits have the zero point 8.
+/// A type of ggml. A block holds `depths` weights of a column. A weight is scale·code + minimum of its group. Without
+/// minimums, codes of 4 bits have the zero point 8.
 struct Format {
   ggml_type type;
   int64_t depths, bytes;  // of a block

@@ -19,11 +19,11 @@ struct RowMemory {
 /// Whether Multiply() and MultiplyById() take the activations of MUL_MAT and MUL_MAT_ID.
 bool HasRows(const ggml_tensor* op);
 
-/// Computes the node, a MUL_MAT whose weights are `plan`, on `threads` threads of OpenMP, which ggml's CPU backend uses too.
+/// Computes a MUL_MAT node. `plan` holds its weights. Runs on `threads` threads of OpenMP, like ggml's CPU backend.
 intact_status Multiply(const intact_grouped* plan, ggml_tensor* node, int threads);
 
-/// Computes the node, a MUL_MAT_ID whose weights are the experts of `plan`. Errors: INVALID_ARGUMENT (an expert that does not
-/// exist), OUT_OF_MEMORY.
+/// Computes a MUL_MAT_ID node. `plan` holds the weights of its experts. Errors: INVALID_ARGUMENT (an expert does not exist),
+/// OUT_OF_MEMORY.
 intact_status MultiplyById(const intact_grouped* plan, ggml_tensor* node, int threads, RowMemory* memory);
 
 }  // namespace intact::ggml

@@ -25,7 +25,7 @@ namespace intact::onnxruntime {
 /// transposed matrix. So Y has the bytes of ONNX Runtime's CPU provider with one thread, except for one pixel, which it adds in another
 /// order. ONNX Runtime itself cuts the pixels among the threads, so that D, and with it the bytes, depends on their number if C > 128.
 ///
-/// Refuses all nodes without the option `reproducible`, and nodes whose bytes do not depend on the threads: see HasOneOrder().
+/// Refuses every node if the session lacks the option `reproducible`, and each node of one order (HasOneOrder()).
 class FloatConvTranspose : public Layer {
  public:
   /// The operator's inputs, as its definition names them.

@@ -49,7 +49,7 @@ inline constexpr int64_t kFloatBlock = 128;
 /// is another one. ONNX Runtime itself cuts N among the threads, so that D, and with it the bytes, depends on their number if K > 128
 /// or N = 1. Rows do not depend on other rows.
 ///
-/// Refuses all nodes without the option `reproducible`, and nodes whose bytes do not depend on the threads: B is a constant matrix,
+/// Refuses every node if the session lacks the option `reproducible`, and nodes whose bytes do not depend on the threads: B is a constant matrix,
 /// or K is known to be at most 128 and N to be at least 2.
 class FloatMatMul : public Layer {
  public:

@@ -25,7 +25,7 @@ namespace intact::onnxruntime {
 /// except for one output pixel or one output in a group, which it adds in another order. ONNX Runtime itself cuts the pixels of one image
 /// among the threads, so that its bytes depend on their number if a group has more than 128 depths.
 ///
-/// Refuses all nodes without the option `reproducible`, and convolutions that ONNX Runtime computes in one order: see HasOneOrder().
+/// Refuses every node if the session lacks the option `reproducible`, and convolutions that ONNX Runtime computes in one order: see HasOneOrder().
 class FloatMatrixConv : public Layer {
  public:
   FloatMatrixConv(const Node& node, const Context& context);

@@ -37,7 +37,7 @@ struct AdjacentAxes {
 ///     four[l]  = lane[l] + lane[l + 4] (+ one of four elements that are left)  l = 0 … 3
 ///     y        = ((four[0] + four[2]) + (four[1] + four[3])) + the first s elements + the elements that are left, one by one
 ///
-/// Refuses all nodes without the option `reproducible`, and nodes whose axes are known to be the last ones.
+/// Refuses every node if the session lacks the option `reproducible`, and nodes whose axes are known to be the last ones.
 class FloatReduce : public Layer {
  public:
   /// The operators' inputs, as their definitions name them.

@@ -26,7 +26,7 @@ struct Fate {
 /// A node in a report.
 nlohmann::ordered_json JsonOf(Ort::ConstNode node, const Fate& fate);
 
-/// The nodes whose bytes may depend on the CPU or on the number of threads, in words; "" if there are none. `fates`: by the id of the node.
+/// Names the nodes that may have other bytes on another CPU or with other threads; "" if there are none. `fates`: by the id of the node.
 std::string DependentNodes(const std::vector<Ort::ConstNode>& nodes, const std::map<size_t, Fate>& fates);
 
 /// Reports by the option `report`, which whoever wants to read a report gives its session. Of several sessions

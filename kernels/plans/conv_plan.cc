@@ -94,16 +94,6 @@ void ConvPlan::RunShare(const ConvInput& input, const PerRunColumnConstants* col
   });
 }
 
-void ConvPlan::AddShare(const ConvRun& run, const Range& range, Share* share) const {
-  if (range.Empty()) return;
-  ForEachChunk(run, range, [&](const Range& chunk) {
-    share->work += kernels_->Work(run, chunk);
-    grid_.ForEachLine(chunk.row_begin, chunk.row_end, [&](int64_t row, int64_t pixel, int64_t rows) {
-      share->Add(pixel, row_step_, {row, row + rows, chunk.column_begin, chunk.column_end});
-    });
-  });
-}
-
 InputPixels ConvPlan::PixelsOf(const Range& range) const {
   if (range.Empty()) return {};
   const Spatial& input = geometry_.input;

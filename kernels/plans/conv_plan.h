@@ -20,7 +20,6 @@
 #include "core/result.h"
 #include "kernels/plans/conv_kernels.h"
 #include "kernels/plans/conv_layout.h"
-#include "kernels/plans/share.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/output_grid.h"
 #include "kernels/problem/output_map.h"
@@ -50,8 +49,6 @@ class ConvPlan {
                 const ConvRun& run, const Range& range, uint8_t* scratch) const;
   /// A range that contains all input pixels that RunShare() of `range` may read.
   InputPixels PixelsOf(const Range& range) const;
-  /// Adds the rows and the work of RunShare() for `range` to `share`.
-  void AddShare(const ConvRun& run, const Range& range, Share* share) const;
 
   const ConvLayout& layout() const { return *layout_; }
   const std::shared_ptr<const ConvLayout>& shared_layout() const { return layout_; }

@@ -228,12 +228,4 @@ void BarePixels::RunShare(const Engine& engine, const ConvInput& input, const Pe
   });
 }
 
-void BarePixels::AddShare(const Engine& engine, int64_t batch, int part, int parts, Share* share) const {
-  ForEachRun(batch, part, parts, [&](int64_t pixel, int64_t step, int64_t count) {
-    const Range range{0, count, 0, plan_.data().n};
-    share->Add(pixel, step, range);
-    share->work += plan_.engines().Work(engine, range);
-  });
-}
-
 }  // namespace intact::kernels

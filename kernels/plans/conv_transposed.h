@@ -25,7 +25,6 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "kernels/plans/share.h"
 #include "kernels/plans/unit_plan.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/problem/output_grid.h"
@@ -93,8 +92,6 @@ class BarePixels {
   /// `columns`: from KernelData::MakeRunColumns(); null for the plan's own. `output`: the caller's pixels.
   void RunShare(const Engine& engine, const ConvInput& input, const PerRunColumnConstants* columns,
                 const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
-  /// Adds the rows and the work of RunShare() to `share`.
-  void AddShare(const Engine& engine, int64_t batch, int part, int parts, Share* share) const;
 
  private:
   /// Calls run(pixel, step, count) for a part's bare pixels: `count` pixels from `pixel` on, `step` apart.

@@ -464,22 +464,6 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
   return {};
 }
 
-Result<std::vector<Share>> Convolution::Shares(const intact_conv_args& args) const {
-  ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
-  const Prepared& prepared = *found;
-  const Cuts cuts(prepared, prepared.Threads(args.threads, isa()));
-  std::vector<Share> shares(static_cast<size_t>(cuts.parts()));
-  for (int part = 0; part < std::ssize(shares); ++part) {
-    Share& share = shares[static_cast<size_t>(part)];
-    for (size_t i = 0; i < prepared.runs.size(); ++i) {
-      prepared.plans->plans[i]->AddShare(prepared.runs[i], cuts.Share(i, part), &share);
-    }
-    if (prepared.bare == nullptr) continue;
-    prepared.plans->bare->AddShare(*prepared.bare, args.batch, part, cuts.asked_parts(), &share);
-  }
-  return shares;
-}
-
 Error Convolution::CheckArguments(const intact_conv_args& args) const {
   const OutputArguments output = {args.c, args.c_stride, args.residual, args.residual_stride};
   RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, geometry_.input_channels));

@@ -54,10 +54,6 @@ class Convolution {
   Error Run(const intact_conv_args& args) const;
   Error RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const;
 
-  /// What each part of Run() with these arguments computes, if the machine has args.threads processors. Reads
-  /// only the batch and the extents.
-  Result<std::vector<Share>> Shares(const intact_conv_args& args) const;
-
   const LinearProblem& problem() const { return problem_; }
   const ConvGeometry& geometry() const { return geometry_; }
   core::Isa isa() const { return isa_; }

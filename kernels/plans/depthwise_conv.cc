@@ -119,11 +119,6 @@ void DepthwiseConv::Decide(const EngineChoice& /*choice*/, ConvRun* run) const {
   run->bytes = run->spread_bytes + RoundUp(ScratchBytes(run->rows / geometry_.plane_pixels()), 64);
 }
 
-double DepthwiseConv::Work(const ConvRun& /*run*/, const Range& chunk) const {
-  const int64_t channels = RoundUp(chunk.column_end - chunk.column_begin, lines_.engine->channel_step());
-  return static_cast<double>((chunk.row_end - chunk.row_begin) * channels * data_.k);
-}
-
 void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& /*run*/,
                         const Range& chunk, uint8_t* scratch) const {
   const int64_t height = geometry_.output[kHeight];

@@ -38,7 +38,6 @@ class DepthwiseConv final : public ConvKernels {
   void Decide(const EngineChoice& choice, ConvRun* run) const override;
   /// All pixels cost the same.
   double RowsCost(const ConvRun& /*run*/, int64_t rows) const override { return static_cast<double>(rows); }
-  double Work(const ConvRun& run, const Range& chunk) const override;
   int64_t RunColumnBytes() const override;
   const PerRunColumnConstants* MakeRunColumns(const RowQuantization& a, uint8_t* to) const override;
   /// `chunk`: whole lines.

@@ -119,18 +119,6 @@ double EngineSet::RowsCost(const Engine& engine, int64_t rows) const {
   return split.tail == nullptr ? cost : cost + split.tail->Cost(rows - split.whole);
 }
 
-double EngineSet::Work(const Engine& engine, const Range& range) const {
-  if (range.Empty()) return 0;
-  const auto work = [&](const Engine& runs, int64_t m) {
-    const int64_t columns = RoundUp(range.column_end - range.column_begin, runs.tile().column_step);
-    return runs.Cost(m) * static_cast<double>(columns * data_.k);
-  };
-  const Split split = SplitOf(engine, range);
-  const double whole = work(engine, split.whole);
-  return split.tail == nullptr ? whole
-                               : whole + work(*split.tail, range.row_end - range.row_begin - split.whole);
-}
-
 void EngineSet::SetSteps(const Engine& engine, SharedOutput* output) const {
   const EngineTile tile = engine.tile();
   output->row_step = tile.row_step;

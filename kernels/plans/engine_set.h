@@ -44,8 +44,6 @@ class EngineSet {
   Partition Cut(const Engine& engine, int64_t m, int parts) const;
   /// The time that Run() of `rows` rows takes by the cost model, on the scale of Engine::Cost().
   double RowsCost(const Engine& engine, int64_t rows) const;
-  /// The work of Run() for `range`, see Share::work.
-  double Work(const Engine& engine, const Range& range) const;
   /// Columns of a runtime B that are packed at a time: at least `least`, or so many that their panels stay in
   /// L2.
   int64_t ChunkColumns(int64_t least) const;

@@ -140,21 +140,6 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   return {};
 }
 
-std::vector<Share> GemmPlan::Shares(int64_t m, int threads) const {
-  intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-  args.m = m;
-  const Batch batch = BatchOf(args);
-  const Decision run = Decide(batch, threads, true);
-  std::vector<Share> shares(static_cast<size_t>(run.cut.parts()));
-  for (int part = 0; part < run.cut.parts(); ++part) {
-    const Range range = run.cut.Share(part);
-    Share& share = shares[static_cast<size_t>(part)];
-    share.Add(range.row_begin, 1, range);
-    share.work = unit_->engines().Work(run.engine, range);
-  }
-  return shares;
-}
-
 RuntimeB GemmPlan::RuntimeBOf(const Decision& run, const BatchItem& item) const {
   const intact_gemm_args& args = run.batch.args();
   return {static_cast<const int8_t*>(item.b), item.b_scales, args.b_scale_count > 1, item.b_zero_points,

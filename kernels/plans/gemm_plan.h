@@ -17,7 +17,6 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "kernels/plans/batch.h"
-#include "kernels/plans/share.h"
 #include "kernels/plans/tuning.h"
 #include "kernels/plans/unit_plan.h"
 #include "kernels/runtime/threads.h"
@@ -36,8 +35,6 @@ class GemmPlan {
   Error Prepare(const intact_gemm_args& args, intact_run_info* info) const;
   Error Run(const intact_gemm_args& args) const;
   Error RunPart(const intact_gemm_args& args, int32_t part, int32_t parts) const;
-  /// What each part of Run() on `threads` threads computes, if the machine has `threads` processors.
-  std::vector<Share> Shares(int64_t m, int threads) const;
 
   const LinearProblem& problem() const { return unit_->data().problem; }
   const LinearWeights& weights() const { return unit_->weights(); }

@@ -215,26 +215,6 @@ double UnitConv::RowsCost(const ConvRun& run, int64_t rows) const {
   return cost + static_cast<double>(whole_runs) * engines.RowsCost(engine, run.run_rows);
 }
 
-double UnitConv::Work(const ConvRun& run, const Range& chunk) const {
-  const auto of_unit = [&](size_t number, const Range& range) {
-    const EngineSet& engines = units_[number]->engines();
-    const Engine& engine = *run.engines[number];
-    if (!run.is_by_line) return engines.Work(engine, range);
-    double work = 0;
-    grid_.ForEachLine(range.row_begin, range.row_end, [&](int64_t row, int64_t /*pixel*/, int64_t rows) {
-      work += engines.Work(engine, {row, row + rows, range.column_begin, range.column_end});
-    });
-    return work;
-  };
-  if (HasOneUnit()) return of_unit(0, chunk);
-  double work = 0;
-  const int64_t columns = layout_.unit_outputs();
-  for (int64_t unit = chunk.column_begin / columns; unit * columns < chunk.column_end; ++unit) {
-    work += of_unit(static_cast<size_t>(unit), {chunk.row_begin, chunk.row_end, 0, columns});
-  }
-  return work;
-}
-
 // ----- a run -----------------------------------------------------------------------------------------------
 
 int64_t UnitConv::RunColumnBytes() const {

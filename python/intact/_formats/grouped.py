@@ -8,7 +8,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .._graph.nodes import attributes, load_onnx
+from .._graph.nodes import MALFORMED, attributes, load_onnx
 from .._graph.scope import Scope
 from .._library import Error, excerpt, invalid
 from .._plans.grouped_weights import GROUPS, GroupedWeights, nbits
@@ -48,16 +48,7 @@ def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights
             raise invalid(failed[0] + more)
     except Error as error:
         raise invalid(f"{excerpt(path)}: {error.message}") from None
-    except (
-        AttributeError,
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-        RecursionError,
-        OverflowError,
-        MemoryError,
-    ) as error:
+    except MALFORMED as error:
         raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
 
 

@@ -22,7 +22,7 @@ from .._graph.fusion import (
     weights_in_words,
     wrong_bias,
 )
-from .._graph.nodes import DEEPEST, as_matrix, attributes, load_onnx, type_name
+from .._graph.nodes import DEEPEST, MALFORMED, as_matrix, attributes, load_onnx, type_name
 from .._graph.operators import BOUNDED, Inputs, is_convolution, row_of
 from .._graph.scope import Scope
 from .._library import Error, excerpt, invalid
@@ -434,15 +434,6 @@ def read_onnx(
             model.pass_over(f"function {function.name}: its operators are not read")
     except Error as error:
         raise invalid(f"{excerpt(path)}: {error.message}") from None
-    except (
-        AttributeError,
-        IndexError,
-        KeyError,
-        TypeError,
-        ValueError,
-        RecursionError,
-        OverflowError,
-        MemoryError,
-    ) as error:
+    except MALFORMED as error:
         raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
     return model

@@ -151,6 +151,19 @@ def _external(tensor: Any, folder: Path, dtype: Any, shape: tuple, size: int) ->
         raise invalid(f"tensor {excerpt(tensor.name)!r}: its data cannot be read: {error.strerror}") from None
 
 
+# What reading a malformed node or tensor raises.
+MALFORMED = (
+    AttributeError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+    RecursionError,
+    OverflowError,
+    MemoryError,
+)
+
+
 def load_onnx(path: str | Path) -> Any:
     """The ONNX model in a file, without its external data. Raises `Error` if it cannot be read."""
     try:
