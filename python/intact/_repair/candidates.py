@@ -13,14 +13,7 @@ from .._graph.dims import Axis, Reader, resolved, segment_size
 from .cost import Work
 from .order import order_channels
 from .places import Consumer, changes_of, channels_of, filled, neighbours, with_copies
-from .shorten import (
-    Halving,
-    halving,
-    largest_activation,
-    shortened,
-    squares,
-    weights_key,
-)
+from .shorten import Halving, halving, largest_activation, shortened, squares, weights_key
 
 _MULTIPLES = (2, 4, 8, 16)  # numbers of channels are rounded up to multiples of these
 # rounds of the matching of the least change, each without the layers that were too noisy in the round before

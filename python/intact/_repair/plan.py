@@ -22,10 +22,7 @@ from .._graph.nodes import attributes
 from .._graph.scope import Scope
 from .candidates import Candidate, Candidates
 from .places import Consumer, moved, own_order
-from .shorten import (
-    has_zero_in_the_middle,
-    unsafe_by_output,
-)
+from .shorten import has_zero_in_the_middle, unsafe_by_output
 
 MOST_DEPTH = 100.0  # percent of the model's multiply-adds that copied channels may add
 _TURNS = 4  # turns in which the axes choose, with and without regard to the multiply-adds that they add

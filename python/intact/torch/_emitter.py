@@ -8,16 +8,7 @@ import numpy as np
 import torch
 from torch import fx
 
-from ._values import (
-    KEEPS_SCALE,
-    Constant,
-    ExportedProgram,
-    Packed,
-    Place,
-    Translation,
-    Unknown,
-    Value,
-)
+from ._values import KEEPS_SCALE, Constant, ExportedProgram, Packed, Place, Translation, Unknown, Value
 
 
 class Emitter:

@@ -9,14 +9,7 @@ import torch
 from torch import fx
 
 from ._emitter import Emitter
-from ._values import (
-    BINARY,
-    POOLS,
-    REDUCTIONS,
-    Constant,
-    Unknown,
-    Value,
-)
+from ._values import BINARY, POOLS, REDUCTIONS, Constant, Unknown, Value
 
 
 class Moves(Emitter):

@@ -9,14 +9,7 @@ import torch
 from torch import fx
 
 from ._emitter import Emitter
-from ._values import (
-    CONV,
-    LINEAR,
-    Constant,
-    Packed,
-    Unknown,
-    Value,
-)
+from ._values import CONV, LINEAR, Constant, Packed, Unknown, Value
 
 
 class Products(Emitter):
