@@ -3,9 +3,10 @@ arithmetic."""
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -163,133 +164,116 @@ def version() -> str:
     return text(lib.intact_version())
 
 
-# Linear's arguments, for the documentation of the classes that pass them on.
-ARGUMENTS = """\
-    - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "f16", "u8" or "s8"; by default "f32" with `scales`, else "s32".
-    - `scales`: one number, or one for each column; 0 for a pruned column. The output is clamp(round_half_even(sum·scale + bias) +
-      c_zero_point), in float32 steps. `sum` is the exact sum of products, each factor less its zero point.
-    - `bias`: one value for each column. Integers are added to the sums, floats to the scaled sums.
-    - `a_zero_point`, `c_zero_point`: integers. `b_zero_points`: one integer, or one for each column.
-    - `activation="relu"`, or `clamp=(low, high)` in units of the output before `c_zero_point` is added.
-    - `fixed_point` "half_away" or "half_up": `multipliers` (0, or 2^30 to 2^31 − 1; may be omitted) and `shifts` instead of
-      `scales`, one value or one for each column, as in TensorFlow Lite (intact.h); 8-bit outputs only.
-    - `lookup_table`: 256 elements of an 8-bit `c_type`; outputs q become lookup_table[q − lowest of `c_type`].
-    - `overflow`: "refused" raises an error if for some activations a sum with its integer bias is outside int32; "wraps" computes
-      sums modulo 2^32, as int32 additions wrap.
-    - `a_range=(low, high)`: the activation range. A narrow range makes kernels without VNNI faster. Each run checks it unless
-      `check_range=False`.
-    - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`.
-    - `quantization`: "static"; "tensor" (each run passes one value of `a_scales` and `a_zero_points` for all of A); "rows" (a
-      value for each row); "dynamic_rows", "dynamic_tensor" (A is float32; the run quantizes it to `a_type`). Convolutions do not
-      support "rows" and "dynamic_rows".
-    - `mode="saturating"` clamps pair sums to int16, as VPMADDUBSW does, for study. `pairing` chooses the pairs of a convolution:
-      "within_tap" (oneDNN) or "flattened" (FBGEMM, ONNX Runtime). `max_isa`: a cap, one of `intact.isas()`.
-"""
+class Argument(NamedTuple):
+    """An argument of `Linear`. `put`: the method that writes its value into the descriptor. `of`: the choices
+    of a name, or what `put` needs to know of values. `doc`: lines for the classes that pass the argument on;
+    a line may describe the next arguments too."""
+
+    default: Any
+    put: Callable[..., None]
+    of: Any = None
+    doc: str = ""
 
 
 class Linear:
-    """The arithmetic of products and convolutions: intact_linear_desc, and the arrays that it points to."""
+    """The arithmetic of products and convolutions: intact_linear_desc, and the arrays that it points to. Takes
+    the arguments in `ARGUMENTS`, by name."""
 
-    def __init__(
-        self,
-        *,
-        a_type: str = "u8",
-        b_type: str,
-        c_type: str | None = None,
-        scales: Any = None,
-        bias: Any = None,
-        a_zero_point: int = 0,
-        b_zero_points: Any = None,
-        c_zero_point: int = 0,
-        activation: str | None = None,
-        clamp: tuple[float, float] | None = None,
-        a_range: tuple[int, int] | None = None,
-        check_range: bool = True,
-        residual_type: str | None = None,
-        residual_scale: float | None = None,
-        residual_zero_point: int = 0,
-        quantization: str = "static",
-        a_source_type: str | None = None,
-        fixed_point: str | None = None,
-        multipliers: Any = None,
-        shifts: Any = None,
-        lookup_table: Any = None,
-        overflow: str = "refused",
-        mode: str = "exact",
-        pairing: str = "within_tap",
-        max_isa: str | None = None,
-    ):
-        if c_type is None:
-            c_type = "s32" if scales is None else "f32"
-        if str(quantization).startswith("dynamic") and a_source_type is None:
-            a_source_type = "f32"
+    def __init__(self, *, b_type: str, **given: Any):
+        for name in given:
+            if name not in ARGUMENTS:
+                raise TypeError(f"unexpected argument {name!r}; expected one of {', '.join(ARGUMENTS)}")
+        values = {name: given.get(name, argument.default) for name, argument in ARGUMENTS.items()}
+        if values["c_type"] is None:
+            values["c_type"] = "s32" if values["scales"] is None else "f32"
+        if str(values["quantization"]).startswith("dynamic") and values["a_source_type"] is None:
+            values["a_source_type"] = "f32"
+        if values["clamp"] is not None and values["activation"] is not None:
+            raise invalid(
+                f"clamp: is given together with activation={values['activation']!r}; expected only one of them"
+            )
+        if values["residual_scale"] is None:
+            values["residual_scale"] = 0.0 if values["residual_type"] is None else 1.0
         self._kept: list = []
-        d = self.desc = ffi.new("intact_linear_desc *")
-        d.struct_size = ffi.sizeof(d[0])
-        d.a_type, d.b_type, d.c_type = (
-            type_of("a_type", a_type),
-            type_of("b_type", b_type),
-            type_of("c_type", c_type),
-        )
-        d.mode, d.pairing, d.max_isa = choice("mode", mode, _MODES), pairing_of(pairing), isa_of(max_isa)
-        d.a_zero_point, d.c_zero_point = (
-            integer("a_zero_point", a_zero_point),
-            integer("c_zero_point", c_zero_point),
-        )
-        d.activation = choice("activation", activation, _ACTIVATIONS)
-        if clamp is not None:
-            if activation is not None:
-                raise invalid(
-                    f"clamp: is given together with activation={activation!r}; expected only one of them"
-                )
-            d.activation = lib.INTACT_ACTIVATION_CLAMP
-            d.clamp_min, d.clamp_max = self._two("clamp", clamp, float)
-        if a_range is not None:
-            d.a_min, d.a_max = self._two("a_range", a_range, lambda value: integer("a_range", value))
-            if d.a_min == d.a_max == 0:
-                raise invalid("a_range: is (0, 0); expected more than one value")
-        d.range_check = lib.INTACT_RANGE_CHECKED if check_range else lib.INTACT_RANGE_UNCHECKED
-        d.b_zero_points, d.b_zero_point_count = self._values("b_zero_points", b_zero_points, np.int32)
-        d.scales, d.scale_count = self._values("scales", scales, np.float32)
-        d.fixed_point = choice("fixed_point", fixed_point, _FIXED_POINTS)
-        d.multipliers, multiplier_count = self._values("multipliers", multipliers, np.int32)
-        d.shifts, shift_count = self._values("shifts", shifts, np.int32)
-        if shift_count:
-            if multiplier_count not in (0, shift_count):
-                raise invalid(
-                    f"multipliers: has {multiplier_count} values; expected {shift_count}, one for each shift"
-                )
-            d.scale_count = shift_count
-        if lookup_table is not None:
-            table = np.ascontiguousarray(array_of("lookup_table", lookup_table))
-            if c_type not in ("u8", "s8") or table.dtype != DTYPES[c_type] or table.shape != (256,):
-                raise invalid(
-                    f"lookup_table: has shape {table.shape} and dtype {table.dtype}; expected 256 elements of an "
-                    "8-bit c_type"
-                )
-            self._kept.append(table)
-            d.lookup_table = ffi.cast("void *", address(table))
         self.bias_count = None
-        if bias is not None:
-            bias = numbers("bias", bias)
-            if bias.dtype.kind == "f":
-                d.bias_f32, self.bias_count = self._values("bias", bias, np.float32)
-            else:
-                d.bias_s32, self.bias_count = self._values("bias", bias, np.int32)
-        d.overflow = choice("overflow", overflow, _OVERFLOWS)
-        d.residual_type = type_of("residual_type", residual_type)
-        d.residual_scale = (
-            (0.0 if residual_type is None else 1.0) if residual_scale is None else residual_scale
-        )
-        d.residual_zero_point = integer("residual_zero_point", residual_zero_point)
-        d.a_quantization = choice("quantization", quantization, _QUANTIZATIONS)
-        d.a_source_type = type_of("a_source_type", a_source_type)
+        self.desc = ffi.new("intact_linear_desc *")
+        self.desc.struct_size = ffi.sizeof(self.desc[0])
+        self.desc.b_type = type_of("b_type", b_type)
+        for name, argument in ARGUMENTS.items():
+            argument.put(self, name, values[name], *([] if argument.of is None else [argument.of]))
 
     def check_columns(self, columns: int) -> None:
         """Refuses a bias that does not have one value for each column. The C interface cannot check this: it
         is not given a length."""
         if self.bias_count not in (None, columns):
             raise invalid(f"bias: has {self.bias_count} values; expected {columns}, one for each column")
+
+    def _put_type(self, name: str, value: Any) -> None:
+        setattr(self.desc, name, type_of(name, value))
+
+    def _put_integer(self, name: str, value: Any) -> None:
+        setattr(self.desc, name, integer(name, value))
+
+    def _put_number(self, name: str, value: Any) -> None:
+        setattr(self.desc, name, value)
+
+    def _put_isa(self, name: str, value: Any) -> None:
+        self.desc.max_isa = isa_of(value)
+
+    def _put_choice(self, name: str, value: Any, choices: dict) -> None:
+        setattr(self.desc, "a_quantization" if name == "quantization" else name, choice(name, value, choices))
+
+    def _put_clamp(self, name: str, clamp: Any) -> None:
+        if clamp is not None:
+            self.desc.activation = lib.INTACT_ACTIVATION_CLAMP
+            self.desc.clamp_min, self.desc.clamp_max = self._two(name, clamp, float)
+
+    def _put_range(self, name: str, given: Any) -> None:
+        if given is not None:
+            low, high = self._two(name, given, lambda value: integer(name, value))
+            if low == high == 0:
+                raise invalid(f"{name}: is (0, 0); expected more than one value")
+            self.desc.a_min, self.desc.a_max = low, high
+
+    def _put_check(self, name: str, is_checked: Any) -> None:
+        self.desc.range_check = lib.INTACT_RANGE_CHECKED if is_checked else lib.INTACT_RANGE_UNCHECKED
+
+    def _put_values(self, name: str, values: Any, of: tuple[type, str]) -> None:
+        """`of`: the dtype, and the field that counts the values."""
+        pointer, count = self._values(name, values, of[0])
+        setattr(self.desc, name, pointer)
+        setattr(self.desc, of[1], count)
+
+    def _put_multipliers(self, name: str, values: Any) -> None:
+        self.desc.multipliers, self._multipliers = self._values(name, values, np.int32)
+
+    def _put_shifts(self, name: str, values: Any) -> None:
+        self.desc.shifts, count = self._values(name, values, np.int32)
+        if count and self._multipliers not in (0, count):
+            raise invalid(
+                f"multipliers: has {self._multipliers} values; expected {count}, one for each shift"
+            )
+        if count:
+            self.desc.scale_count = count
+
+    def _put_table(self, name: str, given: Any) -> None:
+        if given is None:
+            return
+        table = np.ascontiguousarray(array_of(name, given))
+        c_type = TYPE_NAMES[self.desc.c_type]
+        if c_type not in ("u8", "s8") or table.dtype != DTYPES[c_type] or table.shape != (256,):
+            raise invalid(
+                f"{name}: has shape {table.shape} and dtype {table.dtype}; expected 256 elements of an 8-bit c_type"
+            )
+        self._kept.append(table)
+        self.desc.lookup_table = ffi.cast("void *", address(table))
+
+    def _put_bias(self, name: str, given: Any) -> None:
+        if given is not None:
+            given = numbers(name, given)
+            field, dtype = ("bias_f32", np.float32) if given.dtype.kind == "f" else ("bias_s32", np.int32)
+            pointer, self.bias_count = self._values(name, given, dtype)
+            setattr(self.desc, field, pointer)
 
     @staticmethod
     def _two(argument: str, values: Any, convert: Any) -> tuple:
@@ -312,3 +296,131 @@ class Linear:
         self._kept.append(array)
         pointer = "int32_t *" if dtype is np.int32 else "float *"
         return ffi.cast(pointer, address(array)), array.size
+
+
+ARGUMENTS = {
+    "a_type": Argument(
+        "u8",
+        Linear._put_type,
+        doc="""\
+    - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "f16", "u8" or "s8"; by default "f32" with `scales`, else "s32".
+""",
+    ),
+    "c_type": Argument(None, Linear._put_type),
+    "scales": Argument(
+        None,
+        Linear._put_values,
+        (np.float32, "scale_count"),
+        """\
+    - `scales`: one number, or one for each column; 0 for a pruned column. The output is clamp(round_half_even(sum·scale + bias) +
+      c_zero_point), in float32 steps. `sum` is the exact sum of products, each factor less its zero point.
+""",
+    ),
+    "bias": Argument(
+        None,
+        Linear._put_bias,
+        doc="""\
+    - `bias`: one value for each column. Integers are added to the sums, floats to the scaled sums.
+""",
+    ),
+    "a_zero_point": Argument(
+        0,
+        Linear._put_integer,
+        doc="""\
+    - `a_zero_point`, `c_zero_point`: integers. `b_zero_points`: one integer, or one for each column.
+""",
+    ),
+    "b_zero_points": Argument(None, Linear._put_values, (np.int32, "b_zero_point_count")),
+    "c_zero_point": Argument(0, Linear._put_integer),
+    "activation": Argument(
+        None,
+        Linear._put_choice,
+        _ACTIVATIONS,
+        """\
+    - `activation="relu"`, or `clamp=(low, high)` in units of the output before `c_zero_point` is added.
+""",
+    ),
+    "clamp": Argument(None, Linear._put_clamp),
+    "fixed_point": Argument(
+        None,
+        Linear._put_choice,
+        _FIXED_POINTS,
+        """\
+    - `fixed_point` "half_away" or "half_up": `multipliers` (0, or 2^30 to 2^31 − 1; may be omitted) and `shifts` instead of
+      `scales`, one value or one for each column, as in TensorFlow Lite (intact.h); 8-bit outputs only.
+""",
+    ),
+    "multipliers": Argument(None, Linear._put_multipliers),
+    "shifts": Argument(None, Linear._put_shifts),
+    "lookup_table": Argument(
+        None,
+        Linear._put_table,
+        doc="""\
+    - `lookup_table`: 256 elements of an 8-bit `c_type`; outputs q become lookup_table[q − lowest of `c_type`].
+""",
+    ),
+    "overflow": Argument(
+        "refused",
+        Linear._put_choice,
+        _OVERFLOWS,
+        """\
+    - `overflow`: "refused" raises an error if for some activations a sum with its integer bias is outside int32; "wraps" computes
+      sums modulo 2^32, as int32 additions wrap.
+""",
+    ),
+    "a_range": Argument(
+        None,
+        Linear._put_range,
+        doc="""\
+    - `a_range=(low, high)`: the activation range. A narrow range makes kernels without VNNI faster. Each run checks it unless
+      `check_range=False`.
+""",
+    ),
+    "check_range": Argument(True, Linear._put_check),
+    "residual_type": Argument(
+        None,
+        Linear._put_type,
+        doc="""\
+    - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`, 1 by default.
+""",
+    ),
+    "residual_scale": Argument(None, Linear._put_number),
+    "residual_zero_point": Argument(0, Linear._put_integer),
+    "quantization": Argument(
+        "static",
+        Linear._put_choice,
+        _QUANTIZATIONS,
+        """\
+    - `quantization`: "static"; "tensor" (each run passes one value of `a_scales` and `a_zero_points` for all of A); "rows" (a
+      value for each row); "dynamic_rows", "dynamic_tensor" (A is float32, or has the `a_source_type` "bf16" or "f16"; the run
+      quantizes it to `a_type`). Convolutions do not support "rows" and "dynamic_rows".
+""",
+    ),
+    "a_source_type": Argument(None, Linear._put_type),
+    "mode": Argument(
+        "exact",
+        Linear._put_choice,
+        _MODES,
+        """\
+    - `mode="saturating"` clamps pair sums to int16, as VPMADDUBSW does, for study. `pairing` chooses the pairs of a convolution:
+      "within_tap" (oneDNN) or "flattened" (FBGEMM, ONNX Runtime). `max_isa`: a cap, one of `intact.isas()`.
+""",
+    ),
+    "pairing": Argument("within_tap", Linear._put_choice, _PAIRINGS),
+    "max_isa": Argument(None, Linear._put_isa),
+}
+
+
+def takes_linear(plan: type) -> type:
+    """Documents a class whose `**linear` are arguments of `Linear`: its signature names them, and its text has
+    their lines in the place of {linear}."""
+    signature = inspect.signature(plan)
+    own = [one for one in signature.parameters.values() if one.kind is not one.VAR_KEYWORD]
+    passed = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=argument.default)
+        for name, argument in ARGUMENTS.items()
+    ]
+    plan.__signature__ = signature.replace(parameters=[*own, *passed])
+    lines = "".join(argument.doc for argument in ARGUMENTS.values())
+    plan.__doc__ = (plan.__doc__ or "").replace("    {linear}\n", lines)
+    return plan

@@ -1,5 +1,6 @@
 """Products and convolutions from Python, against NumPy."""
 
+import inspect
 import itertools
 import os
 import subprocess
@@ -574,3 +575,29 @@ def test_refused(message):
         REFUSED[message]()
     assert caught.value.status == "INVALID_ARGUMENT"
     assert "\n" not in caught.value.message
+
+
+def test_arguments_are_listed_once():
+    """Each field of intact_linear_desc has an argument, which the classes name in their signatures and texts."""
+    from intact._interface import ffi
+    from intact._library import ARGUMENTS
+
+    other = {"struct_size", "b_type", "b_zero_point_count", "scale_count"}  # follow from arrays
+    names = {
+        "a_quantization": "quantization",
+        "range_check": "check_range",
+        "a_min": "a_range",
+        "a_max": "a_range",
+    }
+    names |= {"bias_s32": "bias", "bias_f32": "bias", "clamp_min": "clamp", "clamp_max": "clamp"}
+    fields = {name for name, _ in ffi.typeof("intact_linear_desc").fields} - other
+    assert {names.get(name, name) for name in fields} == {*ARGUMENTS}
+    for plan in (intact.Gemm, intact.Conv):
+        parameters = inspect.signature(plan).parameters
+        assert all(parameters[name].default == argument.default for name, argument in ARGUMENTS.items())
+        assert list(inspect.signature(plan.run).parameters) == list(inspect.signature(plan.bind).parameters)
+    assert all(f"`{name}" in intact.Gemm.__doc__ for name in ARGUMENTS)
+    with pytest.raises(
+        TypeError, match="unexpected argument 'scale'; expected one of a_type, c_type, scales"
+    ):
+        intact.Gemm(np.zeros((4, 4), np.int8), scale=1.0)

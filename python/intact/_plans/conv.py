@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
-from .._library import Linear, array_of, ffi, integer, invalid, lib, pairing_of
+from .._library import Linear, array_of, ffi, integer, invalid, lib, pairing_of, takes_linear
 from .gemm import type_name
-from .plan import Call, Certificate, Plan, Tuned, pointer, row_strides
+from .plan import Call, Certificate, Plan, Tuned, pointer, row_strides, run_of
 
 
 class ConvFailingPair(NamedTuple):
@@ -25,6 +25,7 @@ class ConvFailingPair(NamedTuple):
     sum: int
 
 
+@takes_linear
 class Conv(Plan):
     """A convolution with constant weights, channels last, exact on every CPU.
 
@@ -104,7 +105,9 @@ class Conv(Plan):
         a_zero_points: Any = None,
         threads: int = 0,
     ) -> Call:
-        """A `Call` with these arrays, to be called many times. Takes the arguments of run()."""
+        """run() computes the convolution in a new array, or in `out`; bind() returns a `Call` that does, many times. `a` has the shape (batch, *extents, I).
+        Pixels may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales`,
+        `a_zero_points`: one value each, if the plan's quantization is "tensor"."""
         dims = self.spatial_dims
         a = self._input("a", a, self.a_dtype, dims + 2)
         if a.shape[-1] != self.input_channels:
@@ -152,22 +155,7 @@ class Conv(Plan):
         setattr(args, name, pointer(array))
         setattr(args, name + "_stride", step // array.itemsize)
 
-    def run(
-        self,
-        a: Any,
-        out: Any = None,
-        *,
-        residual: Any = None,
-        a_scales: Any = None,
-        a_zero_points: Any = None,
-        threads: int = 0,
-    ) -> np.ndarray:
-        """Computes the convolution in a new array, or in `out`. `a` has the shape (batch, *extents, I).
-        Pixels may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales`,
-        `a_zero_points`: one value each, if the plan's quantization is "tensor"."""
-        return self.bind(
-            a, out, residual=residual, a_scales=a_scales, a_zero_points=a_zero_points, threads=threads
-        )()
+    run = run_of(bind)
 
     def tune(self, input: Sequence[int] | None = None, *, milliseconds: float = 0.0) -> Tuned:
         """Times the kernels for an input of these extents until `milliseconds` are spent, at least four runs

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._library import ARGUMENTS, DTYPES, Linear, array_of, ffi, integer, invalid, lib
-from .plan import FLOAT32, INT32, Call, Certificate, Plan, Tuned, pointer
+from .._library import DTYPES, Linear, array_of, ffi, integer, invalid, lib, takes_linear
+from .plan import FLOAT32, INT32, Call, Certificate, Plan, Tuned, pointer, run_of
 
 _ARGS_SIZE = ffi.sizeof("intact_gemm_args")
 
@@ -50,20 +50,18 @@ def is_transposed(a: np.ndarray) -> bool:
     return k > 1 and a.strides[-1] != a.itemsize and (m == 1 or a.strides[-2] == a.itemsize)
 
 
+@takes_linear
 class Gemm(Plan):
-    __doc__ = (
-        """A product C = A·B with constant weights B, exact on every CPU.
+    """A product C = A·B with constant weights B, exact on every CPU.
 
     `b` is K×N, int8 or uint8, with any strides: `weights.T` of N×K weights needs no copy. The plan keeps a packed copy.
     Other arguments:
 
-"""
-        + ARGUMENTS
-        + """    - `usual_m`: expected rows of a run, 0 if unknown.
+    {linear}
+    - `usual_m`: expected rows of a run, 0 if unknown.
     - `runtime_b=True`: B is passed to each run. The plan keeps only the shape, dtype and strides of `b`, which every B must have.
 
     Raises `intact.Error`. Any number of threads may run one plan at once."""
-    )
 
     _kind = "gemm"
 
@@ -106,7 +104,12 @@ class Gemm(Plan):
         b_zero_points: Any = None,
         threads: int = 0,
     ) -> Call:
-        """A `Call` with these arrays, to be called many times. Takes the arguments of run()."""
+        """run() computes A·B in a new array, or in `out`; bind() returns a `Call` that does, many times. `a` has the shape (M, K) or (items, M, K). Rows of `a`,
+        or columns of a transposed array (`x.T`), may have any stride; nothing is copied. `threads`: 0 is
+        OpenMP's default. `a_scales` (float32) and `a_zero_points` (int32): a value for each row of `a`, or
+        one value if the plan's quantization is "tensor". With `runtime_b`: `b` is (K, N) or (items, K, N);
+        `b_scales` (float32) and `b_zero_points` (int32), of shape (items,) or (items, N), replace the scales
+        and zero points of the plan. `b_zero_points` needs a plan that has `b_zero_points`."""
         a = self._input("a", a, self.a_dtype, (2, 3))
         if a.shape[-1] != self.k:
             raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")
@@ -173,36 +176,7 @@ class Gemm(Plan):
         setattr(args, name + "_count", 1 if values.shape == of_items else self.n)
         return values
 
-    def run(
-        self,
-        a: Any,
-        out: Any = None,
-        *,
-        residual: Any = None,
-        a_scales: Any = None,
-        a_zero_points: Any = None,
-        b: Any = None,
-        b_scales: Any = None,
-        b_zero_points: Any = None,
-        threads: int = 0,
-    ) -> np.ndarray:
-        """Computes A·B in a new array, or in `out`. `a` has the shape (M, K) or (items, M, K). Rows of `a`,
-        or columns of a transposed array (`x.T`), may have any stride; nothing is copied. `threads`: 0 is
-        OpenMP's default. `a_scales` (float32) and `a_zero_points` (int32): a value for each row of `a`, or
-        one value if the plan's quantization is "tensor". With `runtime_b`: `b` is (K, N) or (items, K, N);
-        `b_scales` (float32) and `b_zero_points` (int32), of shape (items,) or (items, N), replace the scales
-        and zero points of the plan. `b_zero_points` needs a plan that has `b_zero_points`."""
-        return self.bind(
-            a,
-            out,
-            residual=residual,
-            a_scales=a_scales,
-            a_zero_points=a_zero_points,
-            b=b,
-            b_scales=b_scales,
-            b_zero_points=b_zero_points,
-            threads=threads,
-        )()
+    run = run_of(bind)
 
     def tune(self, m: int, *, milliseconds: float = 0.0) -> Tuned:
         """Times the kernels for `m` rows until `milliseconds` are spent, at least four runs each, and chooses

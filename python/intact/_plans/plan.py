@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import os
-from typing import Any, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -75,6 +76,17 @@ class Call:
         if status:
             check(status)
         return self._out
+
+
+def run_of(bind: Callable[..., Call]) -> Callable[..., np.ndarray]:
+    """A plan's run(): takes the arguments of `bind`, and calls what `bind` returns."""
+
+    def run(self: Any, *args: Any, **arguments: Any) -> np.ndarray:
+        return bind(self, *args, **arguments)()
+
+    run.__doc__ = bind.__doc__
+    run.__signature__ = inspect.signature(bind).replace(return_annotation="np.ndarray")
+    return run
 
 
 class AnyPlan:
