@@ -8,7 +8,7 @@ import re
 import sys
 import traceback
 from pathlib import Path
-from typing import Callable, NoReturn
+from typing import Any, Callable, NoReturn
 
 import numpy as np
 
@@ -65,6 +65,12 @@ _REWORDED = [
 class _Parser(argparse.ArgumentParser):
     """Reports a bad argument in one line: its name, its value, and what was expected."""
 
+    def flag(self, name: str, help: str) -> None:
+        self.add_argument(name, action="store_true", help=help)
+
+    def value(self, name: str, metavar: str, help: str, **more: Any) -> None:
+        self.add_argument(name, metavar=metavar, help=help, **more)
+
     def error(self, message: str) -> NoReturn:
         for pattern, text in _REWORDED:
             match = re.fullmatch(pattern, message, re.DOTALL)
@@ -72,6 +78,14 @@ class _Parser(argparse.ArgumentParser):
                 message = match.expand(text.replace("{0}", self.prog))
                 break
         self.exit(2, f"intact: {excerpt(message, 400)}\n")
+
+
+def _write(options: argparse.Namespace, result: Any, to_json: Callable, to_html: Callable) -> None:
+    """Writes the files that --json and --html name."""
+    for path, make in ((options.json, to_json), (options.html, to_html)):
+        if path:
+            write(path, make(result))
+            print(f"intact: wrote {path}", file=sys.stderr)
 
 
 def _say_memory(needed: int, what: str) -> None:
@@ -90,44 +104,38 @@ def _audit(arguments: list[str]) -> int:
         prog="intact audit",
         description="Shows which layers of a quantized model can compute wrong sums on CPUs without VNNI.",
     )
-    parser.add_argument(
-        "model", metavar="MODEL", help="an ONNX file, a TFLite file, or the .xml of an OpenVINO IR"
-    )
-    parser.add_argument(
+    parser.value("model", "MODEL", "an ONNX file, a TFLite file, or the .xml of an OpenVINO IR")
+    parser.value(
         "--engine",
-        action="append",
-        metavar="NAME",
-        help=f"an engine: {', '.join(engines())}, or all; may be given more than once "
+        "NAME",
+        f"an engine: {', '.join(engines())}, or all; may be given more than once "
         "(default: onnxruntime, litert or openvino, by the model's format)",
+        action="append",
     )
-    parser.add_argument(
+    parser.value(
         "--data",
-        metavar="PATH",
-        help="inputs, a file .npz or a folder of them: shows how many sums, and which outputs, are wrong on them",
+        "PATH",
+        "inputs, a file .npz or a folder of them: shows how many sums, and which outputs, are wrong on them",
     )
-    parser.add_argument(
+    parser.value(
         "--float",
-        metavar="MODEL",
+        "MODEL",
+        "with --data: the model before quantization; compares the outputs with its outputs",
         dest="float_model",
-        help="with --data: the model before quantization; compares the outputs with its outputs",
     )
-    parser.add_argument(
+    parser.flag(
         "--emulate",
-        action="store_true",
-        help="with --data: runs the stock model in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI",
+        "with --data: runs the stock model in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI",
     )
-    parser.add_argument(
+    parser.flag(
         "--rules",
-        action="store_true",
-        help="does not load the model in ONNX Runtime to see which QDQ groups multiply integers; rules decide",
+        "does not load the model in ONNX Runtime to see which QDQ groups multiply integers; rules decide",
     )
-    parser.add_argument("--json", metavar="FILE", help="writes the audit as JSON")
-    parser.add_argument("--html", metavar="FILE", help="writes one page with a bar for each layer")
+    parser.value("--json", "FILE", "writes the audit as JSON")
+    parser.value("--html", "FILE", "writes one page with a bar for each layer")
     options = parser.parse_args(arguments)
     if (options.float_model or options.emulate) and not options.data:
-        print(f"intact: {'--float' if options.float_model else '--emulate'}: needs --data", file=sys.stderr)
-        return 2
-
+        parser.error(f"{'--float' if options.float_model else '--emulate'}: needs --data")
     try:
         result = audit(
             options.model,
@@ -146,12 +154,7 @@ def _audit(arguments: list[str]) -> int:
                 float_model=options.float_model,
                 emulate=options.emulate,
             )
-        if options.json:
-            write(options.json, to_json(result))
-            print(f"intact: wrote {options.json}", file=sys.stderr)
-        if options.html:
-            write(options.html, to_html(result))
-            print(f"intact: wrote {options.html}", file=sys.stderr)
+        _write(options, result, to_json, to_html)
     except (Error, OSError) as error:
         return _failed(error)
     _print(to_text(result))
@@ -168,95 +171,90 @@ def _amount(text: str) -> float:
         raise argparse.ArgumentTypeError(f"is {text!r}; expected a number") from None
 
 
+def _repair_options(arguments: list[str]) -> argparse.Namespace:
+    parser = _Parser(
+        prog="intact repair",
+        description="Reorders the channels of a quantized model, so that its sums are right on CPUs without VNNI.",
+    )
+    parser.value("model", "MODEL", "an ONNX file")
+    parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the repaired model")
+    parser.value(
+        "--for",
+        "ENGINE",
+        f"engines: {', '.join(engines())}, or all, with commas between; may be given more than once "
+        "(default: onnxruntime)",
+        action="append",
+        dest="engines",
+    )
+    parser.flag(
+        "--reorder-sums",
+        "also chooses orders in which floats are added in another order (by LayerNormalization, say): costs "
+        "less time, moves outputs by rounding noise, and measures by how much",
+    )
+    parser.flag("--keep-channels", "adds no copies of channels")
+    parser.value(
+        "--max-depth",
+        "P",
+        "copied channels add at most P percent of the model's multiply-adds (default: 100)",
+        type=_amount,
+    )
+    parser.value(
+        "--max-noise",
+        "X",
+        "shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
+        "steps of its weights; rounding to 8 bits changes them by 0.083 (default 0: lossless)",
+        type=_amount,
+        default=0.0,
+    )
+    parser.value(
+        "--undo-reduce-range",
+        "FLOAT_MODEL",
+        "first gives 7-bit weights the full range of 8 bits, rounded from the weights of this model, the "
+        "one before quantization; with --data also 7-bit activations",
+        dest="float_model",
+    )
+    parser.flag(
+        "--allow-u8-weights",
+        "with --undo-reduce-range: 8 bits also if only copied channels or u8 weights make them safe, which "
+        "costs time",
+    )
+    parser.flag(
+        "--check",
+        "runs the stored and the repaired model in ONNX Runtime and compares both with exact sums; if the "
+        "repair is wrong, OUT is not written",
+    )
+    parser.value(
+        "--data",
+        "PATH",
+        "with --check or --undo-reduce-range: inputs, a file .npz or a folder of them (--check's default: "
+        "random inputs)",
+    )
+    parser.flag(
+        "--emulate",
+        "with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)",
+    )
+    parser.flag(
+        "--rules",
+        "does not load the model in ONNX Runtime to see which QDQ groups multiply integers; rules decide "
+        "(--check, --reorder-sums, --max-noise and --data still run it)",
+    )
+    parser.value("--json", "FILE", "writes a description of the repair as JSON")
+    options = parser.parse_args(arguments)
+    if options.emulate and not options.check:
+        parser.error("--emulate: needs --check")
+    if options.data and not (options.check or options.float_model):
+        parser.error("--data: needs --check or --undo-reduce-range")
+    if options.allow_u8_weights and not options.float_model:
+        parser.error("--allow-u8-weights: needs --undo-reduce-range")
+    return options
+
+
 def _repair(arguments: list[str]) -> int:
     from ._repair import report as _repair_report
     from ._repair.check import check, memory_of_check
     from ._repair.repair import Repair, repair_file
 
-    parser = _Parser(
-        prog="intact repair",
-        description="Reorders the channels of a quantized model, so that its sums are right on CPUs without VNNI.",
-    )
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
-    parser.add_argument("-o", "--output", metavar="OUT", required=True, help="the repaired model")
-    parser.add_argument(
-        "--for",
-        action="append",
-        metavar="ENGINE",
-        dest="engines",
-        help=f"engines: {', '.join(engines())}, or all, with commas between; may be given more than once "
-        "(default: onnxruntime)",
-    )
-    parser.add_argument(
-        "--reorder-sums",
-        action="store_true",
-        help="also chooses orders in which floats are added in another order (by LayerNormalization, say): costs "
-        "less time, moves outputs by rounding noise, and measures by how much",
-    )
-    parser.add_argument("--keep-channels", action="store_true", help="adds no copies of channels")
-    parser.add_argument(
-        "--max-depth",
-        type=_amount,
-        metavar="P",
-        help="copied channels add at most P percent of the model's multiply-adds (default: 100)",
-    )
-    parser.add_argument(
-        "--max-noise",
-        type=_amount,
-        default=0.0,
-        metavar="X",
-        help="shortens weights where no order helps, if a layer's mean squared change is at most X, in squared "
-        "steps of its weights; rounding to 8 bits changes them by 0.083 (default 0: lossless)",
-    )
-    parser.add_argument(
-        "--undo-reduce-range",
-        metavar="FLOAT_MODEL",
-        dest="float_model",
-        help="first gives 7-bit weights the full range of 8 bits, rounded from the weights of this model, the "
-        "one before quantization; with --data also 7-bit activations",
-    )
-    parser.add_argument(
-        "--allow-u8-weights",
-        action="store_true",
-        help="with --undo-reduce-range: 8 bits also if only copied channels or u8 weights make them safe, which "
-        "costs time",
-    )
-    parser.add_argument(
-        "--check",
-        action="store_true",
-        help="runs the stored and the repaired model in ONNX Runtime and compares both with exact sums; if the "
-        "repair is wrong, OUT is not written",
-    )
-    parser.add_argument(
-        "--data",
-        metavar="PATH",
-        help="with --check or --undo-reduce-range: inputs, a file .npz or a folder of them (--check's default: "
-        "random inputs)",
-    )
-    parser.add_argument(
-        "--emulate",
-        action="store_true",
-        help="with --check: runs both in qemu-user, on a CPU without VNNI (or with INTACT_PYTHON, if it is set)",
-    )
-    parser.add_argument(
-        "--rules",
-        action="store_true",
-        help="does not load the model in ONNX Runtime to see which QDQ groups multiply integers; rules decide "
-        "(--check, --reorder-sums, --max-noise and --data still run it)",
-    )
-    parser.add_argument("--json", metavar="FILE", help="writes a description of the repair as JSON")
-    options = parser.parse_args(arguments)
-    if (options.emulate and not options.check) or (
-        options.data and not (options.check or options.float_model)
-    ):
-        print(
-            f"intact: {'--emulate: needs --check' if options.emulate else '--data: needs --check or --undo-reduce-range'}",
-            file=sys.stderr,
-        )
-        return 2
-    if options.allow_u8_weights and not options.float_model:
-        print("intact: --allow-u8-weights: needs --undo-reduce-range", file=sys.stderr)
-        return 2
+    options = _repair_options(arguments)
     try:
         runs = load_data(options.data) if options.data else None
         asked = [name for names in options.engines or [] for name in names.split(",")]
@@ -310,24 +308,17 @@ def _compare(arguments: list[str]) -> int:
     parser = _Parser(
         prog="intact compare", description="Compares a quantized model with its float model, layer by layer."
     )
-    parser.add_argument("model", metavar="MODEL", help="the quantized ONNX model")
-    parser.add_argument("float_model", metavar="FLOAT_MODEL", help="the ONNX model before quantization")
-    parser.add_argument(
-        "--data",
-        metavar="PATH",
-        required=True,
-        help="inputs, a file .npz or a folder of them; each file is a sample",
+    parser.value("model", "MODEL", "the quantized ONNX model")
+    parser.value("float_model", "FLOAT_MODEL", "the ONNX model before quantization")
+    parser.value(
+        "--data", "PATH", "inputs, a file .npz or a folder of them; each file is a sample", required=True
     )
-    parser.add_argument(
-        "--each", action="store_true", help="each item of the inputs' first dimension is a sample"
+    parser.flag("--each", "each item of the inputs' first dimension is a sample")
+    parser.flag(
+        "--emulate", "runs the stock engine in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI"
     )
-    parser.add_argument(
-        "--emulate",
-        action="store_true",
-        help="runs the stock engine in qemu-user (or with INTACT_PYTHON), on a CPU without VNNI",
-    )
-    parser.add_argument("--json", metavar="FILE", help="writes the comparison as JSON")
-    parser.add_argument("--html", metavar="FILE", help="writes one page with all tables")
+    parser.value("--json", "FILE", "writes the comparison as JSON")
+    parser.value("--html", "FILE", "writes one page with all tables")
     options = parser.parse_args(arguments)
     try:
         found = compare(
@@ -339,10 +330,7 @@ def _compare(arguments: list[str]) -> int:
             progress=_progress("compare", "samples"),
             say_memory=lambda needed: _say_memory(needed, "compare"),
         )
-        for path, make in ((options.json, _compare_report.to_json), (options.html, _compare_report.to_html)):
-            if path:
-                write(path, make(found))
-                print(f"intact: wrote {path}", file=sys.stderr)
+        _write(options, found, _compare_report.to_json, _compare_report.to_html)
     except (Error, OSError) as error:
         return _failed(error)
     _print(_compare_report.to_text(found))
@@ -356,24 +344,16 @@ def _digest(arguments: list[str]) -> int:
         prog="intact digest",
         description="Runs a model so that every byte is the same on every CPU, and prints the SHA-256 of its outputs.",
     )
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file")
-    parser.add_argument(
-        "--data", metavar="PATH", required=True, help="inputs, a file .npz or a folder of them"
+    parser.value("model", "MODEL", "an ONNX file")
+    parser.value("--data", "PATH", "inputs, a file .npz or a folder of them", required=True)
+    parser.flag("--layers", "also the outputs of each layer that intact computes")
+    parser.value(
+        "--threads", "N", "threads of the session (default: ONNX Runtime's choice)", type=int, default=0
     )
-    parser.add_argument(
-        "--layers", action="store_true", help="also the outputs of each layer that intact computes"
-    )
-    parser.add_argument(
-        "--threads",
-        type=int,
-        default=0,
-        metavar="N",
-        help="threads of the session (default: ONNX Runtime's choice)",
-    )
-    parser.add_argument(
+    parser.value(
         "--against",
-        metavar="FILE",
-        help="what the command printed on another machine: names the first tensor that differs",
+        "FILE",
+        "what the command printed on another machine: names the first tensor that differs",
     )
     options = parser.parse_args(arguments)
     try:
@@ -408,23 +388,16 @@ def _operators(arguments: list[str]) -> int:
     parser.add_argument(
         "--engine", choices=list(ENGINES), default="onnxruntime", help="what is tried (default: onnxruntime)"
     )
-    parser.add_argument(
+    parser.value(
         "--python",
-        metavar="PYTHON",
+        "PYTHON",
+        "the Python whose engine is tried; it needs numpy, and onnx for ONNX Runtime (default: this one)",
         default=sys.executable,
-        help="the Python whose engine is tried; it needs numpy, and onnx for ONNX Runtime (default: this one)",
     )
-    parser.add_argument(
-        "--op",
-        action="append",
-        metavar="NAME",
-        help="one operator; may be given more than once (default: all)",
-    )
-    parser.add_argument(
-        "--count", type=int, default=24, metavar="N", help="random problems of each operator (default: 24)"
-    )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="other random problems")
-    parser.add_argument("--json", metavar="FILE", help="writes the counts as JSON")
+    parser.value("--op", "NAME", "one operator; may be given more than once (default: all)", action="append")
+    parser.value("--count", "N", "random problems of each operator (default: 24)", type=int, default=24)
+    parser.value("--seed", "N", "other random problems", type=int, default=0)
+    parser.value("--json", "FILE", "writes the counts as JSON")
     options = parser.parse_args(arguments)
     try:
         if options.count < 1 or options.seed < 0:

@@ -80,33 +80,37 @@ def sweep(target: type | str, *, quick: bool = True) -> Sweep:
         return Sweep(run.returncode == 0, run.stdout, json.loads(path.read_text()))
 
 
+# The names that arguments of a layer take; the first is the default.
+_NAMES = {
+    "a_type": ("s8", "u8"),
+    "granularity": ("rows", "groups"),
+    "c_type": ("f32", "f16"),
+    "activation": (None, "none", "relu"),
+}
+
+
 def write_grouped_layer(
     folder: str | os.PathLike,
     weights: GroupedWeights,
     a: Any,
     *,
-    a_type: str = "s8",
-    granularity: str = "rows",
     a_scales: Any = None,
     a_zero_points: Any = None,
-    activation: str | None = None,
     clamp: tuple[float, float] | None = None,
-    c_type: str = "f32",
     outputs: dict[str, Any] | None = None,
+    **names: str | None,
 ) -> None:
     """Writes a product with grouped weights as a folder for `intact verify layer`
-    (verify/studies/grouped_layer.h). The arguments are those of `Grouped` and `Grouped.run`. `outputs`: what
-    engines computed, by name. The files of a layer that was in the folder are deleted; other files are kept.
+    (verify/studies/grouped_layer.h). The arguments are those of `Grouped` and `Grouped.run`; `names` may be
+    `a_type`, `granularity`, `c_type` ("f32" or "f16") and `activation`. `outputs`: what engines computed, by name. The files of a layer that was in the folder are deleted; other files are kept.
     Nothing is written or deleted if an argument is wrong."""
-    checked = {
-        "a_type": (a_type, ("s8", "u8")),
-        "granularity": (granularity, ("rows", "groups")),
-        "c_type": (c_type, ("f32", "f16")),
-        "activation": (activation, (None, "none", "relu")),
-    }
-    for argument, (value, known) in checked.items():
-        if value not in known:
-            raise invalid(f"{argument}: is {value!r}; expected one of {', '.join(str(one) for one in known)}")
+    for argument, value in names.items():
+        if argument not in _NAMES:
+            raise TypeError(f"unexpected argument {argument!r}; expected one of {', '.join(_NAMES)}")
+        if value not in _NAMES[argument]:
+            known = ", ".join(map(str, _NAMES[argument]))
+            raise invalid(f"{argument}: is {value!r}; expected one of {known}")
+    a_type, granularity, c_type, activation = (names.get(key, known[0]) for key, known in _NAMES.items())
     if clamp is not None and activation not in (None, "none"):
         raise invalid(f"clamp: is given with activation {activation!r}; expected one of the two")
     bounds = None if clamp is None else _bounds(clamp)
@@ -153,7 +157,11 @@ def write_grouped_layer(
         "output": {"type": c_type},
     }
 
-    folder = Path(folder)
+    _write(Path(folder), arrays, layer)
+
+
+def _write(folder: Path, arrays: dict[str, Any], layer: dict) -> None:
+    """Writes the files of a layer, and deletes the files of a layer that was in the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     names = "activations", "a_scales", "a_zero_points", "weights", "scales", "zero_points", "bias", "output_*"
     for old in [path for name in names for path in folder.glob(f"{name}.npy")]:

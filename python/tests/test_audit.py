@@ -13,7 +13,8 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 from intact._audit.audit import audit, certify  # noqa: E402
-from intact._audit.report import SCRIPT, to_html, to_json, to_text, verdict  # noqa: E402
+from intact._audit.page import SCRIPT  # noqa: E402
+from intact._audit.report import to_html, to_json, to_text, verdict  # noqa: E402
 from intact._audit.run import Sums  # noqa: E402
 from intact._engines.table import engines, pairs_of  # noqa: E402
 from intact._formats.model import QuantizedLayer  # noqa: E402

@@ -1,5 +1,6 @@
 """The rooms of the package have an order: a module imports only from its own room and from rooms before it. No modules of the tree
-import each other in a circle. Imports within functions count too."""
+import each other in a circle. Imports within functions count too. No class, function or list of parameters of the product is
+too long."""
 
 from __future__ import annotations
 
@@ -40,6 +41,17 @@ FOLDERS = [
     "bench",
     "tools",
 ]  # of programs that import each other by name
+
+
+PRODUCT = [
+    "integrations",
+    "bench",
+    "tools",
+    "peers",
+]  # folders of programs, besides the package; without their tests
+MOST = {"lines of a class": 300, "lines of a function": 80, "parameters": 10}
+# Divided elsewhere: this line goes when it is.
+ALLOWED = {"Grouped", "Grouped.__init__"}
 
 
 def name_of(path, folder):
@@ -113,6 +125,43 @@ def upward(graph):
     ]
 
 
+def too_long(source):
+    """The classes, functions and lists of parameters above `MOST`, in words. `self` and `cls` do not count."""
+    found = []
+
+    def visit(node, within):
+        for child in ast.iter_child_nodes(node):
+            name, sizes = within, {}
+            if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                name = f"{within}.{child.name}".lstrip(".")
+                lines = child.end_lineno - child.lineno + 1
+                sizes = {"lines of a class": lines}
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                of = child.args
+                parameters = [*of.posonlyargs, *of.args, *of.kwonlyargs, *filter(None, [of.vararg, of.kwarg])]
+                count = sum(one.arg not in ("self", "cls") for one in parameters)
+                sizes = {"lines of a function": lines, "parameters": count}
+            found.extend(f"{name}: {size} {what}" for what, size in sizes.items() if size > MOST[what])
+            visit(child, name)
+
+    visit(ast.parse(source), "")
+    return found
+
+
+def test_no_class_and_no_function_is_too_long():
+    paths = [*PACKAGE.rglob("*.py")]
+    for folder in PRODUCT:
+        paths += [path for path in (TREE / folder).rglob("*.py") if "tests" not in path.parts]
+    found = [
+        f"{path}: {words}"
+        for path in paths
+        for words in too_long(path.read_text())
+        if words.split(":")[0] not in ALLOWED
+    ]
+    print(f"too long, of {len(paths)} files: {len(found)}", *found, sep="\n")
+    assert found == []
+
+
 def test_a_module_imports_only_rooms_before_it():
     graph = graph_of(PACKAGE)
     assert upward(graph) == []
@@ -147,3 +196,9 @@ def test_faults_are_found():
     assert upward({"_new.one": set()}) == ["_new.one has no room that has a place"]
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": {"a"}}) == ["b -> c -> b"]
     assert circles({"a": {"b"}, "b": set()}) == []
+    long = "class A:\n  def f(self, a, *b, c, **d):\n" + "    pass\n" * 80
+    assert too_long(long) == ["A.f: 81 lines of a function"] and too_long(long + "    pass\n" * 219) == [
+        "A: 301 lines of a class",
+        "A.f: 300 lines of a function",
+    ]
+    assert too_long(f"def f({', '.join(f'a{i}' for i in range(11))}): pass") == ["f: 11 parameters"]

@@ -367,13 +367,21 @@ def _bert_base(target: Path) -> None:
     net.save(target, helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "length"]), x)
 
 
-def _catalogue(folder: Path) -> Iterable[tuple[Model, Callable[[Path], None]]]:
+_Made = tuple[Model, Callable[[Path], None]]
+
+
+def _catalogue(folder: Path) -> Iterable[_Made]:
     def model(
         name: str, source: str, inputs: Callable[[int], Inputs], make: Callable[[Path], None], **more: object
-    ) -> tuple[Model, Callable[[Path], None]]:
+    ) -> _Made:
         return Model(name, source, folder / f"{name}.onnx", inputs, **more), make
 
-    def published(name: str, package: str, member: str, inputs: Callable[[int], Inputs]) -> tuple:
+    yield from _published_models(folder, model)
+    yield from _quantized_models(folder, model)
+
+
+def _published_models(folder: Path, model: Callable[..., _Made]) -> Iterable[_Made]:
+    def published(name: str, package: str, member: str, inputs: Callable[[int], Inputs]) -> _Made:
         return model(name, package, inputs, partial(_published, folder, package, member))
 
     t5 = "traceforge_title_model/data/span/"
@@ -437,6 +445,8 @@ def _catalogue(folder: Path) -> Iterable[tuple[Model, Callable[[Path], None]]]:
         is_emulated=False,
     )
 
+
+def _quantized_models(folder: Path, model: Callable[..., _Made]) -> Iterable[_Made]:
     ocr = "rapidocr_onnxruntime/models/"
     for name, file, sizes in (
         ("ocr_detector", "ch_PP-OCRv4_det_infer", (480, 640, 30)),

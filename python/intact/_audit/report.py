@@ -12,6 +12,7 @@ from .._engines.table import engines
 from .._graph.nodes import every_node
 from .._library import excerpt
 from .audit import Audit, AuditedLayer, Certified
+from .page import bar, listed, page, table, td, th
 
 JSON_SCHEMA = "intact-audit"
 JSON_VERSION = 1
@@ -482,142 +483,68 @@ def to_json(audit: Audit) -> dict:
     }
 
 
-STYLE = """
-:root { color-scheme: light dark; --bad: #c0392b; --good: #2e8b57; --line: #8884; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5rem auto; max-width: 72rem; padding: 0 1rem; }
-h1 { font-size: 1.3rem; overflow-wrap: anywhere; } .verdict { font-size: 1.1rem; border-left: .4rem solid var(--bad); padding-left: .8rem; }
-.verdict.proven { border-color: var(--good); } .scroll { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .25rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-th[data-by] { cursor: pointer; } th[data-by]::after { content: " \\2195"; opacity: .4; }
-th[aria-sort=ascending]::after { content: " \\2191"; opacity: 1; } th[aria-sort=descending]::after { content: " \\2193"; opacity: 1; }
-td.name { overflow-wrap: anywhere; min-width: 12rem; } .bar { background: var(--line); height: .6rem; min-width: 6rem; }
-.bar div { background: var(--bad); height: 100%; } .good { color: var(--good); } .bad { color: var(--bad); } small { opacity: .75; }
-@media (max-width: 45rem) {
-  thead { display: none; } tr { display: block; border-bottom: 1px solid var(--line); padding: .5rem 0; }
-  td { display: block; border: 0; padding: .1rem 0; } td:empty { display: none; }
-  td[data-label]::before { content: attr(data-label) ": "; opacity: .75; }
-}
-"""
+def _engine_cell(audit: Audit, layer: AuditedLayer, name: str) -> str:
+    c, label = layer.engines[name], engines()[name].words
+    if c.is_proven:
+        return td(label, html.escape(_result(layer, name)), 0, ' class="good"')
+    share = 100 * c.failing_pairs / c.pairs
+    title = html.escape(f"{c.failing_pairs:,} of {c.pairs:,} pairs, {c.witness}")
+    words = f'<span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}{_where(c)}</small>'
+    return td(label, words + ("" if audit.on_data else bar(share)), share, f' title="{title}"')
 
 
-# Sorts a table's rows by the column whose head is clicked: by the cells' data-sort if they have it (a
-# number), else by their text. Numbers begin with the largest, texts with the first; another click reverses
-# the order.
-SCRIPT = """
-for (const head of document.querySelectorAll("th[data-by]")) {
-  head.tabIndex = 0;
-  const sort = () => {
-    const table = head.closest("table"), place = head.cellIndex, body = table.tBodies[0];
-    const key = row => { const cell = row.cells[place], by = cell.dataset.sort; return by === undefined ? cell.textContent : +by; };
-    const rows = [...body.rows], isNumber = rows.some(row => typeof key(row) === "number");
-    const now = head.getAttribute("aria-sort"), up = now ? now === "descending" : !isNumber;
-    for (const other of table.querySelectorAll("th")) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const order = (a, b) => isNumber ? (+a || 0) - (+b || 0) : String(a).localeCompare(b, undefined, {numeric: true});
-    rows.sort((a, b) => (up ? 1 : -1) * order(key(a), key(b))).forEach(row => body.append(row));
-  };
-  head.addEventListener("click", sort);
-  head.addEventListener("keydown", event => { if (event.key === "Enter") sort(); });
-}
-"""
+def _data_cell(audit: Audit, layer: AuditedLayer) -> str:
+    found, words = audit.on_data.layers.get(layer.layer.name), html.escape(_on_data(audit, layer))
+    if found is None or not found.results:
+        return td(_data_head(audit), words, -1)
+    share, color = 100 * found.changed / found.results, "bad" if found.changed else "good"
+    content = f'<span class="{color}">{share:.2g} %</span> <small>{words}</small>{bar(share)}'
+    return td(_data_head(audit), content, share)
 
 
-def _bar(share: float) -> str:
-    """A bar of `share` percent. A share that is not 0 is at least visible."""
-    return f'<div class="bar"><div style="width:{max(share, 1) if share else 0:.1f}%"></div></div>'
+def _page_row(audit: Audit, layer: AuditedLayer) -> str:
+    q, e = layer.layer, html.escape
+    bound = max(layer.engines[name].error for name in audit.engines)
+    return (
+        f'<td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
+        + td("activations", f"{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small>", q.a_range[1])
+        + (_data_cell(audit, layer) if audit.on_data else "")
+        + "".join(_engine_cell(audit, layer, name) for name in audit.engines)
+        + td("error at most", e(_error(audit, layer)), bound)
+    )
 
 
 def to_html(audit: Audit) -> str:
-    """One page that loads nothing: the verdict, and for each layer a bar: with data, of its wrong sums; else
-    of its unsafe pairs."""
-    table = engines()
-    e = html.escape
-
-    def td(label: str, content: str, by: "float | None" = None, attributes: str = "") -> str:
-        sort = "" if by is None else f' data-sort="{by:.6g}"'
-        return f'<td data-label="{e(label)}"{sort}{attributes}>{content}</td>'
-
-    def th(label: str, small: str = "") -> str:
-        return f"<th data-by>{e(label)}{f'<br><small>{e(small)}</small>' if small else ''}</th>"
-
-    def cell(layer: AuditedLayer, name: str) -> str:
-        c, label = layer.engines[name], table[name].words
-        if c.is_proven:
-            return td(label, e(_result(layer, name)), 0, ' class="good"')
-        share = 100 * c.failing_pairs / c.pairs
-        title = e(f"{c.failing_pairs:,} of {c.pairs:,} pairs, {c.witness}")
-        return td(
-            label,
-            f'<span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}{_where(c)}</small>'
-            + ("" if audit.on_data else _bar(share)),
-            share,
-            f' title="{title}"',
-        )
-
-    def measured(layer: AuditedLayer) -> str:
-        found, words = audit.on_data.layers.get(layer.layer.name), e(_on_data(audit, layer))
-        if found is None or not found.results:
-            return td(_data_head(audit), words, -1)
-        share = 100 * found.changed / found.results
-        color = "bad" if found.changed else "good"
-        return td(
-            _data_head(audit),
-            f'<span class="{color}">{share:.2g} %</span> <small>{words}</small>{_bar(share)}',
-            share,
-        )
-
-    rows = []
-    for layer in audit.layers:
-        q = layer.layer
-        bound = max(layer.engines[name].error for name in audit.engines)
-        rows.append(
-            f'<tr><td class="name">{e(q.name)}<br><small>{e(q.node)} {q.a_type}{q.b_type} {e(_shape(layer))}</small></td>'
-            + td("activations", f"{q.a_range[0]} to {q.a_range[1]} <small>{e(q.a_why)}</small>", q.a_range[1])
-            + (measured(layer) if audit.on_data else "")
-            + "".join(cell(layer, name) for name in audit.engines)
-            + td("error at most", e(_error(audit, layer)), bound)
-            + "</tr>"
-        )
-    remarks = "".join(f"<li>{e(text)}</li>" for text in [*dependence(audit), *_remarks(audit)])
-    passed = "".join(
-        f"<li>{count} × {e(reason)}</li>" for reason, count in sorted(audit.model.passed_over.items())
-    )
+    """A page: the verdict, and for each layer a bar: with data, of its wrong sums; else of its unsafe pairs."""
+    table_of = engines()
     unsafe = "unsafe pairs" if audit.on_data else ""
-    heads = (
-        th("layer")
-        + th("activations")
-        + (th(_data_head(audit), "wrong sums") if audit.on_data else "")
-        + "".join(
-            th(table[name].words, ", ".join(filter(None, [unsafe, table[name].versions])))
-            for name in audit.engines
-        )
-    )
-    heads += th("error at most")
-    bar = (
-        f"A bar is the share of a layer's sums that {table[audit.on_data.engine].words} computes wrong on your data on a CPU "
-        "without VNNI, if the layer gets exact inputs. Errors that come from earlier layers show only in the outputs. The "
+    heads = [th("layer"), th("activations")]
+    heads += [th(_data_head(audit), "wrong sums")] if audit.on_data else []
+    heads += [
+        th(table_of[name].words, ", ".join(filter(None, [unsafe, table_of[name].versions])))
+        for name in audit.engines
+    ]
+    what = (
+        f"A bar is the share of a layer's sums that {table_of[audit.on_data.engine].words} computes wrong on your data on a "
+        "CPU without VNNI, if the layer gets exact inputs. Errors that come from earlier layers show only in the outputs. The "
         "percentages beside it are"
         if audit.on_data
         else "A bar is"
     )
-    remedies = _all_remedies(audit)
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>intact audit</title><style>{STYLE}</style></head><body>
-<h1>{e(audit.model.path)}</h1>
-<p class="verdict{" proven" if audit.is_proven else ""}">{e(verdict(audit))}</p>
-<p>{e(bar)} the share of a layer's weight pairs that can saturate: for some input the sum of two products exceeds int16. CPUs
+    passed = (f"{count} × {reason}" for reason, count in sorted(audit.model.passed_over.items()))
+    return page(
+        "intact audit",
+        audit.model.path,
+        verdict(audit),
+        f"""<p>{html.escape(what)} the share of a layer's weight pairs that can saturate: for some input the sum of two products exceeds int16. CPUs
 without VNNI (most Intel CPUs before Cascade Lake (servers) and Alder Lake, AMD CPUs before Zen 4) clamp it, so the result is
-wrong. <small>Error at most: how far clamped sums can move an output of the layer. A click on a head sorts the table.</small></p>
-<div class="scroll"><table><thead><tr>{heads}</tr></thead>
-<tbody>{"".join(rows)}</tbody></table></div>
-{"<ul>" + remarks + "</ul>" if remarks else ""}
-{"<h2>Remedies</h2><ul>" + "".join(f"<li>{e(text)}</li>" for text in remedies) + "</ul>" if remedies else ""}
-{"<h2>Passed over</h2><ul>" + passed + "</ul>" if passed else ""}
-<script>{SCRIPT}</script>
-</body></html>
-"""
+wrong. <small>Error at most: how far clamped sums can move an output of the layer. A click on a head sorts the table.</small></p>""",
+        table([*heads, th("error at most")], (_page_row(audit, layer) for layer in audit.layers)),
+        listed([*dependence(audit), *_remarks(audit)]),
+        listed(_all_remedies(audit), "Remedies"),
+        listed(passed, "Passed over"),
+        is_proven=audit.is_proven,
+    )
 
 
 def write(path: str, text: str | dict[str, Any]) -> None:

@@ -222,106 +222,138 @@ def _distances(runs: Any, model: Any) -> dict[str, float]:
     return {name: distance.sqnr for name, distance in apart.items() if distance.samples}
 
 
+class _Trials:
+    """Changes that are tried in the network, and their results. `output`: the output that is farthest from the
+    float model's. `control`: decibels by which changes that do not help move it."""
+
+    def __init__(self, found: Comparison, runs: Any, usable: list[ComparedLayer], before: dict[str, float]):
+        self.found, self.runs, self.usable = found, runs, usable
+        self.output = min(before, key=lambda name: before[name])
+        self.before = before[self.output]
+        self.tried: list[tuple[Advice, list[Change]]] = []
+        self.control = self._control()
+
+    def distance(self, changes: list[Change]) -> "tuple[float, list[str]]":
+        network, names = changed(self.runs.exact, self.found, self.runs.places, changes)
+        return (_distances(self.runs, network.finish())[self.output] if names else math.nan), names
+
+    def _control(self) -> float:
+        """In some layers the weights' errors get the opposite sign. These weights are equally good."""
+        moved = [
+            self.distance(
+                [
+                    Change(layer, 2 * layer.matched.weights - layer.matched.real)
+                    for i, layer in enumerate(self.usable)
+                    if not i // turn % 2
+                ]
+            )[0]
+            for turn in TURNS
+        ]
+        return max((abs(self.before - value) for value in moved if math.isfinite(value)), default=0.0)
+
+    def advice(self, what: str, category: str, names: list[str], after: float) -> Advice:
+        return Advice(what, category, names, self.output, self.before, after, self.control)
+
+    def attempt(self, what: str, category: str, changes: list[Change]) -> None:
+        if not changes:
+            return
+        after, names = self.distance(changes)
+        if not names:
+            self.found.not_measured.append(f"{what}: {', '.join(change.layer.name for change in changes)}")
+            return
+        self.found.advice.append(self.advice(what, category, names, after))
+        self.tried.append((self.found.advice[-1], changes))
+
+    def attempt_weights(self) -> None:
+        """Other weights and biases."""
+        for key, what in (
+            ("per_channel", "per-channel weights"),
+            ("eighth_bit", "weights with 8 bits instead of 7"),
+        ):
+            having = [layer for layer in self.usable if key in layer.requantized]
+            if any(_gains(layer, key, "weights") for layer in having):
+                self.attempt(
+                    what, "data-insensitive", [Change(layer, layer.requantized[key]) for layer in having]
+                )
+        self.attempt(
+            "the float model's biases",
+            "data-insensitive",
+            [
+                Change(layer, bias=_bias_of(layer))
+                for layer in self.usable
+                if _bias_of(layer) is not None and layer.by.get("bias", 0.0) > layer.explained / 2
+            ],
+        )
+
+    def attempt_inputs(self) -> None:
+        """Other ranges of the activations."""
+        varying = [
+            layer
+            for layer in self.usable
+            if layer.matched.is_static and _gains(layer, "dynamic_input", "input")
+        ]
+        self.attempt(
+            "dynamic quantization of the activations",
+            "data-sensitive",
+            [Change(layer, input="dynamic") for layer in varying],
+        )
+        self.attempt(
+            "a calibration with this data",
+            "data-sensitive",
+            [
+                Change(
+                    layer, input=(min(low for low, _ in layer.ranges), max(high for _, high in layer.ranges))
+                )
+                for layer in varying
+            ],
+        )
+
+    def attempt_together(self) -> None:
+        """The helpful changes of more than one kind. If two concern one operand, the better change wins."""
+        helpful = sorted(
+            ((advice, changes) for advice, changes in self.tried if advice.helps),
+            key=lambda pair: -pair[0].gain,
+        )
+        if len({"ranges" if one.category == "data-sensitive" else one.what for one, _ in helpful}) < 2:
+            return
+        together: dict[str, Change] = {}
+        for _, changes in helpful:
+            for change in changes:
+                one = together.setdefault(change.layer.name, Change(change.layer))
+                one.weights = change.weights if one.weights is None else one.weights
+                one.input = change.input if one.input == "stored" else one.input
+                one.bias = change.bias if one.bias is None else one.bias
+        self.attempt("all helpful changes together", "", list(together.values()))
+
+    def attempt_floats(self) -> None:
+        """The worst layers in float, one by one."""
+        singles = []
+        for layer in sorted(self.usable, key=lambda layer: layer.own.sqnr)[:LEFT_IN_FLOAT]:
+            for how in ("float", "stored"):
+                after, names = self.distance([Change(layer, layer.matched.weights, how, _bias_of(layer))])
+                if names:
+                    singles.append(self.advice("left in float", layer.category, names, after))
+                    break
+        self.found.advice += sorted(singles, key=lambda advice: -advice.gain)
+
+
+def _gains(layer: ComparedLayer, key: str, against: str) -> bool:
+    error = layer.by.get(against, 0.0)
+    return decibels(error, layer.by.get(key, math.inf)) >= CLEARLY and error > 0
+
+
+def _bias_of(layer: ComparedLayer) -> "np.ndarray | None":
+    return None if layer.matched.biases is None else layer.matched.biases[1]
+
+
 def measure(found: Comparison, runs: Any) -> None:
     """Tries changes that may help, and sets the advice."""
     usable = [layer for layer in found.layers if not layer.reason and layer.own is not None]
     before = _distances(runs, runs.exact)
     if not before or not usable:
         return
-    output = min(before, key=lambda name: before[name])
-
-    def distance(changes: list[Change]) -> "tuple[float, list[str]]":
-        network, names = changed(runs.exact, found, runs.places, changes)
-        return (_distances(runs, network.finish())[output] if names else math.nan), names
-
-    # The control: in some layers the weights' errors get the opposite sign. These weights are equally good.
-    moved = [
-        distance(
-            [
-                Change(layer, 2 * layer.matched.weights - layer.matched.real)
-                for i, layer in enumerate(usable)
-                if not i // turn % 2
-            ]
-        )[0]
-        for turn in TURNS
-    ]
-    control = max((abs(before[output] - value) for value in moved if math.isfinite(value)), default=0.0)
-
-    def gains(layer: ComparedLayer, key: str, against: str) -> bool:
-        return (
-            decibels(layer.by.get(against, 0.0), layer.by.get(key, math.inf)) >= CLEARLY
-            and layer.by.get(against, 0.0) > 0
-        )
-
-    tried: list[tuple[Advice, list[Change]]] = []
-
-    def attempt(what: str, category: str, changes: list[Change]) -> None:
-        if not changes:
-            return
-        after, names = distance(changes)
-        if not names:
-            found.not_measured.append(f"{what}: {', '.join(change.layer.name for change in changes)}")
-            return
-        found.advice.append(Advice(what, category, names, output, before[output], after, control))
-        tried.append((found.advice[-1], changes))
-
-    def bias_of(layer: ComparedLayer) -> "np.ndarray | None":
-        return None if layer.matched.biases is None else layer.matched.biases[1]
-
-    for key, what in (
-        ("per_channel", "per-channel weights"),
-        ("eighth_bit", "weights with 8 bits instead of 7"),
-    ):
-        if any(gains(layer, key, "weights") for layer in usable if key in layer.requantized):
-            attempt(
-                what,
-                "data-insensitive",
-                [Change(layer, layer.requantized[key]) for layer in usable if key in layer.requantized],
-            )
-    attempt(
-        "the float model's biases",
-        "data-insensitive",
-        [
-            Change(layer, bias=bias_of(layer))
-            for layer in usable
-            if bias_of(layer) is not None and layer.by.get("bias", 0.0) > layer.explained / 2
-        ],
-    )
-    varying = [
-        layer for layer in usable if layer.matched.is_static and gains(layer, "dynamic_input", "input")
-    ]
-    attempt(
-        "dynamic quantization of the activations",
-        "data-sensitive",
-        [Change(layer, input="dynamic") for layer in varying],
-    )
-    attempt(
-        "a calibration with this data",
-        "data-sensitive",
-        [
-            Change(layer, input=(min(low for low, _ in layer.ranges), max(high for _, high in layer.ranges)))
-            for layer in varying
-        ],
-    )
-    helpful = sorted(
-        ((advice, changes) for advice, changes in tried if advice.helps), key=lambda pair: -pair[0].gain
-    )
-    if len({"ranges" if advice.category == "data-sensitive" else advice.what for advice, _ in helpful}) > 1:
-        together: dict[str, Change] = {}
-        for _, changes in helpful:  # if two changes concern one operand, the better change wins
-            for change in changes:
-                one = together.setdefault(change.layer.name, Change(change.layer))
-                one.weights = change.weights if one.weights is None else one.weights
-                one.input = change.input if one.input == "stored" else one.input
-                one.bias = change.bias if one.bias is None else one.bias
-        attempt("all helpful changes together", "", list(together.values()))
-    singles = []
-    for layer in sorted(usable, key=lambda layer: layer.own.sqnr)[:LEFT_IN_FLOAT]:
-        for how in ("float", "stored"):
-            after, names = distance([Change(layer, layer.matched.weights, how, bias_of(layer))])
-            if names:
-                singles.append(
-                    Advice("left in float", layer.category, names, output, before[output], after, control)
-                )
-                break
-    found.advice += sorted(singles, key=lambda advice: -advice.gain)
+    trials = _Trials(found, runs, usable, before)
+    trials.attempt_weights()
+    trials.attempt_inputs()
+    trials.attempt_together()
+    trials.attempt_floats()

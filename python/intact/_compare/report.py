@@ -7,7 +7,8 @@ import math
 import re
 from typing import Any
 
-from .._audit.report import SCRIPT, STYLE, finite, output_words, table_lines
+from .._audit.page import listed, page, table, td, th
+from .._audit.report import finite, output_words, table_lines
 from .._engines.data import decibels
 from .._engines.table import engines
 from .._library import excerpt
@@ -76,91 +77,68 @@ def _category(layer: ComparedLayer) -> str:
     return ", ".join(words)
 
 
+_DISTANCE = ["cosine", "L2", "largest"]
+
+
+def _weights(layer: ComparedLayer) -> list[str]:
+    scales = ("channels" if layer.is_per_channel else "tensor") + (", 7 bits" if layer.uses_7_bits else "")
+    others = ("" if d is None else _dB(d.sqnr) for d in (layer.per_channel, layer.eighth_bit))
+    m = layer.matched
+    return [
+        layer.name,
+        m.layer.node,
+        m.how,
+        scales,
+        *_distance(layer.weights),
+        _dB(min(layer.channels)),
+        *others,
+    ]
+
+
+def _input(layer: ComparedLayer) -> list[str]:
+    is_static, used = layer.matched.is_static, layer.used
+    return [
+        layer.name,
+        *_distance(layer.input),
+        _percent(layer.clipped / max(layer.input.values, 1)) if is_static else "",
+        _percent(min(used), max(used)) if used else "chosen by each run",
+        _spread(layer.input),
+        _dB(layer.dynamic_input.sqnr) if is_static else "",
+    ]
+
+
+def _output(layer: ComparedLayer) -> list[str]:
+    clamps = f"{layer.clamped:,} of {layer.sums:,}" if layer.sums else ""
+    by_itself, network = ([*_distance(d, _has_steps(layer)), _spread(d)] for d in (layer.own, layer.network))
+    return [layer.name, *by_itself, *network, clamps, _category(layer)]
+
+
 def tables(comparison: Comparison) -> list[tuple[str, list[list[str]]]]:
     """The tables of weights, activations and outputs: a title and rows, the first row the head."""
-    worst = sorted((layer for layer in comparison.layers if layer.own), key=lambda layer: layer.own.sqnr)[
-        :_WORST
-    ]
-    weights = [
-        [
-            "layer",
-            "operator",
-            "float node found by",
-            "scales",
-            "SQNR",
-            "cosine",
-            "L2",
-            "largest",
-            "worst channel",
-            "per channel",
-            "8 bits",
-        ]
-    ]
-    inputs = [["layer", "SQNR", "cosine", "L2", "largest", "clipped", "range used", "samples", "dynamic"]]
-    outputs = [
-        [
-            "",
-            "layer",
-            "by itself",
-            "cosine",
-            "L2",
-            "largest",
-            "samples",
-            "in the network",
-            "cosine",
-            "L2",
-            "largest",
-            "samples",
-            "wrong sums",
-            "error by itself",
-        ]
-    ]
-    for layer in comparison.layers:
-        m = layer.matched
-        if layer.weights is not None:
-            weights.append(
-                [
-                    layer.name,
-                    m.layer.node,
-                    m.how,
-                    ("channels" if layer.is_per_channel else "tensor")
-                    + (", 7 bits" if layer.uses_7_bits else ""),
-                    *_distance(layer.weights),
-                    _dB(min(layer.channels)),
-                    *("" if d is None else _dB(d.sqnr) for d in (layer.per_channel, layer.eighth_bit)),
-                ]
-            )
-        if layer.input is not None:
-            used = layer.used
-            inputs.append(
-                [
-                    layer.name,
-                    *_distance(layer.input),
-                    _percent(layer.clipped / max(layer.input.values, 1)) if m.is_static else "",
-                    _percent(min(used), max(used)) if used else "chosen by each run",
-                    _spread(layer.input),
-                    _dB(layer.dynamic_input.sqnr) if m.is_static else "",
-                ]
-            )
-        if layer.network is not None:
-            clamps = f"{layer.clamped:,} of {layer.sums:,}" if layer.sums else ""
-            steps = _has_steps(layer)
-            outputs.append(
-                [
-                    ">" if layer in worst else "",
-                    layer.name,
-                    *_distance(layer.own, steps),
-                    _spread(layer.own),
-                    *_distance(layer.network, steps),
-                    _spread(layer.network),
-                    clamps,
-                    _category(layer),
-                ]
-            )
+    layers = comparison.layers
+    worst = sorted((layer for layer in layers if layer.own), key=lambda layer: layer.own.sqnr)[:_WORST]
+    weights = ["layer", "operator", "float node found by", "scales", "SQNR", *_DISTANCE]
+    weights += ["worst channel", "per channel", "8 bits"]
+    inputs = ["layer", "SQNR", *_DISTANCE, "clipped", "range used", "samples", "dynamic"]
+    outputs = ["", "layer", "by itself", *_DISTANCE, "samples", "in the network", *_DISTANCE, "samples"]
+    outputs += ["wrong sums", "error by itself"]
     return [
-        ("weights", weights),
-        ("activations of the float model, as each layer quantizes them", inputs),
-        ("outputs", outputs),
+        ("weights", [weights, *(_weights(layer) for layer in layers if layer.weights is not None)]),
+        (
+            "activations of the float model, as each layer quantizes them",
+            [inputs, *(_input(layer) for layer in layers if layer.input is not None)],
+        ),
+        (
+            "outputs",
+            [
+                outputs,
+                *(
+                    [">" if layer in worst else "", *_output(layer)]
+                    for layer in layers
+                    if layer.network is not None
+                ),
+            ],
+        ),
     ]
 
 
@@ -423,41 +401,23 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _sort_key(cell: str) -> str:
-    """The attribute by which a page sorts a cell that begins with a number, or that is a distance."""
+def _sort_key(cell: str) -> str | None:
+    """What a page sorts a cell by that begins with a number, or that is a distance."""
     if cell in ("identical", "none"):
-        return f' data-sort="{"1e9" if cell == "identical" else "-1e9"}"'
+        return "1e9" if cell == "identical" else "-1e9"
     number = re.match(r"-?[\d,]*\.?\d+(e[-+]?\d+)?(?= |$)", cell)
-    return f' data-sort="{number.group().replace(",", "")}"' if number else ""
+    return number.group().replace(",", "") if number else None
 
 
 def to_html(comparison: Comparison) -> str:
-    """One page that loads nothing: the verdict, the summary, and the tables, the outputs first."""
-    e = html.escape
+    """A page: the verdict, the summary, and the tables, the outputs first."""
     parts = []
-    for title, rows in _shown(comparison):
-        head = "".join(f"<th data-by>{e(cell)}</th>" for cell in rows[0])
-        body = "".join(
-            "<tr>"
-            + "".join(
-                f'<td data-label="{e(label)}"{_sort_key(cell)}>{e(cell)}</td>'
-                for label, cell in zip(rows[0], row)
-            )
-            + "</tr>"
-            for row in rows[1:]
+    for title, (heads, *rows) in _shown(comparison):
+        cells = (
+            "".join(td(label, html.escape(cell), _sort_key(cell)) for label, cell in zip(heads, row))
+            for row in rows
         )
-        parts.append(
-            f'<h2>{e(title)}</h2><div class="scroll"><table><thead><tr>{head}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div>"
-        )
-    items = "".join(f"<li>{e(line)}</li>" for line in summary(comparison))
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>intact compare</title><style>{STYLE}</style></head><body>
-<h1>{e(headline(comparison))}</h1>
-<p class="verdict">{e(verdict(comparison))}</p>
-<ul>{items}</ul>
-{"".join(parts)}
-<script>{SCRIPT}</script>
-</body></html>
-"""
+        parts.append(f"<h2>{html.escape(title)}</h2>{table(map(th, heads), cells)}")
+    return page(
+        "intact compare", headline(comparison), verdict(comparison), listed(summary(comparison)), *parts
+    )

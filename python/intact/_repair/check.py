@@ -28,7 +28,9 @@ from .._library import excerpt, invalid
 from .result import Repair
 
 _RUNS = 3
-_STORED, _REPAIRED = 1, 2  # places among the models that check() runs
+# Places among the models that check() runs: after the exact variant, and with shortened weights the reordered
+# model and the repaired model's own exact variant. Controls follow.
+_STORED, _REPAIRED, _ORDERED, _OWN_EXACT = 1, 2, 3, 4
 _DRAWS = 3  # controls; the worst of them decides
 _TURNS = 100  # runs at most whose times are compared
 _SECONDS = 1.0  # after which no further run is timed
@@ -226,41 +228,44 @@ def check(
     if not emulate:
         found.time = _time(*timed, names, runs)
     for i, name in enumerate(names):
-        output = CheckedOutput(name)
-        signal = 0.0
-        noise = [0.0] * (len(models) - 1)
-        for values in zip(*results):
-            arrays = [np.asarray(one[i]) for one in values]
-            if any(array.dtype.kind not in "biuf" for array in arrays):
-                break  # strings, sequences
-            if any(array.shape != arrays[0].shape for array in arrays):
-                raise invalid(
-                    f"output {excerpt(name)!r}: its shape changes with rounding, so outputs cannot be compared"
-                )
-            output.values += arrays[0].size
-            signal += power(np.asarray(arrays[0], np.float64))
-            by = [
-                distances(np.asarray(arrays[0], np.float64), np.asarray(array, np.float64))
-                for array in arrays[1:]
-            ]
-            output.stored_differ += int(np.count_nonzero(by[0]))
-            output.repaired_differ += int(np.count_nonzero(by[1]))
-            output.ordered_differ += int(np.count_nonzero(by[2 if found.is_shortened else 1]))
-            if found.is_shortened:
-                output.clamped += int(
-                    np.count_nonzero(distances(*(np.asarray(arrays[k], np.float64) for k in (4, 2))))
-                )
-            noise = [total + float(np.square(distances).sum()) for total, distances in zip(noise, by)]
-        decibels_of = [decibels(signal, total) for total in noise]
-        output.stored, output.repaired = decibels_of[:2]
-        output.control = min(decibels_of[first_control - 1 :])
-        output.ordered = decibels_of[2 if found.is_shortened else 1]
+        output = _compared(name, [[run[i] for run in of_model] for of_model in results], first_control)
         if floats and name in floats[0]:
             output.stored_to_float, output.repaired_to_float = (
-                _apart([one[name] for one in floats], [result[i] for result in results[k]]) for k in (1, 2)
+                _apart([one[name] for one in floats], [result[i] for result in results[k]])
+                for k in (_STORED, _REPAIRED)
             )
         found.outputs.append(output)
     return found
+
+
+def _compared(name: str, results: list[list], first_control: int) -> CheckedOutput:
+    """An output's distances from the exact variant. `results`: its values, by model and run."""
+    output = CheckedOutput(name)
+    is_shortened = first_control > _ORDERED
+    ordered = _ORDERED if is_shortened else _REPAIRED
+    signal, noise = 0.0, [0.0] * len(results)
+    for values in zip(*results):
+        arrays = [np.asarray(value) for value in values]
+        if any(array.dtype.kind not in "biuf" for array in arrays):
+            break  # strings, sequences
+        if any(array.shape != arrays[0].shape for array in arrays):
+            raise invalid(
+                f"output {excerpt(name)!r}: its shape changes with rounding, so outputs cannot be compared"
+            )
+        arrays = [np.asarray(array, np.float64) for array in arrays]
+        output.values += arrays[0].size
+        signal += power(arrays[0])
+        apart = [distances(arrays[0], array) for array in arrays]
+        output.stored_differ += int(np.count_nonzero(apart[_STORED]))
+        output.repaired_differ += int(np.count_nonzero(apart[_REPAIRED]))
+        output.ordered_differ += int(np.count_nonzero(apart[ordered]))
+        if is_shortened:
+            output.clamped += int(np.count_nonzero(distances(arrays[_OWN_EXACT], arrays[_REPAIRED])))
+        noise = [total + float(np.square(by).sum()) for total, by in zip(noise, apart)]
+    decibels_of = [decibels(signal, total) for total in noise]
+    output.stored, output.repaired, output.ordered = (decibels_of[k] for k in (_STORED, _REPAIRED, ordered))
+    output.control = min(decibels_of[first_control:])
+    return output
 
 
 def memory_of_check(done: Repair) -> int:

@@ -103,31 +103,8 @@ def order_channels(
     that costs nothing. An odd last channel is alone, which is safe. Equal arguments give equal orders.
 
     Raises `Error`."""
-    given = [array_of(f"matrices[{i}]", matrix) for i, matrix in enumerate(matrices)]
-    if not given:
-        raise invalid("matrices: is empty; expected one or more")
-    for i, matrix in enumerate(given):
-        if matrix.ndim != 2 or matrix.dtype != np.int8:
-            raise invalid(
-                f"matrices[{i}]: has shape {matrix.shape} and dtype {matrix.dtype}; expected int8, channels×columns"
-            )
-        if len(matrix) != len(given[0]):
-            raise invalid(
-                f"matrices[{i}]: has {len(matrix)} channels; expected {len(given[0])}, the number of matrices[0]"
-            )
+    given, high, cost = _checked(matrices, highs, weights)
     channels = integer("channels", len(given[0]))
-    high = numbers("highs", highs)
-    if high.size == 1:
-        high = np.repeat(high, len(given))
-    if high.dtype.kind not in "iu" or len(high) != len(given) or high.min() < 0 or high.max() > 255:
-        raise invalid(
-            f"highs: is {highs!r}; expected an integer from 0 to 255, or {len(given)} of them, one for each matrix"
-        )
-    cost = numbers("weights", np.ones(len(given)) if weights is None else weights)
-    if len(cost) != len(given) or not (np.isfinite(cost) & (cost >= 0)).all():
-        raise invalid(
-            f"weights: is {weights!r}; expected {len(given)} finite numbers of 0 or more, one for each matrix"
-        )
     blocks = integer("blocks", blocks)
     if blocks < 1 or channels % blocks:
         raise invalid(f"blocks: is {blocks}; expected a divisor of the number of channels, {channels}")
@@ -167,6 +144,37 @@ def order_channels(
     return Order(
         order, [(int(pairs[pair, 0]), int(pairs[pair, 1]), where[pair]) for pair in sorted(where)], single
     )
+
+
+def _checked(
+    matrices: Sequence[np.ndarray], highs: Sequence[int] | int, weights: Sequence[float] | None
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """The matrices, and for each its largest activation and its cost."""
+    given = [array_of(f"matrices[{i}]", matrix) for i, matrix in enumerate(matrices)]
+    if not given:
+        raise invalid("matrices: is empty; expected one or more")
+    for i, matrix in enumerate(given):
+        if matrix.ndim != 2 or matrix.dtype != np.int8:
+            raise invalid(
+                f"matrices[{i}]: has shape {matrix.shape} and dtype {matrix.dtype}; expected int8, channels×columns"
+            )
+        if len(matrix) != len(given[0]):
+            raise invalid(
+                f"matrices[{i}]: has {len(matrix)} channels; expected {len(given[0])}, the number of matrices[0]"
+            )
+    high = numbers("highs", highs)
+    if high.size == 1:
+        high = np.repeat(high, len(given))
+    if high.dtype.kind not in "iu" or len(high) != len(given) or high.min() < 0 or high.max() > 255:
+        raise invalid(
+            f"highs: is {highs!r}; expected an integer from 0 to 255, or {len(given)} of them, one for each matrix"
+        )
+    cost = numbers("weights", np.ones(len(given)) if weights is None else weights)
+    if len(cost) != len(given) or not (np.isfinite(cost) & (cost >= 0)).all():
+        raise invalid(
+            f"weights: is {weights!r}; expected {len(given)} finite numbers of 0 or more, one for each matrix"
+        )
+    return given, high, cost
 
 
 def _mates(

@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from .._library import Error, excerpt, invalid
+from ._functions import Functions
 from ._moves import Moves
 from ._products import Products
 from ._values import (
@@ -76,7 +77,7 @@ def _graph_of(module: Any, example_inputs: tuple | None) -> Any:
     return graph
 
 
-class _Translator(Products, Moves):
+class _Translator(Products, Functions, Moves):
     """Translates a graph, operator by operator."""
 
     def run(self) -> Translation:

@@ -514,19 +514,10 @@ def _quantized(f: torch.Tensor, call: _Call) -> torch.Tensor:
 
 
 def fake_packaged_layer(
-    x: torch.Tensor,
-    x_scale: Any,
-    x_zero_point: Any,
-    weight: torch.Tensor,
-    digest: str,
-    w_scale: Any,
-    bias: Any,
-    other: Any,
-    window: "list | None",
-    type: Any,
-    *others: Any,
+    x: torch.Tensor, x_scale: Any, x_zero_point: Any, weight: torch.Tensor, *others: Any
 ) -> torch.Tensor:
     """The output of `intact::packaged_layer`, without values."""
+    window, type = others[4:6]  # after the digest, w_scale, bias and the residual
     if weight.dim() == 2:
         return x.new_empty([*x.shape[:-1], weight.shape[1]], dtype=type)
     extents = map(output_extent, x.shape[2:], weight.shape[1:3], *(window[i : i + 2] for i in (0, 2, 4)))
