@@ -17,24 +17,10 @@ from ._plans.grouped_weights import GroupedWeights
 _MESSAGE = 256  # INTACT_TARGET_MESSAGE_BYTES
 # Features that a Python class cannot support: it gets dense tensors of one item, one expert and one
 # thread, without minimums.
-_NOT_HERE = {
-    "STRIDES",
-    "B_LAYOUTS",
-    "RUNTIME_B",
-    "BATCH",
-    "BATCH_POINTERS",
-    "RESIDUAL_IN_PLACE",
-    "THREADS",
-    "DYNAMIC_TENSOR",
-    "TENSOR_QUANTIZATION",
-    "FIXED_POINT",
-    "LOOKUP_TABLE",
-    "EMPTY",
-    "A_TRANSPOSED",
-    "ITEM_COLUMNS",
-    "EXPERTS",
-    "B_MINIMUMS",
-}
+_NOT_HERE = set(
+    """STRIDES B_LAYOUTS RUNTIME_B BATCH BATCH_POINTERS RESIDUAL_IN_PLACE THREADS DYNAMIC_TENSOR
+    TENSOR_QUANTIZATION FIXED_POINT LOOKUP_TABLE EMPTY A_TRANSPOSED ITEM_COLUMNS EXPERTS B_MINIMUMS""".split()
+)
 FEATURES = {
     name.removeprefix("INTACT_TARGET_").lower(): getattr(lib, name)
     for name in dir(lib)

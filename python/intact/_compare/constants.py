@@ -21,14 +21,8 @@ from .._graph.scope import Scope
 LEAST_AGREEMENT = 10.0  # decibels; the weights of another layer have 0 or less
 _SAMPLE = 1 << 14  # elements that are compared to choose a constant
 # Suffixes that tools append to the names of tensors and of nodes.
-_SUFFIXES = (
-    "_quantized",
-    "_quant",
-    "_nchwc",
-    "_MatMul",
-    "_Transposed",
-    "_DequantizeLinear_Output",
-    "_QuantizeLinear_Output",
+_SUFFIXES = tuple(
+    "_quantized _quant _nchwc _MatMul _Transposed _DequantizeLinear_Output _QuantizeLinear_Output".split()
 )
 _WALK = 8  # the search for a product's scale follows at most this many operators
 _FLOATS = {1, 10, 11}  # FLOAT, FLOAT16, DOUBLE of onnx.TensorProto

@@ -20,18 +20,10 @@ from .._library import Error, excerpt, invalid
 from .model import QuantizedModel, ratio
 from .onnx_layers import Layers
 
-_ELEMENTWISE = {
-    "QLinearAdd",
-    "QLinearMul",
-    "QLinearConcat",
-    "QLinearAveragePool",
-    "QLinearGlobalAveragePool",
-    "QLinearSigmoid",
-    "QLinearLeakyRelu",
-    "QLinearSoftmax",
-    "QLinearReduceMean",
-    "QLinearWhere",
-}
+_ELEMENTWISE = set(
+    """QLinearAdd QLinearMul QLinearConcat QLinearAveragePool QLinearGlobalAveragePool QLinearSigmoid
+    QLinearLeakyRelu QLinearSoftmax QLinearReduceMean QLinearWhere""".split()
+)
 _BLOCKS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
 
 

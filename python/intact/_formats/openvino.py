@@ -42,46 +42,17 @@ _LEVELS = {256, 255, 16, 15}  # levels of a FakeQuantize that OpenVINO treats as
 _FLOAT = "OpenVINO runs it in float without VNNI"
 _CONVOLUTIONS = {"Convolution": 1, "GroupConvolution": 2}  # dimensions of output channels
 _PRODUCTS = {"MatMul", "FullyConnected"}
-_UNREAD = {
-    "ConvolutionBackpropData",
-    "GroupConvolutionBackpropData",
-    "DeformableConvolution",
-    "LSTMCell",
-    "GRUCell",
-    "RNNCell",
-    "LSTMSequence",
-    "GRUSequence",
-    "RNNSequence",
-    "AUGRUCell",
-    "AUGRUSequence",
-}
+_UNREAD = set(
+    """ConvolutionBackpropData GroupConvolutionBackpropData DeformableConvolution LSTMCell GRUCell
+    RNNCell LSTMSequence GRUSequence RNNSequence AUGRUCell AUGRUSequence""".split()
+)
 # Layers that pass quantized activations on. _SCALERS and _FOLLOWED are followed too: OpenVINO may merge them
 # into scales and zero points.
-KEEPERS = {
-    "MaxPool",
-    "AvgPool",
-    "Reshape",
-    "Transpose",
-    "Squeeze",
-    "Unsqueeze",
-    "Split",
-    "VariadicSplit",
-    "StridedSlice",
-    "Slice",
-    "Gather",
-    "ShuffleChannels",
-    "DepthToSpace",
-    "SpaceToDepth",
-    "BatchToSpace",
-    "SpaceToBatch",
-    "ReduceMax",
-    "ReduceMin",
-    "Tile",
-    "Broadcast",
-    "Pad",
-    "Identity",
-    "Concat",
-}
+KEEPERS = set(
+    """MaxPool AvgPool Reshape Transpose Squeeze Unsqueeze Split VariadicSplit StridedSlice Slice
+    Gather ShuffleChannels DepthToSpace SpaceToDepth BatchToSpace SpaceToBatch ReduceMax ReduceMin
+    Tile Broadcast Pad Identity Concat""".split()
+)
 _SCALERS = {"Convert", "Multiply", "Subtract"}
 _FOLLOWED = {"Relu", "Add", "Divide", "Interpolate"}
 # Keepers that mix in zeros or other tensors.
@@ -97,25 +68,10 @@ _BOUNDS = {
     "HardSigmoid": (0.0, 1.0),
     "HSigmoid": (0.0, 1.0),
 }
-_RANGE_KEEPERS = {
-    "MaxPool",
-    "Reshape",
-    "Transpose",
-    "Squeeze",
-    "Unsqueeze",
-    "Split",
-    "VariadicSplit",
-    "StridedSlice",
-    "Slice",
-    "Gather",
-    "ShuffleChannels",
-    "DepthToSpace",
-    "SpaceToDepth",
-    "Tile",
-    "Broadcast",
-    "ReduceMax",
-    "ReduceMin",
-}
+_RANGE_KEEPERS = set(
+    """MaxPool Reshape Transpose Squeeze Unsqueeze Split VariadicSplit StridedSlice Slice Gather
+    ShuffleChannels DepthToSpace SpaceToDepth Tile Broadcast ReduceMax ReduceMin""".split()
+)
 _DEPTH = 32
 
 

@@ -144,22 +144,8 @@ OPERATORS: "dict[str, Operator]" = {
     "MaxPool": Operator(elements.pool, range=BOUNDED, is_passed=True),
     "Resize": Operator(shapes.resize, descriptions=(1, 2, 3)),
     **dict.fromkeys(
-        (
-            "BitShift",
-            "BitwiseAnd",
-            "BitwiseNot",
-            "BitwiseOr",
-            "BitwiseXor",
-            "Compress",
-            "ConcatFromSequence",
-            "EyeLike",
-            "GatherElements",
-            "GatherND",
-            "ReverseSequence",
-            "ScatterElements",
-            "ScatterND",
-            "Trilu",
-        ),
+        """BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Compress ConcatFromSequence EyeLike
+        GatherElements GatherND ReverseSequence ScatterElements ScatterND Trilu""".split(),
         Operator(is_exact=True),
     ),
     # ----- element by element -----
@@ -198,17 +184,8 @@ OPERATORS: "dict[str, Operator]" = {
     **dict.fromkeys(("And", "Or", "Xor"), _logical()),
     # ----- over axes -----
     **dict.fromkeys(
-        (
-            "ReduceMean",
-            "ReduceSum",
-            "ReduceL1",
-            "ReduceL2",
-            "ReduceSumSquare",
-            "ReduceProd",
-            "ReduceLogSum",
-            "ReduceLogSumExp",
-            "ReduceMin",
-        ),
+        """ReduceMean ReduceSum ReduceL1 ReduceL2 ReduceSumSquare ReduceProd ReduceLogSum ReduceLogSumExp
+        ReduceMin""".split(),
         _ADDED,
     ),
     "ReduceMax": Operator(elements.reduce, range=BOUNDED),

@@ -15,16 +15,10 @@ ENGINE = "ONNX Runtime"
 ENVIRONMENT: Mapping[str, str] = {}  # of the processes
 THREADS = (1, 2, 4)
 # Operators that the optimizer gives kernels for blocks of channels; other operators stay what they are.
-_BLOCKED = {
-    "Conv",
-    "com.microsoft.FusedConv",
-    "AveragePool",
-    "MaxPool",
-    "GlobalAveragePool",
-    "GlobalMaxPool",
-    "Resize",
-    "BatchNormalization",
-}
+_BLOCKED = set(
+    """Conv com.microsoft.FusedConv AveragePool MaxPool GlobalAveragePool GlobalMaxPool Resize
+    BatchNormalization""".split()
+)
 _OPSETS = (17, 22)  # ONNX Runtime has other kernels for some operators of older opsets
 _MS = "com.microsoft"
 

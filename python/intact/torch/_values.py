@@ -39,24 +39,10 @@ ELEMENTWISE = {
     "softplus": "Softplus",
     "softsign": "Softsign",
 }
-KEEPING = {
-    "identity",
-    "dropout",
-    "dropout1d",
-    "dropout2d",
-    "featuredropout",
-    "alphadropout",
-    "clone",
-    "contiguous",
-    "detach",
-    "alias",
-    "float",
-    "to",
-    "typeas",
-    "tocopy",
-    "liftfreshcopy",
-    "stochasticdepth",
-}
+KEEPING = set(
+    """identity dropout dropout1d dropout2d featuredropout alphadropout clone contiguous detach alias
+    float to typeas tocopy liftfreshcopy stochasticdepth""".split()
+)
 BOUNDED = {"relu6", "hardtanh", "clamp", "clip", "clampmin", "clampmax"}
 BINARY = {
     "add": "Add",
@@ -93,21 +79,9 @@ KEEPS_SCALE = (
     KEEPING
     | BOUNDED
     | set(POOLS)
-    | {
-        "relu",
-        "mean",
-        "view",
-        "reshape",
-        "flatten",
-        "transpose",
-        "permute",
-        "squeeze",
-        "unsqueeze",
-        "getitem",
-        "slice",
-        "chunk",
-        "split",
-    }
+    | set(
+        "relu mean view reshape flatten transpose permute squeeze unsqueeze getitem slice chunk split".split()
+    )
 )
 # PyTorch's names of products of activations and constant weights.
 LINEAR = {"linear", "linearrelu", "linearleakyrelu", "lineartanh", "lineardynamic", "linearreludynamic"}
