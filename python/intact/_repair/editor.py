@@ -394,14 +394,15 @@ class Editor:
             node.input[i] = self.add(f"{name}_7bit", values.reshape(array.shape))
             self.drop_unused(name)
 
-    def drop_unused(self, *names: str) -> None:
-        """Deletes the initializers among `names` that nothing reads any more."""
+    def drop_unused(self, *names: str, with_nodes: bool = False) -> None:
+        """Deletes the initializers among `names` that nothing reads any more; `with_nodes`: Constants too."""
         graph = self.proto.graph
-
-        read = {name for node in graph.node for name in node.input} | (
-            {value.name for value in graph.output} | names_that_inner_graphs_read(graph)
-        )
-        read |= {value.name for value in graph.input}
+        read = {name for node in graph.node for name in node.input} | names_that_inner_graphs_read(graph)
+        read |= {value.name for value in (*graph.input, *graph.output)}
+        unused = {*names} - read
         for i in reversed(range(len(graph.initializer))):
-            if graph.initializer[i].name in names and graph.initializer[i].name not in read:
+            if graph.initializer[i].name in unused:
                 del graph.initializer[i]
+        for i in reversed(range(len(graph.node))) if with_nodes else ():
+            if graph.node[i].op_type == "Constant" and graph.node[i].output[0] in unused:
+                del graph.node[i]

@@ -19,7 +19,7 @@ from .._audit.run import exact_variant
 from .._engines.data import inputs_of
 from .._engines.session import session_of
 from .._formats.model import QuantizedLayer
-from .._graph.nodes import attributes, names_that_inner_graphs_read
+from .._graph.nodes import attributes
 from .._graph.operators import row_of
 from .._library import excerpt, invalid
 from .editor import Editor
@@ -334,23 +334,8 @@ class _Widener(WeightsWidener):
             put(bias.place, bias.input, bias.values)
             if bias.unit is not None:
                 put(bias.place, 1, bias.unit)
-        self._drop(editor, replaced)
+        editor.drop_unused(*replaced, with_nodes=True)
         return editor.proto
-
-    @staticmethod
-    def _drop(editor: Editor, names: list[str]) -> None:
-        """Deletes the constants among `names` that nothing reads any more."""
-        editor.drop_unused(*names)
-        graph = editor.proto.graph
-        read = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
-        read |= names_that_inner_graphs_read(graph)
-        for i in reversed(range(len(graph.node))):
-            if (
-                graph.node[i].op_type == "Constant"
-                and graph.node[i].output[0] in names
-                and graph.node[i].output[0] not in read
-            ):
-                del graph.node[i]
 
 
 def undo_reduce_range(
