@@ -5,13 +5,12 @@ import importlib.metadata
 import importlib.util
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
+from commands import process, program  # noqa: E402
 from intact._audit.audit import audit, certify  # noqa: E402
 from intact._audit.page import SCRIPT  # noqa: E402
 from intact._audit.report import to_html, to_json, to_text, verdict  # noqa: E402
@@ -1038,14 +1037,9 @@ def test_ranges_bound_products_of_two_activations(tmp_path):
         assert product.engines["onnxruntime"].is_proven == is_safe
 
 
-def program(*arguments):
-    code = "import sys; sys.argv[0] = 'intact'; from intact._program import main; main()"
-    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
-
-
 def test_the_command(tmp_path):
     path = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": HOT})
-    run = program("audit", path, "--json", tmp_path / "j", "--html", tmp_path / "h")
+    run = process("audit", path, "--json", tmp_path / "j", "--html", tmp_path / "h")
     assert run.returncode == 1 and [line.split(" ")[1] for line in run.stderr.splitlines()] == [
         "wrote",
         "wrote",

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
+from commands import program  # noqa: E402
 from intact._audit import run as _run  # noqa: E402
 from intact._audit.audit import audit  # noqa: E402
 from intact._compare.compare import compare, requantized  # noqa: E402
@@ -20,7 +21,6 @@ from intact._engines.data import decibels  # noqa: E402
 from intact._graph import weights as _weights  # noqa: E402
 from intact._library import Error  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-from test_audit import program  # noqa: E402
 
 DEPTH = 16
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
+from commands import program  # noqa: E402
 from intact._graph.control import CONTROL, control_variant  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-from test_audit import HOT, program, save  # noqa: E402
+from test_audit import HOT, save  # noqa: E402
 
 FLOAT, INT64 = TensorProto.FLOAT, TensorProto.INT64
 

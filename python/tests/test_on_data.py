@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
+from commands import program  # noqa: E402
 from intact import _program  # noqa: E402
 from intact._audit import run as _run  # noqa: E402
 from intact._audit.audit import audit  # noqa: E402
@@ -19,7 +20,7 @@ from intact._engines.data import dynamically_quantized, load_data  # noqa: E402
 from intact._formats.model import QuantizedLayer  # noqa: E402
 from intact._graph import weights as _weights  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
-from test_audit import HOT, program, save  # noqa: E402
+from test_audit import HOT, save  # noqa: E402
 from test_kinds import resize  # noqa: E402
 
 

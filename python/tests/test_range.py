@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
 import intact  # noqa: E402
+from commands import program  # noqa: E402
 from graph_builder import GraphBuilder  # noqa: E402
 from intact._audit.audit import audit, slices  # noqa: E402
 from intact._graph.scope import Scope  # noqa: E402
@@ -906,19 +905,11 @@ def test_the_check_of_a_float_model_that_does_not_run(tmp_path):
         check(done, [{"x": np.ones((2, 16), np.float32)}])
 
 
-def command(*arguments):
-    return subprocess.run(
-        [sys.executable, "-c", "from intact._program import main; main()", "repair", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-    )
-
-
 @needs_orders
 def test_the_command(tmp_path):
     b = Builder()
     path, out, source = files_of(tmp_path, b, b.model(**chain(b)))
-    ran = command(path, "-o", out, "--undo-reduce-range", source, "--json", tmp_path / "r.json")
+    ran = program("repair", path, "-o", out, "--undo-reduce-range", source, "--json", tmp_path / "r.json")
     assert ran.returncode == 0 and "1 got the full range of 8 bits" in ran.stdout, ran.stderr
     assert json.loads((tmp_path / "r.json").read_text())["undo_reduce_range"]["float_model"] == str(source)
 
@@ -935,7 +926,7 @@ def test_the_command(tmp_path):
 def test_refused_arguments(tmp_path, arguments, words):
     b = Builder()
     path, out, _ = files_of(tmp_path, b, b.model(**matmul_integer(b)))
-    ran = command(path, "-o", out, *arguments)
+    ran = program("repair", path, "-o", out, *arguments)
     assert (
         ran.returncode == 2 and words in ran.stderr and not out.exists() and len(ran.stderr.splitlines()) == 1
     )

@@ -2,11 +2,10 @@
 
 import json
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
+from commands import program
 from intact._audit.audit import audit, read_model
 from intact._audit.report import to_html, to_json, to_text, verdict
 from intact._engines.table import engines
@@ -14,11 +13,6 @@ from intact._library import Error
 
 HOT = np.zeros((4, 3), np.int8)
 HOT[0:2, 1] = 127  # one pair of adjacent depths that can saturate
-
-
-def program(*arguments):
-    code = "import sys; sys.argv[0] = 'intact'; from intact._program import main; main()"
-    return subprocess.run([sys.executable, "-c", code, *map(str, arguments)], capture_output=True, text=True)
 
 
 def refused(path):

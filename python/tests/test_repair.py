@@ -3,8 +3,6 @@
 import itertools
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ import pytest
 onnx = pytest.importorskip("onnx")
 import intact  # noqa: E402
 import random_graphs  # noqa: E402
+from commands import process, program  # noqa: E402
 from graph_builder import GraphBuilder  # noqa: E402
 from intact import _program  # noqa: E402
 from intact._audit.audit import audit, certify  # noqa: E402
@@ -667,13 +666,6 @@ def test_external_data_stay_external(tmp_path):
     assert same(*(evaluate(m, data_of(1, 5, 16)) for m in loaded))
 
 
-def run(*arguments):
-    command = "import sys; from intact._program import main; sys.argv[0] = 'intact'; main()"
-    return subprocess.run(
-        [sys.executable, "-c", command, "repair", *map(str, arguments)], capture_output=True, text=True
-    )
-
-
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])
 def test_values_shifted_to_u8_have_the_type_u8(shape):
     for dtype in (np.int8, np.int32):
@@ -685,14 +677,14 @@ def test_the_command(tmp_path):
     b = Builder()
     onnx.save(b.model([b.linear(b.linear("x", 16, 32), 32, 8)]), str(tmp_path / "m.onnx"))
     out, report = tmp_path / "r.onnx", tmp_path / "r.json"
-    done = run(tmp_path / "m.onnx", "-o", out, "--json", report)
+    done = process("repair", tmp_path / "m.onnx", "-o", out, "--json", report)
     assert done.returncode == 0 and "proven safe in ONNX Runtime" in done.stdout.splitlines()[-1], done.stderr
     found = json.loads(report.read_text())
     assert found["schema"] == "intact-repair"
     assert [layer["made_safe_by"] for layer in found["layers"]] == ["u8 weights", "folded order"]
     # u8 weights help only ONNX Runtime
-    assert run(tmp_path / "m.onnx", "-o", out, "--for", "onednn").returncode == 1
-    assert run(tmp_path / "m.onnx", "-o", out, "--for", "nobody").returncode == 2
+    assert program("repair", tmp_path / "m.onnx", "-o", out, "--for", "onednn").returncode == 1
+    assert program("repair", tmp_path / "m.onnx", "-o", out, "--for", "nobody").returncode == 2
     for arguments, words in [
         ((), "MODEL, -o/--output: missing; `intact repair --help` says what is expected"),
         (("m", "-o"), "-o/--output: has no value; expected one"),
@@ -707,20 +699,20 @@ def test_the_command(tmp_path):
             "n: no argument of intact repair; expected one that `intact repair --help` lists",
         ),
     ]:
-        refused = run(*arguments)
+        refused = program("repair", *arguments)
         assert refused.returncode == 2 and refused.stdout == "" and refused.stderr == f"intact: {words}\n"
-    assert run(tmp_path / "m.onnx", "-o", out, "--data", "x.npz").returncode == 2
+    assert program("repair", tmp_path / "m.onnx", "-o", out, "--data", "x.npz").returncode == 2
 
 
 def test_nothing_is_written_for_bad_input(tmp_path):
     (tmp_path / "bad.onnx").write_bytes(b"no model")
     out = tmp_path / "r.onnx"
     out.write_text("before")
-    assert run(tmp_path / "bad.onnx", "-o", out).returncode == 2
-    assert run(tmp_path / "none.onnx", "-o", out).returncode == 2
+    assert program("repair", tmp_path / "bad.onnx", "-o", out).returncode == 2
+    assert program("repair", tmp_path / "none.onnx", "-o", out).returncode == 2
     b = Builder()
     onnx.save(b.model([b.linear("x", 16, 8)]), str(tmp_path / "m.onnx"))
-    assert run(tmp_path / "m.onnx", "-o", tmp_path / "no" / "r.onnx").returncode == 2
+    assert program("repair", tmp_path / "m.onnx", "-o", tmp_path / "no" / "r.onnx").returncode == 2
     assert out.read_text() == "before" and sorted(os.listdir(tmp_path)) == ["bad.onnx", "m.onnx", "r.onnx"]
 
 
@@ -760,7 +752,7 @@ def test_the_float_model_is_not_overwritten(tmp_path):
 def test_a_folder_is_no_output(tmp_path, out):
     b = Builder()
     onnx.save(b.model([b.linear("x", 16, 8)]), str(tmp_path / "m.onnx"))
-    done = run(tmp_path / "m.onnx", "-o", out)
+    done = program("repair", tmp_path / "m.onnx", "-o", out)
     assert (
         done.returncode == 2
         and "is a folder; expected a file's name" in done.stderr
@@ -782,7 +774,9 @@ def test_the_check_names_what_is_wrong_with_the_data(tmp_path, arrays, words):
     b = Builder()
     onnx.save(b.model([b.linear("x", 16, 8)], inputs=[("x", ("n", 5, 16))]), str(tmp_path / "m.onnx"))
     np.savez(tmp_path / "data.npz", **arrays)
-    done = run(tmp_path / "m.onnx", "-o", tmp_path / "r.onnx", "--check", "--data", tmp_path / "data.npz")
+    done = program(
+        "repair", tmp_path / "m.onnx", "-o", tmp_path / "r.onnx", "--check", "--data", tmp_path / "data.npz"
+    )
     assert done.returncode == 2 and words in done.stderr and done.stderr.count("\n") == 1
 
 
@@ -922,13 +916,13 @@ def test_what_moves_outputs_is_measured(tmp_path):
     gain, bias = b.constant(np.linspace(1, 2, 32, dtype=np.float32)), b.constant(np.zeros(32, np.float32))
     model = b.model([b.linear(b.node("LayerNormalization", [b.linear("x", 16, 32), gain, bias]), 32, 8)])
     onnx.save(model, str(tmp_path / "m.onnx"))
-    done = run(tmp_path / "m.onnx", "-o", tmp_path / "r.onnx", "--reorder-sums")
+    done = program("repair", tmp_path / "m.onnx", "-o", tmp_path / "r.onnx", "--reorder-sums")
     assert (
         done.returncode == 0
         and "against exact sums: stored" in done.stdout
         and "floats added in a new order" in done.stdout
     )
-    done = run(tmp_path / "m.onnx", "-o", tmp_path / "r.onnx")
+    done = program("repair", tmp_path / "m.onnx", "-o", tmp_path / "r.onnx")
     assert (
         done.returncode == 0
         and "against exact sums" not in done.stdout
