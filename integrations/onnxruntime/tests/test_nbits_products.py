@@ -106,6 +106,23 @@ def test_a_session_is_reproducible():
     assert line["taken"] and line["same_bytes"]
 
 
+def test_embeddings_in_blocks_are_reproducible():
+    """ONNX Runtime computes GatherBlockQuantized, whose bytes depend on nothing."""
+    constants = {
+        "d": np.random.default_rng(0).integers(0, 256, (9, 32), dtype=np.uint8),
+        "s": np.full((9, 2), 0.1, np.float32),
+    }
+    node = onnx.helper.make_node(
+        "GatherBlockQuantized", ["d", "i", "s"], ["y"], domain=layers.MICROSOFT, bits=4, block_size=32
+    )
+    model = layers.model_of([node], {"i": (np.int64, ["n"])}, {"y": (np.float32, ["n", 64])}, constants)
+    (line,) = intact.onnxruntime.report(session_of(model, reproducible=True))
+    assert not line["taken"] and line["same_bytes"]
+    found = session_of(model).run(None, {"i": np.array([3, 0])})[0]
+    expected = (unpacked(constants["d"], 4)[[3, 0]].astype(np.float32) - np.float32(8)) * np.float32(0.1)
+    assert np.array_equal(found, expected)
+
+
 @pytest.mark.parametrize(
     "arguments,option,reason",
     [
