@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
@@ -190,6 +191,11 @@ class Graph {
     return tensor;
   }
   ggml_context* context() { return context_.get(); }
+  // Drops the graph, and keeps the weights.
+  void Forget() {
+    scheduler_.reset();
+    context_ = NewContext();
+  }
 
   // Computes `output` with these inputs.
   void Compute(const std::map<ggml_tensor*, const void*>& inputs, ggml_tensor* output,
@@ -445,6 +451,44 @@ TEST(Backend, ComputesNothingWithWeightsThatAreNotSet) {
   for (const std::vector<size_t>& halves : {std::vector<size_t>{0, 1}, {1, 0, 1}, {0, 1, 0, 1}})
     compute(halves, false, GGML_STATUS_SUCCESS);
   compute({0, 1}, true, GGML_STATUS_FAILED);
+}
+
+// Bytes of memory that the process occupies.
+size_t Resident() {
+  std::ifstream file("/proc/self/statm");
+  size_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * 4096;
+}
+
+// Each prompt has its own graph, and each sixteenth new weights.
+TEST(Backend, MultipliesAThousandPromptsOfRandomLength) {
+  std::mt19937 random(9);
+  const int64_t k = 256, n = 96, most = 200;
+  const Weights weights = MakeWeights(kQ8, n * k, &random);
+  const std::vector<float> x = Numbers(most * k, &random);
+  const std::vector<float> expected = Reference(kQ8, weights, 1, {}, n, k, x);
+  size_t before = 0;
+  std::unique_ptr<Graph> graph;
+  ggml_tensor* w = nullptr;
+  for (int prompt = 0; prompt < 1000; ++prompt) {
+    if (prompt % 16 == 0) {
+      graph = std::make_unique<Graph>(1);
+      w = graph->AddWeights(kQ8, weights, n, k, 1);
+    } else {
+      graph->Forget();
+    }
+    const int64_t m = 1 + static_cast<int64_t>(random() % 64),
+                  first = static_cast<int64_t>(random() % (most - m));
+    ggml_tensor* const rows = Input(graph->context(), GGML_TYPE_F32, k, m);
+    ggml_tensor* const product = ggml_mul_mat(graph->context(), w, rows);
+    graph->Compute({{rows, x.data() + first * k}}, product);
+    const std::vector<float> own(expected.begin() + first * n, expected.begin() + (first + m) * n);
+    ASSERT_EQ(Graph::Values(product), own)
+        << "prompt " << prompt << ", rows " << first << " to " << first + m;
+    if (prompt == 200) before = Resident();
+  }
+  EXPECT_LT(Resident(), before + (4 << 20));
 }
 
 TEST(Backend, IsAnAccelerator) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -98,6 +100,27 @@ def test_rows_do_not_depend_on_other_rows_or_threads():
         for begin, count in [(0, 1), (64, 1), (3, 2), (10, 8), (1, 64)]:
             part = session.run(None, {"a": a[:, begin : begin + count]})[0]
             assert np.array_equal(part, expected[:, begin : begin + count])
+
+
+def resident() -> int:
+    """Bytes of memory that the process occupies."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_a_thousand_prompts_of_random_length():
+    model, a, rng = model_of(k=400, n=100), rows(300, 400), np.random.default_rng(3)
+    session = session_of(model, threads=2)
+    expected, before = session.run(None, {"a": a})[0], 0
+    for prompt in range(1000):
+        count = int(rng.integers(1, 129))
+        first = int(rng.integers(0, 300 - count))
+        found = session.run(None, {"a": a[:, first : first + count]})[0]
+        assert np.array_equal(found.view(np.uint32), expected[:, first : first + count].view(np.uint32)), (
+            prompt
+        )
+        if prompt == 200:
+            before = resident()
+    assert resident() < before + (4 << 20)
 
 
 def test_a_session_is_reproducible():
