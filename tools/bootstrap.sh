@@ -54,7 +54,7 @@ Each command installs missing Debian packages, then configures and builds the pr
              --long  also the long tests: more layers, networks and runs (run before a change of the provider lands)
              --test  only test
   ggml     build ggml's backend for ggml and llama.cpp of Debian sid, which it unpacks into build/ggml (docs/language_models.md)
-             --test  also run its tests
+             --test  also run its tests, and those of GGUF's readers and of like_ggml (takes the package gguf from PyPI)
   wheel    build the Python package's wheel in build/wheels, with PyTorch's operators, and with ONNX Runtime's execution
            provider if its headers can be had as above; check it with auditwheel; install it into empty virtual environments,
            one for each of two versions of torch, and run its tests there (takes build tools, ONNX Runtime and torch from PyPI;
@@ -382,7 +382,8 @@ onnxruntime_headers() {
 # ARGUMENT...`, with intact's backend if GGML_BACKEND_PATH names it. ggml searches its own backends beside the loader.
 make_ggml() {
   local folder=$root/build/ggml libraries=$root/build/ggml/usr/lib/x86_64-linux-gnu error definitions
-  install_packages "${testing[@]}"
+  local environment=$root/build/ggml/environment packages cpu
+  install_packages "${testing[@]}" python3-venv
   [[ $* == '' || $* == --test ]] || refuse "'$*': expected --test, or no argument"
   error=$(unpack_sid "$folder" usr/bin/llama-bench libggml0 libggml-dev libllama0 llama.cpp-tools llama.cpp-examples libc6 \
     libstdc++6 libgcc-s1 libgomp1 libssl3t64 zlib1g libzstd1) || miss "llama.cpp: $error"
@@ -397,8 +398,20 @@ END
   chmod +x "$folder/run"
   definitions=(-DINTACT_BUILD_GGML=ON -DGGML_INCLUDE_DIR="$folder/usr/include" -DGGML_BASE_LIBRARY="$libraries/libggml-base.so"
     -DGGML_LIBRARY="$libraries/libggml.so" "-DINTACT_GGML_LOADER=$libraries/ld-linux-x86-64.so.2;--library-path;$libraries")
-  build release --target intact_ggml intact_ggml_test
-  [[ $* != --test ]] || run_ctest release --tests-regex '^ggml\.'
+  build release --target intact_ggml
+  [[ $* == --test ]] || return 0
+  make_environment "$environment" cffi numpy gguf onnx pytest
+  cmake --build --preset release --target intact_ggml_test intact_python_stage
+  run_ctest release --tests-regex '^ggml\.'
+  say "testing readers of GGUF"
+  PYTHONPATH=build/release/python "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_grouped_weights.py
+  packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  for cpu in haswell skylakex icelake sapphirerapids; do
+    say "comparing like_ggml with ggml's kernels for $cpu"
+    GGML_CPU=$libraries/libggml-cpu-$cpu.so PYTHONPATH=build/release/python:$packages "$libraries/ld-linux-x86-64.so.2" \
+      --library-path "$libraries:/usr/lib/x86_64-linux-gnu" "$(readlink -f "$environment/bin/python")" -m pytest -q \
+      -p no:cacheprovider python/tests/test_ggml.py
+  done
 }
 
 # A virtual environment has ONNX Runtime and the package's dependencies. The package comes from the build.

@@ -14,8 +14,8 @@ import os
 import numpy as np
 
 POINTER, SIZE = ctypes.c_void_p, ctypes.c_size_t
-F32, Q4_0, Q8_0 = 0, 2, 8
-BLOCK_BYTES = {Q4_0: 18, Q8_0: 34}
+F32, Q4_0, Q8_0, Q4_K, Q6_K = 0, 2, 8, 12, 14
+BLOCKS = {Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}  # weights and bytes of a block
 # ggml scales groups of 32 by their largest activation, so 127 is added to each group; its weight is 0
 GROUP = 31
 
@@ -57,7 +57,8 @@ class Matrix:
     """Constant weights in the buffer of a Q8 object `ggml`: N rows of bytes, blocks of `type`. Calls multiply float activations."""
 
     def __init__(self, ggml, type, rows):
-        self.ggml, self.n, self.k = ggml, len(rows), rows.shape[1] // BLOCK_BYTES[type] * 32
+        depths, size = BLOCKS[type]
+        self.ggml, self.n, self.k = ggml, len(rows), rows.shape[1] // size * depths
         self.stack, self.products = contextlib.ExitStack(), {}
         context = self._own(ggml.init, ggml.free, Init(1 << 14, None, True))
         self.weights = ggml.new_tensor_2d(context, type, self.k, self.n)
@@ -124,6 +125,8 @@ class Q8:
         beside = os.path.join(os.path.dirname(path), "libggml-base.so")
         base = ctypes.CDLL(beside if os.path.exists(beside) else "libggml-base.so.0", ctypes.RTLD_GLOBAL)
         cpu = ctypes.CDLL(path)
+        if getattr(cpu, "ggml_backend_score", lambda: 1)() == 0:
+            raise NotImplementedError(f"this CPU cannot run {os.path.basename(path)}")
         for library, name, result, *arguments in (
             (base, "ggml_init", POINTER, Init),
             (base, "ggml_free", None, POINTER),

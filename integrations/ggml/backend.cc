@@ -5,7 +5,8 @@
 //   device of its backends        has the CPU's buffer type, so the scheduler places inputs and outputs of products in the CPU's
 //                                 memory, and copies nothing
 //
-// A buffer of packed weights has addresses without memory: a tensor's plan holds its weights.
+// A tensor's plan holds its packed weights. A tensor that cannot be packed, of a LoRA adapter or of a damaged file, keeps its bytes
+// in the buffer, and the scheduler copies them to the CPU's backend.
 #include <intact/grouped.h>
 #include <sys/mman.h>
 
@@ -36,9 +37,9 @@ using Plan = std::unique_ptr<intact_grouped, DestroyPlan>;
 
 // The weights of a tensor, which points to them as `extra`.
 struct Weights {
-  Plan plan;                    // null until all bytes are set
-  std::vector<uint8_t> blocks;  // bytes that were set one part after the other
-  size_t count = 0;             // of these bytes
+  Plan plan;               // null until all bytes are set
+  size_t count = 0;        // bytes that were set, from the first one on
+  bool is_packed = false;  // `plan` may exist; else the bytes stay in the buffer
 };
 
 struct Buffer {
@@ -60,53 +61,92 @@ ggml_backend_buffer_type packed_weights = {BufferTypeName, Allocate, nullptr, Al
 
 Weights* WeightsOf(const ggml_tensor* tensor) { return static_cast<Weights*>(tensor->extra); }
 
+// The tensor of a view.
+template <class Tensor>
+Tensor* RootOf(Tensor* tensor) {
+  return tensor->view_src == nullptr ? tensor : tensor->view_src;
+}
+
+// Gives back the memory of the pages that lie within these bytes. They then have the value 0.
+void DropPages(std::byte* bytes, size_t size) {
+  constexpr size_t kPage = 4096;
+  const size_t before = (kPage - reinterpret_cast<uintptr_t>(bytes) % kPage) % kPage;
+  if (size >= before + kPage) madvise(bytes + before, (size - before) / kPage * kPage, MADV_DONTNEED);
+}
+
+bool CanBePacked(const ggml_tensor* tensor) {
+  return FormatOf(tensor->type) != nullptr && ggml_is_contiguous(tensor);
+}
+
 ggml_status AddTensor(ggml_backend_buffer_t buffer, ggml_tensor* tensor) try {
   if (tensor->view_src != nullptr) return GGML_STATUS_SUCCESS;
   auto& weights = static_cast<Buffer*>(buffer->context)->weights;
   weights.push_back(std::make_unique<Weights>());
+  weights.back()->is_packed = CanBePacked(tensor);
   tensor->extra = weights.back().get();
   return GGML_STATUS_SUCCESS;
 } catch (const std::bad_alloc&) {
   return GGML_STATUS_ALLOC_FAILED;
 }
 
+// Packs `blocks`, or says why it cannot.
 void Pack(const ggml_tensor* tensor, const void* blocks) {
-  const Format* const format = FormatOf(tensor->type);
-  if (format == nullptr)
-    GGML_ABORT("intact: %s: weights of type %s", tensor->name, ggml_type_name(tensor->type));
-  const int64_t experts = tensor->ne[2] * tensor->ne[3];
-  WeightsOf(tensor)->plan.reset(MakePlan(*format, experts, tensor->ne[1], tensor->ne[0], blocks));
-  if (!WeightsOf(tensor)->plan) GGML_ABORT("intact: %s: %s", tensor->name, intact_last_error());
+  Weights* const weights = WeightsOf(tensor);
+  const int64_t matrices = tensor->ne[2] * tensor->ne[3];
+  weights->plan.reset(MakePlan(*FormatOf(tensor->type), matrices, tensor->ne[1], tensor->ne[0], blocks));
+  weights->is_packed = weights->plan != nullptr;
+  if (!weights->is_packed)
+    std::fprintf(stderr, "intact: %s: %s; ggml's CPU backend computes with it\n", tensor->name,
+                 intact_last_error());
+}
+
+std::byte* BytesOf(const ggml_tensor* tensor, size_t offset) {
+  return static_cast<std::byte*>(tensor->data) + offset;
 }
 
 void SetTensor(ggml_backend_buffer_t /*buffer*/, ggml_tensor* tensor, const void* data, size_t offset,
                size_t size) {
+  offset += tensor->view_offs;
+  tensor = RootOf(tensor);
   Weights* const weights = WeightsOf(tensor);
   const size_t bytes = ggml_nbytes(tensor);
-  if (weights == nullptr) GGML_ABORT("intact: %s: a part of packed weights cannot be set", tensor->name);
-  if (offset == 0 && size == bytes) return Pack(tensor, data);
-  weights->blocks.resize(bytes);
-  std::memcpy(weights->blocks.data() + offset, data, size);
-  weights->count += size;
+  if (weights->is_packed && offset == 0 && size == bytes) {
+    Pack(tensor, data);
+    if (weights->is_packed) return;
+  }
+  std::memcpy(BytesOf(tensor, offset), data, size);
+  if (!weights->is_packed) return;
+  // Parts must follow each other from the first byte on: a tensor with other parts has no plan.
+  weights->plan.reset();
+  weights->count = offset == 0 ? size : offset == weights->count ? offset + size : 0;
   if (weights->count < bytes) return;
-  Pack(tensor, weights->blocks.data());
-  weights->blocks = {};
-  weights->count = 0;
+  Pack(tensor, tensor->data);
+  if (weights->is_packed) DropPages(BytesOf(tensor, 0), bytes);
 }
 
-void GetTensor(ggml_backend_buffer_t /*buffer*/, const ggml_tensor* tensor, void* /*data*/, size_t /*offset*/,
-               size_t /*size*/) {
-  GGML_ABORT("intact: %s: packed weights cannot be read", tensor->name);
+void GetTensor(ggml_backend_buffer_t /*buffer*/, const ggml_tensor* tensor, void* data, size_t offset,
+               size_t size) {
+  if (WeightsOf(RootOf(tensor))->is_packed)
+    GGML_ABORT("intact: %s: packed weights cannot be read", tensor->name);
+  std::memcpy(data, BytesOf(tensor, offset), size);
 }
 
-void FillTensor(ggml_backend_buffer_t /*buffer*/, ggml_tensor* tensor, uint8_t /*value*/, size_t /*offset*/,
-                size_t /*size*/) {
-  GGML_ABORT("intact: %s: packed weights cannot be filled", tensor->name);
+void FillTensor(ggml_backend_buffer_t /*buffer*/, ggml_tensor* tensor, uint8_t value, size_t offset,
+                size_t size) {
+  if (WeightsOf(RootOf(tensor))->is_packed)
+    GGML_ABORT("intact: %s: packed weights cannot be filled", tensor->name);
+  std::memset(BytesOf(tensor, offset), value, size);
 }
 
-// A tensor that is not set has no plan.
-void Clear(ggml_backend_buffer_t buffer, uint8_t /*value*/) {
-  for (const auto& weights : static_cast<Buffer*>(buffer->context)->weights) *weights = {};
+// Packed weights are then not set.
+void Clear(ggml_backend_buffer_t buffer, uint8_t value) {
+  auto* const own = static_cast<Buffer*>(buffer->context);
+  for (const auto& weights : own->weights) {
+    weights->plan.reset();
+    weights->count = 0;
+  }
+  madvise(own->base, own->size, MADV_DONTNEED);  // all bytes are 0
+  if (value != 0) std::memset(own->base, value, own->size);
 }
 
 void* BaseOf(ggml_backend_buffer_t buffer) { return static_cast<Buffer*>(buffer->context)->base; }
@@ -114,7 +154,8 @@ void Free(ggml_backend_buffer_t buffer) { delete static_cast<Buffer*>(buffer->co
 
 ggml_backend_buffer_t Allocate(ggml_backend_buffer_type_t type, size_t size) {
   auto buffer = std::unique_ptr<Buffer>(new (std::nothrow) Buffer);
-  void* const base = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const base =
+      mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (!buffer || base == MAP_FAILED) return nullptr;
   buffer->base = base;
   buffer->size = size;
@@ -134,9 +175,10 @@ bool SupportsOp(ggml_backend_dev_t /*device*/, const ggml_tensor* op) {
   if (IsView(op)) return true;
   if (op->op != GGML_OP_MUL_MAT && op->op != GGML_OP_MUL_MAT_ID) return false;
   const ggml_tensor* const weights = op->src[0];
+  // A program asks with a tensor of an empty buffer before it chooses the buffer.
   return weights->buffer != nullptr && weights->buffer->buft == &packed_weights &&
-         weights->view_src == nullptr && FormatOf(weights->type) != nullptr && ggml_is_contiguous(weights) &&
-         weights->ne[3] == 1 && (op->op == GGML_OP_MUL_MAT_ID || weights->ne[2] == 1) && HasRows(op);
+         weights->view_src == nullptr &&
+         (weights->extra == nullptr ? CanBePacked(weights) : WeightsOf(weights)->is_packed) && HasRows(op);
 }
 
 bool SupportsBufferType(ggml_backend_dev_t /*device*/, ggml_backend_buffer_type_t type) {
@@ -160,7 +202,7 @@ ggml_status Compute(ggml_backend_t backend, ggml_cgraph* graph) {
     }
     const intact_grouped* const plan = WeightsOf(weights)->plan.get();
     const intact_status status = node->op == GGML_OP_MUL_MAT
-                                     ? Multiply(plan, node, own->threads)
+                                     ? Multiply(plan, node, own->threads, &own->memory)
                                      : MultiplyById(plan, node, own->threads, &own->memory);
     if (status == INTACT_OK) continue;
     std::fprintf(stderr, "intact: %s: %s: %s\n", node->name, intact_status_name(status), intact_last_error());

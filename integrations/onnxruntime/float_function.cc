@@ -113,6 +113,12 @@ __m128 Selu(__m128 x, const Parameters& given) {
   return _mm_add_ps(_mm_mul_ps(Set(given.gamma), Max(x, zero)), Min(below, zero));
 }
 
+__m128 Power(__m128 x, const Parameters&) { return Exp(x); }
+
+__m128 Logistic(__m128 x, const Parameters&) {
+  return _mm_div_ps(Set(1), _mm_add_ps(Set(1), Exp(_mm_sub_ps(_mm_setzero_ps(), x))));
+}
+
 __m128 Softplus(__m128 x, const Parameters&) {
   const __m128 is_positive = _mm_cmpgt_ps(x, _mm_setzero_ps());
   const __m128 log = Log1p(Exp(Select(is_positive, _mm_sub_ps(_mm_setzero_ps(), x), x)));
@@ -156,6 +162,12 @@ const FloatFunction::Kind& KindOf(const std::string& type) {
 }
 
 }  // namespace
+
+void Exponential(const float* x, float* y, int64_t count) {
+  Apply<Power>(x, y, count, {});
+}
+
+void Sigmoid(const float* x, float* y, int64_t count) { Apply<Logistic>(x, y, count, {}); }
 
 FloatFunction::FloatFunction(const Node& node, const Context& context, const std::string& type)
     : kind_(KindOf(type)),

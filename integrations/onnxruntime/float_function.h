@@ -44,5 +44,11 @@ class FloatFunction : public Layer {
   Parameters parameters_;
 };
 
+/// y = exp(x) of `count` elements, as FloatFunction computes it. `x` may be `y`.
+void Exponential(const float* x, float* y, int64_t count);
+
+/// y = 1 / (1 + exp(−x)) of `count` elements, with the exp() of FloatFunction. Each operation is rounded to float32. `x` may be `y`.
+void Sigmoid(const float* x, float* y, int64_t count);
+
 }  // namespace intact::onnxruntime
 #endif  // INTACT_INTEGRATIONS_ONNXRUNTIME_FLOAT_FUNCTION_H_

@@ -14,14 +14,6 @@ namespace {
 
 constexpr int64_t kInt8 = 4;  // the accuracy level of quantized activations
 
-// An attribute that the operator requires.
-int64_t PositiveOf(const Node& node, const char* attribute) {
-  const int64_t value = node.Integer(attribute, 0);
-  if (value < 1)
-    throw Refusal(std::string(attribute) + ": is " + std::to_string(value) + "; expected at least 1");
-  return value;
-}
-
 // A constant of `count` elements.
 Constant Elements(const Node& node, size_t input, intact_type type, int64_t count) {
   Constant constant = node.ConstantOf(input, type);
@@ -50,15 +42,6 @@ std::vector<uint8_t> Widened(const uint8_t* bytes, int64_t count) {
     wide[i] = static_cast<uint8_t>((pair & 3) | (pair & 12) << 2);
   }
   return wide;
-}
-
-// Throws Refusal unless the session's options allow products of quantized activations.
-void CheckIsQuantized(const Settings& settings, const char* name, int64_t level) {
-  if (settings.is_like_avx2)
-    throw Refusal("like: ONNX Runtime's bytes of this operator depend on the CPU, the rows and the column");
-  if (level != kInt8 && !settings.quantizes_activations)
-    throw Refusal(std::string(name) + ": is " + std::to_string(level) +
-                  "; expected 4, or the option quantize_activations");
 }
 
 // A descriptor without weights.
@@ -100,38 +83,70 @@ std::vector<uint8_t> ColumnsOf(const void* data, int bits, int64_t n, int64_t k)
 
 }  // namespace
 
+int64_t PositiveOf(const Node& node, const char* attribute) {
+  const int64_t value = node.Integer(attribute, 0);
+  if (value < 1)
+    throw Refusal(std::string(attribute) + ": is " + std::to_string(value) + "; expected at least 1");
+  return value;
+}
+
+void CheckIsQuantized(const Settings& settings, const char* name, int64_t level) {
+  if (settings.is_like_avx2)
+    throw Refusal("like: ONNX Runtime's bytes of this operator depend on the CPU, the rows and the column");
+  if (level != kInt8 && !settings.quantizes_activations)
+    throw Refusal(std::string(name) + ": is " + std::to_string(level) +
+                  "; expected 4, or the option quantize_activations");
+}
+
+GroupedPlan MakePlanOfBlocks(const Node& node, const Settings& settings, const Blocks& blocks, intact_type a,
+                             intact_type scale_type, intact_type c) {
+  const int64_t bits = blocks.bits, columns = blocks.experts * blocks.n;
+  if (bits != 2 && bits != 4 && bits != 8)
+    throw Refusal("bits: is " + std::to_string(bits) + "; expected 2, 4 or 8");
+  intact_grouped_desc desc = DescOf(settings, a, blocks.n, blocks.k, blocks.block);
+  desc.experts = blocks.experts;
+  desc.scale_type = scale_type;
+  desc.c_type = c;
+  desc.b_type = bits == 8 ? static_cast<int32_t>(INTACT_U8) : static_cast<int32_t>(INTACT_U4);
+  const int64_t groups = (desc.k + desc.group - 1) / desc.group;
+  const int64_t bytes = groups * (desc.group * bits / 8);  // of a column
+  const Constant b = Elements(node, blocks.b, INTACT_U8, columns * bytes);
+  const auto weights = b.As<uint8_t>();
+  std::vector<uint8_t> zero_points;
+  desc.b_stride_n = bits == 2 ? 2 * bytes : bytes;
+  desc.b_scales = Elements(node, blocks.scales, scale_type, columns * groups).data;
+  if (node.Has(blocks.zero_points)) {
+    const int64_t in_byte = 8 / bits;
+    const Constant packed =
+        Elements(node, blocks.zero_points, INTACT_U8, columns * ((groups + in_byte - 1) / in_byte));
+    zero_points = Unpacked(static_cast<const uint8_t*>(packed.data), static_cast<int>(bits), columns, groups);
+  } else if (bits == 2) {
+    zero_points.assign(static_cast<size_t>(columns * groups), 2);
+  }
+  if (!zero_points.empty()) desc.b_zero_points = zero_points.data();
+  std::vector<float> bias;
+  if (node.Has(blocks.bias)) bias = Elements(node, blocks.bias, scale_type, columns).Floats();
+  if (!bias.empty()) desc.bias_f32 = bias.data();
+  return MakeGroupedPlan(desc, bits == 2 ? StoredWeights::kTwoBits : StoredWeights::kColumns, weights,
+                         [&] { return Widened(weights.data(), b.count); });
+}
+
 std::unique_ptr<Layer> MakeMatMulNBits(const Node& node, const Context& context) {
   CheckIsQuantized(context.settings, "accuracy_level", node.Integer("accuracy_level", 0));
   if (node.Has(4)) throw Refusal("g_idx: is given; expected none: a block has adjacent depths");
   if (node.Integer("weight_prepacked", 0) != 0) throw Refusal("weight_prepacked: is not 0; expected 0");
-  const int64_t bits = node.Integer("bits", 4), n = PositiveOf(node, "N"), k = PositiveOf(node, "K");
-  if (bits != 2 && bits != 4 && bits != 8)
-    throw Refusal("bits: is " + std::to_string(bits) + "; expected 2, 4 or 8");
+  const int64_t n = PositiveOf(node, "N"), k = PositiveOf(node, "K");
   const intact_type a = node.Type(0, {INTACT_F32, INTACT_F16});
-  intact_grouped_desc desc = DescOf(context.settings, a, n, k, PositiveOf(node, "block_size"));
-  desc.b_type = bits == 8 ? static_cast<int32_t>(INTACT_U8) : static_cast<int32_t>(INTACT_U4);
-  const int64_t groups = (k + desc.group - 1) / desc.group;
-  const int64_t bytes = groups * (desc.group * bits / 8);  // of a column
-  const Constant b = Elements(node, 1, INTACT_U8, n * bytes);
-  const auto weights = b.As<uint8_t>();
-  std::vector<uint8_t> zero_points;
-  desc.b_stride_n = bits == 2 ? 2 * bytes : bytes;
-  desc.b_scales = Elements(node, 2, a, n * groups).data;
-  if (node.Has(3)) {
-    const int64_t in_byte = 8 / bits;
-    const Constant packed = Elements(node, 3, INTACT_U8, n * ((groups + in_byte - 1) / in_byte));
-    zero_points = Unpacked(static_cast<const uint8_t*>(packed.data), static_cast<int>(bits), n, groups);
-  } else if (bits == 2) {
-    zero_points.assign(static_cast<size_t>(n * groups), 2);
-  }
-  if (!zero_points.empty()) desc.b_zero_points = zero_points.data();
-  std::vector<float> bias;
-  if (node.Has(5)) bias = Elements(node, 5, a, n).Floats();
-  if (!bias.empty()) desc.bias_f32 = bias.data();
-  return std::make_unique<ProductOfBlocks>(
-      MakeGroupedPlan(desc, bits == 2 ? StoredWeights::kTwoBits : StoredWeights::kColumns, weights,
-                      [&] { return Widened(weights.data(), b.count); }),
-      n, k);
+  const Blocks blocks = {.b = 1,
+                         .scales = 2,
+                         .zero_points = 3,
+                         .bias = 5,
+                         .bits = node.Integer("bits", 4),
+                         .experts = 1,
+                         .n = n,
+                         .k = k,
+                         .block = PositiveOf(node, "block_size")};
+  return std::make_unique<ProductOfBlocks>(MakePlanOfBlocks(node, context.settings, blocks, a, a, a), n, k);
 }
 
 std::unique_ptr<Layer> MakeProductOfBlocks(const Node& node, const Context& context) {

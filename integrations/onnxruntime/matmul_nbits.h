@@ -34,6 +34,24 @@ class ProductOfBlocks : public Layer {
   const int64_t n_, k_;
 };
 
+/// Weights in blocks as MatMulNBits and QMoE store them, and where a node has them.
+struct Blocks {
+  size_t b, scales, zero_points, bias;  ///< inputs; the last two are optional
+  int64_t bits, experts, n, k, block;
+};
+
+/// The plan of `experts` matrices of weights, with activations of float32 or float16, which each run quantizes, and outputs of `c`.
+/// Scales have type `scale_type`, and so does the bias. Throws Refusal.
+GroupedPlan MakePlanOfBlocks(const Node& node, const Settings& settings, const Blocks& blocks, intact_type a,
+                             intact_type scale_type, intact_type c);
+
+/// Throws Refusal unless the session's options allow products of quantized activations. `name`: the attribute or option that has
+/// the accuracy level.
+void CheckIsQuantized(const Settings& settings, const char* name, int64_t level);
+
+/// An attribute that must be at least 1.
+int64_t PositiveOf(const Node& node, const char* attribute);
+
 /// com.microsoft's MatMulNBits: inputs A, B, scales, zero_points, g_idx, bias. Refuses nodes with an accuracy level other than 4, except
 /// with the option `quantize_activations`, and all nodes with `like`.
 std::unique_ptr<Layer> MakeMatMulNBits(const Node& node, const Context& context);

@@ -23,6 +23,7 @@
 #include "matmul_nbits.h"
 #include "node.h"
 #include "pool.h"
+#include "qmoe.h"
 #include "softmax.h"
 
 namespace intact::onnxruntime {
@@ -106,6 +107,10 @@ std::unique_ptr<Layer> MakeDynamicQuantizeLstm(const Node& node, const Context& 
   return std::make_unique<DynamicQuantizeLstm>(node, context);
 }
 
+std::unique_ptr<Layer> MakeQMoE(const Node& node, const Context& context) {
+  return std::make_unique<QMoE>(node, context);
+}
+
 struct Operator {
   const char* domain;
   const char* type;
@@ -147,6 +152,7 @@ const std::array kOperators = {
     Operator{"com.microsoft", "QLinearMul", kQLinearElementwise, MakeQLinearMul, true},
     Operator{"com.microsoft", "QLinearSoftmax", QLinearSoftmax::kInputs, MakeQLinearSoftmax},
     Operator{"com.microsoft", "MatMulNBits", kMatMulNBits, MakeMatMulNBits},
+    Operator{"com.microsoft", "QMoE", QMoE::kInputs, MakeQMoE},
     Operator{"com.microsoft", "QGemm", kQGemm, MakeQGemm},
     Operator{"com.microsoft", "DynamicQuantizeMatMul", kDynamicQuantizeMatMul, MakeDynamicQuantizeMatMul},
     Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},

@@ -142,7 +142,7 @@ GroupedPlan MakeGroupedPlan(const intact_grouped_desc& desc, StoredWeights store
   };
   intact_grouped_desc numbers = desc;
   numbers.b_scales = numbers.b_zero_points = numbers.bias_f32 = nullptr;
-  const auto n = static_cast<size_t>(desc.n);
+  const auto n = static_cast<size_t>(desc.experts * desc.n);
   const size_t scales = n * static_cast<size_t>((desc.k + desc.group - 1) / desc.group);
   ContentKey key;
   key.Add(&numbers, sizeof numbers);

@@ -7,11 +7,23 @@ from pathlib import Path
 import intact
 import numpy as np
 import pytest
+from intact._plans.ggml_types import FORMATS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "targets"))
 pytestmark = pytest.mark.skipif(
     "GGML_CPU" not in os.environ, reason="needs GGML_CPU, the path of a libggml-cpu-….so: docs/peers.md"
 )
+
+
+@pytest.fixture(autouse=True)
+def needs_the_cpu():
+    import ggml_target
+
+    try:
+        ggml_target.Q8("CPU")
+    except NotImplementedError as error:
+        pytest.skip(str(error))
+
 
 EXPECTED = ("CPU", 4), ("CPU", 8), ("CPU_REPACK", 4)  # kernels that every library has
 
@@ -47,16 +59,34 @@ def test_rearranged_weights_give_the_bytes_of_intact(kind, bits, k, n):
             assert np.array_equal(c, plan.run(q[:m], a_scales=a_scales[:m]))
 
 
-@pytest.mark.parametrize("bits,k,n", [(4, 32, 8), (4, 2080, 40), (8, 1024, 64)])
-def test_plain_weights_add_eight_sums(bits, k, n):
-    weights, q, a_scales, outputs = engine("CPU", bits, k, n)
-    b = weights.integers().reshape(n, -1, 8, 4).astype(np.int64)
-    sums = np.einsum("mglk,nglk->mngl", q.reshape(9, -1, 8, 4).astype(np.int64), b).astype(np.float64)
-    scales = (a_scales[:, None] * weights.scales.astype(np.float32)).astype(np.float64)
-    f = np.zeros((9, n, 8), np.float32)
-    for g in range(scales.shape[2]):
-        f = (sums[:, :, g] * scales[:, :, g, None] + f).astype(np.float32)
-    f = f[..., :4] + f[..., 4:]
-    f = f[..., :2] + f[..., 2:]
-    for m, c in outputs.items():
-        assert np.array_equal(c, (f[..., 0] + f[..., 1])[:m])
+KINDS = {
+    "q4_0": (2, 32),
+    "q8_0": (8, 32),
+    "q4_k": (12, 256),
+    "q6_k": (14, 256),
+}  # ggml's number, depths of a block
+
+
+def random_blocks(kind, n, k):
+    """Rows of blocks with finite scales."""
+    rng = np.random.default_rng(k)
+    size, blocks = FORMATS[kind].size, k // KINDS[kind][1]
+    rows = rng.integers(0, 256, (n, blocks, size), dtype=np.uint8)
+    for at in {"q4_k": (0, 2), "q6_k": (208,)}.get(kind, (0,)):
+        scales = rng.uniform(0.001, 0.02, (n, blocks, 1)) * rng.choice([-1, 1], (n, blocks, 1))
+        rows[..., at : at + 2] = scales.astype(np.float16).view(np.uint8)
+    return rows.reshape(n, -1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("n,k", [(7, 256), (24, 1024), (33, 2560)])
+def test_plain_weights_have_the_bytes_of_like_ggml(kind, n, k):
+    import ggml_target
+
+    rows = random_blocks(kind, n, k)
+    a = np.random.default_rng(n).standard_normal((19, k)).astype(np.float32)
+    a[3], a[4], a[5] = 0, a[4] * 1e-6, a[5] * 1e4
+    with ggml_target.Matrix(ggml_target.Q8("CPU"), KINDS[kind][0], rows) as matrix:
+        for m in (1, 2, 7, 8, 9, 19):
+            found = intact.like_ggml(rows, kind, a[:m])
+            assert np.array_equal(matrix(a[:m]).view(np.uint32), found.view(np.uint32)), m

@@ -193,6 +193,25 @@ def test_values_are_those_of_the_package_gguf(kind):
     assert (weights.minimums is not None) == (kind[3:] == "1" or kind in ("q4_k", "q5_k"))
 
 
+@pytest.mark.parametrize("kind", ["q4_0", "q8_0", "q4_k", "q6_k"])
+def test_like_ggml_is_near_the_product_of_values(kind):
+    """test_ggml.py has its bytes."""
+    rows = random_rows(kind)
+    values = of_rows(rows, kind).values().astype(np.float64)
+    a = np.random.default_rng(0).standard_normal((9, values.shape[1])).astype(np.float32)
+    for m in (1, 9):
+        product = a[:m] @ values.T
+        magnitude = np.linalg.norm(a[:m], axis=1)[:, None] * np.linalg.norm(values, axis=1)
+        assert (np.abs(intact.like_ggml(rows, kind, a[:m]) - product) < 0.02 * magnitude).all()
+    for arguments, words in (
+        ((rows[:, 1:], kind, a), "blocks: has dtype uint8 and shape"),
+        ((rows, kind, a[:, 1:]), "a: has dtype float32 and shape"),
+        ((rows, "q5_0", a), "kind: is 'q5_0'"),
+    ):
+        with pytest.raises(intact.Error, match=words):
+            intact.like_ggml(*arguments)
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_products_of_gguf(kind):
     """Near the product of floats, with activations that have few bits."""

@@ -6,9 +6,11 @@
 #include <ggml.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <random>
@@ -113,6 +115,12 @@ Weights MakeWeights(const Type& type, int64_t count, std::mt19937* random) {
   return made;
 }
 
+template <class T>
+std::vector<uint8_t> BytesOf(const std::vector<T>& values) {
+  const auto* const begin = reinterpret_cast<const uint8_t*>(values.data());
+  return std::vector<uint8_t>(begin, begin + values.size() * sizeof(T));
+}
+
 std::vector<float> Reference(const Type& type, const Weights& weights, int64_t experts,
                              const std::vector<int64_t>& rows, int64_t n, int64_t k,
                              const std::vector<float>& x) {
@@ -129,12 +137,8 @@ std::vector<float> Reference(const Type& type, const Weights& weights, int64_t e
   product.b = weights.codes;
   product.has_b_minimums = type.has_minimums;
   product.b_minimums = weights.minimums;
-  const auto bytes_of = [](const std::vector<float>& floats) {
-    const auto* const begin = reinterpret_cast<const uint8_t*>(floats.data());
-    return std::vector<uint8_t>(begin, begin + floats.size() * sizeof(float));
-  };
-  product.b_scales = bytes_of(weights.scales);
-  product.a_source = bytes_of(x);
+  product.b_scales = BytesOf(weights.scales);
+  product.a_source = BytesOf(x);
   QuantizeActivations(&product);
   const std::vector<uint8_t> c = Outputs(product);
   std::vector<float> outputs(c.size() / sizeof(float));
@@ -171,21 +175,31 @@ class Graph {
 
   ggml_tensor* AddWeights(const Type& type, const Weights& weights, int64_t n, int64_t k, int64_t experts,
                           size_t pieces = 1) {
-    ggml_tensor* const tensor = ggml_new_tensor_3d(weights_context_.get(), type.type, k, n, experts);
+    return AddWeights(type.type, weights.blocks, n, k, experts, pieces);
+  }
+  ggml_tensor* AddWeights(ggml_type type, const std::vector<uint8_t>& blocks, int64_t n, int64_t k,
+                          int64_t experts, size_t pieces = 1) {
+    ggml_tensor* const tensor = ggml_new_tensor_3d(weights_context_.get(), type, k, n, experts);
     buffer_.reset(ggml_backend_alloc_ctx_tensors_from_buft(weights_context_.get(),
                                                            ggml_backend_dev_buffer_type(Device())));
     ggml_backend_buffer_set_usage(buffer_.get(), GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    const size_t size = weights.blocks.size();
+    const size_t size = blocks.size();
     for (size_t i = 0; i < pieces; ++i) {
       const size_t begin = size * i / pieces, end = size * (i + 1) / pieces;
-      ggml_backend_tensor_set(tensor, weights.blocks.data() + begin, begin, end - begin);
+      ggml_backend_tensor_set(tensor, blocks.data() + begin, begin, end - begin);
     }
     return tensor;
   }
   ggml_context* context() { return context_.get(); }
+  // Drops the graph, and keeps the weights.
+  void Forget() {
+    scheduler_.reset();
+    context_ = NewContext();
+  }
 
-  // Computes `outputs` with these inputs.
-  void Compute(const std::map<ggml_tensor*, const void*>& inputs, ggml_tensor* output) {
+  // Computes `output` with these inputs.
+  void Compute(const std::map<ggml_tensor*, const void*>& inputs, ggml_tensor* output,
+               ggml_status status = GGML_STATUS_SUCCESS) {
     ggml_backend_t backends[] = {intact_.get(), cpu_.get()};
     scheduler_.reset(ggml_backend_sched_new(backends, nullptr, 2, 64, false, true));
     ggml_cgraph* const graph = ggml_new_graph(context_.get());
@@ -193,7 +207,7 @@ class Graph {
     ggml_build_forward_expand(graph, output);
     ASSERT_TRUE(ggml_backend_sched_alloc_graph(scheduler_.get(), graph));
     for (const auto& [tensor, data] : inputs) ggml_backend_tensor_set(tensor, data, 0, ggml_nbytes(tensor));
-    ASSERT_EQ(ggml_backend_sched_graph_compute(scheduler_.get(), graph), GGML_STATUS_SUCCESS);
+    ASSERT_EQ(ggml_backend_sched_graph_compute(scheduler_.get(), graph), status);
   }
   std::string BackendOf(ggml_tensor* node) {
     return ggml_backend_name(ggml_backend_sched_get_tensor_backend(scheduler_.get(), node));
@@ -300,6 +314,181 @@ TEST(Backend, ReadsRowsWithAStride) {
   for (int64_t row = 0; row < m; ++row)
     own.insert(own.end(), x.begin() + (2 * row + 1) * k, x.begin() + (2 * row + 2) * k);
   EXPECT_EQ(Graph::Values(product), Reference(kQ8, weights, 1, {}, n, k, own));
+}
+
+// Rows of a tensor [4, 2, 3, k] of any type, in an order of its dimensions of which ggml's CPU backend takes some only.
+class RowsOf : public testing::TestWithParam<ggml_type> {};
+
+TEST_P(RowsOf, AnyStridesAreTaken) {
+  std::mt19937 random(4);
+  const int64_t k = 64, n = 32, counts[] = {4, 2, 3};
+  const Weights weights = MakeWeights(kQ8, n * k, &random);
+  std::vector<float> x = Numbers(4 * 2 * 3 * k, &random);
+  std::vector<ggml_fp16_t> halves(x.size());
+  ggml_fp32_to_fp16_row(x.data(), halves.data(), static_cast<int64_t>(x.size()));
+  const bool is_half = GetParam() == GGML_TYPE_F16;
+  if (is_half) ggml_fp16_to_fp32_row(halves.data(), x.data(), static_cast<int64_t>(x.size()));
+  for (const bool is_permuted : {false, true}) {
+    Graph graph(2);
+    ggml_tensor* const w = graph.AddWeights(kQ8, weights, n, k, 1);
+    ggml_tensor* const rows = ggml_new_tensor_4d(graph.context(), GetParam(), k, 4, 2, 3);
+    ggml_set_input(rows);
+    ggml_tensor* const taken = is_permuted ? ggml_permute(graph.context(), rows, 0, 3, 1, 2) : rows;
+    ggml_tensor* const product = ggml_mul_mat(graph.context(), w, taken);
+    graph.Compute({{rows, is_half ? static_cast<const void*>(halves.data()) : x.data()}}, product);
+    EXPECT_EQ(graph.BackendOf(product), "INTACT");
+    std::vector<float> own = x;
+    for (int64_t i = 0; is_permuted && i < 4 * 2 * 3; ++i) {
+      const int64_t i0 = i % counts[0], i1 = i / counts[0] % counts[1], i2 = i / counts[0] / counts[1];
+      std::copy_n(x.begin() + i * k, k, own.begin() + ((i0 * 3 + i2) * 2 + i1) * k);
+    }
+    EXPECT_EQ(Graph::Values(product), Reference(kQ8, weights, 1, {}, n, k, own)) << is_permuted;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ggml, RowsOf, testing::Values(GGML_TYPE_F32, GGML_TYPE_F16),
+                         [](const auto& test) { return ggml_type_name(test.param); });
+
+// A is stored column by column.
+TEST(Backend, ReadsTransposedRows) {
+  std::mt19937 random(5);
+  const int64_t k = 64, n = 32, m = 3;
+  const Weights weights = MakeWeights(kQ8, n * k, &random);
+  const std::vector<float> x = Numbers(m * k, &random);
+  Graph graph(1);
+  ggml_tensor* const w = graph.AddWeights(kQ8, weights, n, k, 1);
+  ggml_tensor* const columns = Input(graph.context(), GGML_TYPE_F32, m, k);
+  ggml_tensor* rows = ggml_new_tensor_2d(graph.context(), GGML_TYPE_F32, k, m);
+  ggml_tensor* const product = ggml_mul_mat(graph.context(), w, rows);
+  product->src[1] = ggml_transpose(graph.context(), columns);  // which ggml_mul_mat() itself refuses
+  graph.Compute({{columns, x.data()}}, product);
+  EXPECT_EQ(graph.BackendOf(product), "INTACT");
+  std::vector<float> own(x.size());
+  for (int64_t i = 0; i < m * k; ++i) own[static_cast<size_t>(i % m * k + i / m)] = x[static_cast<size_t>(i)];
+  EXPECT_EQ(Graph::Values(product), Reference(kQ8, weights, 1, {}, n, k, own));
+}
+
+// Each of the matrices multiplies two matrices of rows.
+TEST(Backend, MultipliesByOneMatrixAfterTheOther) {
+  std::mt19937 random(6);
+  const int64_t k = 64, n = 32, m = 3, matrices = 2;
+  const Weights weights = MakeWeights(kQ8, matrices * n * k, &random);
+  const std::vector<float> x = Numbers(2 * matrices * m * k, &random);
+  Graph graph(2);
+  ggml_tensor* const w = graph.AddWeights(kQ8, weights, n, k, matrices);
+  ggml_tensor* const rows = Input(graph.context(), GGML_TYPE_F32, k, m, 2 * matrices);
+  ggml_tensor* const product = ggml_mul_mat(graph.context(), w, rows);
+  graph.Compute({{rows, x.data()}}, product);
+  EXPECT_EQ(graph.BackendOf(product), "INTACT");
+  EXPECT_EQ(Graph::Values(product), Reference(kQ8, weights, matrices, {2 * m, 2 * m}, n, k, x));
+}
+
+// What ggml's CPU backend computes with weights in its own memory.
+std::vector<float> OfCpu(ggml_type type, const std::vector<uint8_t>& weights, int64_t n, int64_t k, int64_t m,
+                         const std::vector<float>& x) {
+  Graph graph(1);
+  ggml_tensor* const w = Input(graph.context(), type, k, n);
+  ggml_tensor* const rows = Input(graph.context(), GGML_TYPE_F32, k, m);
+  ggml_tensor* const product = ggml_mul_mat(graph.context(), w, rows);
+  graph.Compute({{w, weights.data()}, {rows, x.data()}}, product);
+  EXPECT_NE(graph.BackendOf(product), "INTACT");
+  return Graph::Values(product);
+}
+
+// A program may place any tensor in the buffer of the weights. llama.cpp places LoRA adapters there.
+TEST(Backend, KeepsTensorsThatItCannotPack) {
+  std::mt19937 random(7);
+  const int64_t k = 64, n = 32, m = 3;
+  const std::vector<float> x = Numbers(m * k, &random), floats = Numbers(n * k, &random);
+  std::vector<ggml_fp16_t> halves(floats.size());
+  ggml_fp32_to_fp16_row(floats.data(), halves.data(), n * k);
+  std::vector<uint8_t> damaged = MakeWeights(kQ8, n * k, &random).blocks;
+  StoreHalf(INFINITY, damaged.data());
+  const std::pair<ggml_type, std::vector<uint8_t>> tensors[] = {
+      {GGML_TYPE_F32, BytesOf(floats)}, {GGML_TYPE_F16, BytesOf(halves)}, {GGML_TYPE_Q8_0, damaged}};
+  for (const auto& [type, bytes] : tensors)
+    for (const size_t pieces : {1, 3}) {
+      Graph graph(1);
+      testing::internal::CaptureStderr();
+      ggml_tensor* const w = graph.AddWeights(type, bytes, n, k, 1, pieces);
+      const std::string lines = testing::internal::GetCapturedStderr();
+      EXPECT_EQ(lines.find("ggml's CPU backend computes with it") != std::string::npos,
+                type == GGML_TYPE_Q8_0);
+      EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), type == GGML_TYPE_Q8_0 ? 1 : 0) << lines;
+      ggml_tensor* const rows = Input(graph.context(), GGML_TYPE_F32, k, m);
+      ggml_tensor* const product = ggml_mul_mat(graph.context(), w, rows);
+      graph.Compute({{rows, x.data()}}, product);
+      EXPECT_NE(graph.BackendOf(product), "INTACT");
+      EXPECT_EQ(BytesOf(Graph::Values(product)), BytesOf(OfCpu(type, bytes, n, k, m, x)))
+          << ggml_type_name(type);
+    }
+}
+
+// Parts of weights: they must follow each other from the first byte on.
+TEST(Backend, ComputesNothingWithWeightsThatAreNotSet) {
+  std::mt19937 random(8);
+  const int64_t k = 64, n = 32, m = 3;
+  const Weights weights = MakeWeights(kQ8, n * k, &random);
+  const std::vector<float> x = Numbers(m * k, &random);
+  const auto compute = [&](const std::vector<size_t>& halves, bool is_cleared, ggml_status status) {
+    Graph graph(1);
+    ggml_tensor* const w = graph.AddWeights(kQ8, weights, n, k, 1, 0);
+    const size_t bytes = weights.blocks.size() / 2;
+    for (const size_t half : halves)
+      ggml_backend_tensor_set(w, weights.blocks.data() + half * bytes, half * bytes, bytes);
+    if (is_cleared) ggml_backend_buffer_clear(w->buffer, 0);
+    ggml_tensor* const rows = Input(graph.context(), GGML_TYPE_F32, k, m);
+    ggml_tensor* const product = ggml_mul_mat(graph.context(), w, rows);
+    testing::internal::CaptureStderr();
+    graph.Compute({{rows, x.data()}}, product, status);
+    EXPECT_EQ(testing::internal::GetCapturedStderr().find("are not set") != std::string::npos,
+              status != GGML_STATUS_SUCCESS);
+    if (status != GGML_STATUS_SUCCESS) return;
+    EXPECT_EQ(Graph::Values(product), Reference(kQ8, weights, 1, {}, n, k, x));
+  };
+  for (const std::vector<size_t>& halves : {std::vector<size_t>{}, {0}, {1}, {0, 0}, {1, 0}, {0, 1, 1}})
+    compute(halves, false, GGML_STATUS_FAILED);
+  for (const std::vector<size_t>& halves : {std::vector<size_t>{0, 1}, {1, 0, 1}, {0, 1, 0, 1}})
+    compute(halves, false, GGML_STATUS_SUCCESS);
+  compute({0, 1}, true, GGML_STATUS_FAILED);
+}
+
+// Bytes of memory that the process occupies.
+size_t Resident() {
+  std::ifstream file("/proc/self/statm");
+  size_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * 4096;
+}
+
+// Each prompt has its own graph, and each sixteenth new weights.
+TEST(Backend, MultipliesAThousandPromptsOfRandomLength) {
+  std::mt19937 random(9);
+  const int64_t k = 256, n = 96, most = 200;
+  const Weights weights = MakeWeights(kQ8, n * k, &random);
+  const std::vector<float> x = Numbers(most * k, &random);
+  const std::vector<float> expected = Reference(kQ8, weights, 1, {}, n, k, x);
+  size_t before = 0;
+  std::unique_ptr<Graph> graph;
+  ggml_tensor* w = nullptr;
+  for (int prompt = 0; prompt < 1000; ++prompt) {
+    if (prompt % 16 == 0) {
+      graph = std::make_unique<Graph>(1);
+      w = graph->AddWeights(kQ8, weights, n, k, 1);
+    } else {
+      graph->Forget();
+    }
+    const int64_t m = 1 + static_cast<int64_t>(random() % 64),
+                  first = static_cast<int64_t>(random() % (most - m));
+    ggml_tensor* const rows = Input(graph->context(), GGML_TYPE_F32, k, m);
+    ggml_tensor* const product = ggml_mul_mat(graph->context(), w, rows);
+    graph->Compute({{rows, x.data() + first * k}}, product);
+    const std::vector<float> own(expected.begin() + first * n, expected.begin() + (first + m) * n);
+    ASSERT_EQ(Graph::Values(product), own)
+        << "prompt " << prompt << ", rows " << first << " to " << first + m;
+    if (prompt == 200) before = Resident();
+  }
+  EXPECT_LT(Resident(), before + (4 << 20));
 }
 
 TEST(Backend, IsAnAccelerator) {

@@ -5,7 +5,7 @@
 
 The models are random networks, quantized by onnxruntime.quantization. Both sessions take turns; each time is the median. With
 --create, times how long it takes to create sessions of a network with 49 convolutions: ResNet-50 without those of shortcuts. With
---blocks, times MatMulNBits."""
+--blocks, times MatMulNBits, and layers of a language model that ONNX Runtime's tool quantizes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ import intact.onnxruntime
 import numpy as np
 import onnx
 import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from layers import nbits_model
@@ -57,6 +59,51 @@ def resnet50_without_shortcuts() -> onnx.ModelProto:
             ]
             layers += [("add", 3)] if block else []
     return network([*layers, ("pool",), ("gemm", 1000)], [1, 3, 224, 224])
+
+
+def decoder(layers: int = 8, width: int = 576, inner: int = 1536, heads: int = 9) -> bytes:
+    """Layers of the size of SmolLM2 135M, with random weights of 4 bits in blocks of 32. Each row attends to all rows of the run."""
+    rng, nodes, constants = np.random.default_rng(0), [], []
+
+    def add(op: str, *inputs: str | np.ndarray, **attributes: object) -> str:
+        names = []
+        for value in inputs:
+            if isinstance(value, np.ndarray):
+                constants.append(numpy_helper.from_array(value, f"c{len(constants)}"))
+            names.append(constants[-1].name if isinstance(value, np.ndarray) else value)
+        nodes.append(helper.make_node(op, names, [f"t{len(nodes)}"], **attributes))
+        return nodes[-1].output[0]
+
+    def product(x: str, k: int, n: int) -> str:
+        return add("MatMul", x, (rng.standard_normal((k, n)) / math.sqrt(k)).astype(np.float32))
+
+    def normalized(x: str) -> str:
+        return add("LayerNormalization", x, np.ones(width, np.float32))
+
+    def of_heads(x: str, order: list) -> str:
+        return add("Transpose", add("Reshape", x, np.array([0, 0, heads, width // heads])), perm=order)
+
+    x = "x"
+    for _ in range(layers):
+        given = normalized(x)
+        q, k, v = (
+            of_heads(product(given, width, width), order)
+            for order in ([0, 2, 1, 3], [0, 2, 3, 1], [0, 2, 1, 3])
+        )
+        scores = add("Mul", add("MatMul", q, k), np.array(0.125, np.float32))
+        mixed = add("Transpose", add("MatMul", add("Softmax", scores, axis=-1), v), perm=[0, 2, 1, 3])
+        mixed = add("Reshape", mixed, np.array([0, 0, width]))
+        x = add("Add", x, product(mixed, width, width))
+        given = normalized(x)
+        gate = product(given, width, inner)
+        gate = add("Mul", add("Mul", gate, add("Sigmoid", gate)), product(given, width, inner))
+        x = add("Add", x, product(gate, inner, width))
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, "rows", width]) for name in ("x", x)]
+    graph = helper.make_graph(nodes, "decoder", values[:1], values[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    quantizer = MatMulNBitsQuantizer(model, block_size=32, is_symmetric=True, accuracy_level=4)
+    quantizer.process()
+    return quantizer.model.model.SerializeToString()
 
 
 def session(model: bytes, threads: int, isa: str | None, with_intact: bool) -> onnxruntime.InferenceSession:
@@ -126,6 +173,11 @@ def time_blocks(threads: int, rounds: int, isa: str | None) -> None:
             given = {"a": np.random.default_rng(2).normal(size=(1, rows, 2048)).astype(np.float32)}
             ours, theirs = times(sessions, given, threads, rounds)
             print(f"{f'{bits}, {block}, {rows}':24} {ours:10.3f} {theirs:16.3f} {theirs / ours:6.2f}")
+    sessions = [session(decoder(), threads, isa, ours) for ours in (True, False)]
+    for rows in (1, 4, 16, 128):
+        given = {"x": np.random.default_rng(2).normal(size=(1, rows, 576)).astype(np.float32)}
+        ours, theirs = times(sessions, given, threads, rounds)
+        print(f"{f'decoder, {rows}':24} {ours:10.3f} {theirs:16.3f} {theirs / ours:6.2f}")
 
 
 def main() -> None:
@@ -135,7 +187,9 @@ def main() -> None:
     parser.add_argument("--isa", help="caps intact's instruction set; ONNX Runtime takes what the CPU has")
     parser.add_argument("--create", action="store_true", help="times the creation of sessions")
     parser.add_argument(
-        "--blocks", action="store_true", help="times products with weights in blocks, 2048×2048"
+        "--blocks",
+        action="store_true",
+        help="times products with weights in blocks, 2048×2048, and 8 layers of a language model",
     )
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)  # advice on quantizing

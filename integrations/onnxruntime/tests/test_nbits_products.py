@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -100,10 +102,48 @@ def test_rows_do_not_depend_on_other_rows_or_threads():
             assert np.array_equal(part, expected[:, begin : begin + count])
 
 
+def resident() -> int:
+    """Bytes of memory that the process occupies."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def test_a_thousand_prompts_of_random_length():
+    model, a, rng = model_of(k=400, n=100), rows(300, 400), np.random.default_rng(3)
+    session = session_of(model, threads=2)
+    expected, before = session.run(None, {"a": a})[0], 0
+    for prompt in range(1000):
+        count = int(rng.integers(1, 129))
+        first = int(rng.integers(0, 300 - count))
+        found = session.run(None, {"a": a[:, first : first + count]})[0]
+        assert np.array_equal(found.view(np.uint32), expected[:, first : first + count].view(np.uint32)), (
+            prompt
+        )
+        if prompt == 200:
+            before = resident()
+    assert resident() < before + (4 << 20)
+
+
 def test_a_session_is_reproducible():
     session = session_of(model_of(), reproducible=True)
     (line,) = intact.onnxruntime.report(session)
     assert line["taken"] and line["same_bytes"]
+
+
+def test_embeddings_in_blocks_are_reproducible():
+    """ONNX Runtime computes GatherBlockQuantized, whose bytes depend on nothing."""
+    constants = {
+        "d": np.random.default_rng(0).integers(0, 256, (9, 32), dtype=np.uint8),
+        "s": np.full((9, 2), 0.1, np.float32),
+    }
+    node = onnx.helper.make_node(
+        "GatherBlockQuantized", ["d", "i", "s"], ["y"], domain=layers.MICROSOFT, bits=4, block_size=32
+    )
+    model = layers.model_of([node], {"i": (np.int64, ["n"])}, {"y": (np.float32, ["n", 64])}, constants)
+    (line,) = intact.onnxruntime.report(session_of(model, reproducible=True))
+    assert not line["taken"] and line["same_bytes"]
+    found = session_of(model).run(None, {"i": np.array([3, 0])})[0]
+    expected = (unpacked(constants["d"], 4)[[3, 0]].astype(np.float32) - np.float32(8)) * np.float32(0.1)
+    assert np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,13 @@ _ELEMENTWISE = set(
     """QLinearAdd QLinearMul QLinearConcat QLinearAveragePool QLinearGlobalAveragePool QLinearSigmoid
     QLinearLeakyRelu QLinearSoftmax QLinearReduceMean QLinearWhere""".split()
 )
-_BLOCKS = {"MatMulNBits", "GatherBlockQuantized", "MatMulBnb4"}
+# Operators with weights in blocks, and their attribute of the number of bits.
+_BLOCKS = {
+    "MatMulNBits": "bits",
+    "QMoE": "expert_weight_bits",
+    "GatherBlockQuantized": "bits",
+    "MatMulBnb4": "bits",
+}
 
 
 class _Reader(Layers):
@@ -53,14 +59,14 @@ class _Reader(Layers):
         if inputs is not None and domain in row_of(node).domains:
             self._operator(scope, node, inputs)
         elif op in _BLOCKS:
-            bits = attributes(node).get("bits", 4)
+            bits = attributes(node).get(_BLOCKS[op], 4)
             self.model.pass_over(f"{op}: weights in blocks of {bits} bits", is_harmless=True)
         elif op == "ConvTranspose":
             if scope.dequantizer(node.input[1]) is not None:
                 self.model.pass_over("ConvTranspose (QDQ): ONNX Runtime runs it in float", is_harmless=True)
         elif domain not in ("", "com.microsoft", "com.microsoft.nchwc"):
             self.model.pass_over(f"{op} of {domain}")
-        elif op.startswith(("QLinear", "QOrdered", "QEmbed", "QMoE")) or op.endswith("Integer"):
+        elif op.startswith(("QLinear", "QOrdered", "QEmbed")) or op.endswith("Integer"):
             if op not in _ELEMENTWISE:
                 self.model.pass_over(op)
 

@@ -225,7 +225,16 @@ OPERATORS: "dict[str, Operator]" = {
     "QAttention": _quantized(None, "Attention", Inputs(1, 4, 7, 3, 6)),
     "MultiHeadAttention": Operator(products.attention, _MS),
     **dict.fromkeys(
-        ("FusedMatMul", "FusedGemm", "FusedConv", "ConvTranspose", "Attention", "MatMulNBits"),
+        (
+            "FusedMatMul",
+            "FusedGemm",
+            "FusedConv",
+            "ConvTranspose",
+            "Attention",
+            "MatMulNBits",
+            "QMoE",
+            "GatherBlockQuantized",
+        ),
         _computing(None),
     ),
     "LSTM": _computing(None, (1, 2, 3, 5, 6, 7)),

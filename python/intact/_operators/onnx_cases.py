@@ -611,6 +611,45 @@ def _blocks(rng: np.random.Generator) -> _Problem:
     )
 
 
+def _gathered_blocks(rng: np.random.Generator) -> _Problem:
+    words, k, block, bits = draw_size(rng), 32 * int(rng.integers(1, 9)), 32, int(rng.choice([4, 8]))
+    shape = (draw_size(rng, 40), int(rng.integers(1, 4)))
+    points = _bytes(rng, (words, -(-(k // block) * bits // 8))) if rng.random() < 0.5 else None
+    return _Problem(
+        [
+            _bytes(rng, (words, k * bits // 8)),
+            rng.integers(-words, words, shape).astype(rng.choice([np.int32, np.int64])),
+            floats(rng, (words, k // block)),
+            points,
+        ],
+        {"bits": bits, "block_size": block, "quantize_axis": 1, "gather_axis": 0},
+        (0, 2) if points is None else (0, 2, 3),
+        (1,),
+    )
+
+
+def _experts(rng: np.random.Generator) -> _Problem:
+    experts, hidden, inner, block = 4, 32 * int(rng.integers(2, 5)), 32 * int(rng.integers(2, 5)), 32
+    bits, m = int(rng.choice([4, 8])), draw_size(rng, 40)
+    weights = [_bytes(rng, (experts, n, k * bits // 8)) for n, k in ((inner, hidden), (hidden, inner))]
+    scales = [_scale(rng, (experts, n, k // block)) for n, k in ((inner, hidden), (hidden, inner))]
+    return _Problem(
+        [
+            floats(rng, (m, hidden)),
+            floats(rng, (m, experts)),
+            *(weights[0], scales[0], None, weights[1], scales[1]),
+        ],
+        {
+            "k": 2,
+            "expert_weight_bits": bits,
+            "block_size": block,
+            "activation_type": str(rng.choice(["relu", "silu", "gelu", "identity"])),
+        },
+        (2, 3, 5, 6),
+        (0, 1),
+    )
+
+
 def _embedding(rng: np.random.Generator) -> _Problem:
     b, s, width, words = int(rng.integers(1, 4)), draw_size(rng, 40), draw_size(rng, 100), 50
     ids = rng.integers(0, words, (b, s)).astype(np.int32)
@@ -772,6 +811,8 @@ DRAWS: dict[str, Draw] = {
             "MatMulIntegerToFloat": _to_float_product,
             "DynamicQuantizeMatMul": _dynamic_product,
             "MatMulNBits": _blocks,
+            "QMoE": _experts,
+            "GatherBlockQuantized": _gathered_blocks,
         }.items()
     },
 }

@@ -21,7 +21,7 @@ class Format(NamedTuple):
     read: Callable[[np.ndarray], tuple[np.ndarray, np.ndarray, np.ndarray | None]]
 
 
-def _half(blocks: np.ndarray, at: int) -> np.ndarray:
+def half(blocks: np.ndarray, at: int) -> np.ndarray:
     """The float16 at byte `at`: N×blocks×1."""
     return np.ascontiguousarray(blocks[..., at : at + 2]).view("<f2")
 
@@ -37,13 +37,17 @@ def _five_bits(blocks: np.ndarray, at: int) -> np.ndarray:
     return _nibbles(blocks[..., at + 4 : at + 20]) | fifth << 4
 
 
-def _factors(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Scales and minimums of Q4_K and Q5_K: float16 d and m, then 12 bytes with a factor of 6 bits of each
-    for 8 groups."""
+def six_bits(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The factors of d and m of the 8 groups of Q4_K and Q5_K: N×blocks×8, 6 bits."""
     low, middle, high = blocks[..., 4:8], blocks[..., 8:12], blocks[..., 12:16]
     of_d = np.concatenate([low & 63, high & 15 | low >> 6 << 4], -1)
-    of_m = np.concatenate([middle & 63, high >> 4 | middle >> 6 << 4], -1)
-    d, m = _half(blocks, 0).astype(np.float32), _half(blocks, 2).astype(np.float32)
+    return of_d, np.concatenate([middle & 63, high >> 4 | middle >> 6 << 4], -1)
+
+
+def _factors(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Scales and minimums of Q4_K and Q5_K: float16 d and m, then 12 bytes with their factors."""
+    of_d, of_m = six_bits(blocks)
+    d, m = half(blocks, 0).astype(np.float32), half(blocks, 2).astype(np.float32)
     return d * of_d.astype(np.float32), -(m * of_m.astype(np.float32))
 
 
@@ -53,11 +57,11 @@ def _nibbles_of_k(data: np.ndarray) -> np.ndarray:
 
 
 def _q4_1(blocks: np.ndarray) -> tuple:
-    return _nibbles(blocks[..., 4:]), _half(blocks, 0), _half(blocks, 2).astype(np.float32)
+    return _nibbles(blocks[..., 4:]), half(blocks, 0), half(blocks, 2).astype(np.float32)
 
 
 def _q5_1(blocks: np.ndarray) -> tuple:
-    return _five_bits(blocks, 4), _half(blocks, 0), _half(blocks, 2).astype(np.float32)
+    return _five_bits(blocks, 4), half(blocks, 0), half(blocks, 2).astype(np.float32)
 
 
 def _q5_k(blocks: np.ndarray) -> tuple:
@@ -74,7 +78,7 @@ def _q6_k(blocks: np.ndarray) -> tuple:
     )
     codes = (low | pairs.reshape(low.shape) << 4).astype(np.int16) - 32
     factors = np.ascontiguousarray(blocks[..., 192:208]).view(np.int8)
-    return codes, _half(blocks, 208).astype(np.float32) * factors.astype(np.float32), None
+    return codes, half(blocks, 208).astype(np.float32) * factors.astype(np.float32), None
 
 
 def _mxfp4(blocks: np.ndarray) -> tuple:
@@ -86,26 +90,26 @@ _IQ4_NL = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53,
 _MXFP4 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], np.int8)  # doubled
 
 FORMATS = {
-    "q4_0": Format(18, "u4", 32, lambda blocks: (_nibbles(blocks[..., 2:]), _half(blocks, 0), None)),
+    "q4_0": Format(18, "u4", 32, lambda blocks: (_nibbles(blocks[..., 2:]), half(blocks, 0), None)),
     "q4_1": Format(20, "u4", 32, _q4_1),
     "q5_0": Format(
         22,
         "s8",
         32,
-        lambda blocks: (_five_bits(blocks, 2).astype(np.int8) - np.int8(16), _half(blocks, 0), None),
+        lambda blocks: (_five_bits(blocks, 2).astype(np.int8) - np.int8(16), half(blocks, 0), None),
     ),
     "q5_1": Format(24, "s8", 32, _q5_1),
     "q8_0": Format(
         34,
         "s8",
         32,
-        lambda blocks: (np.ascontiguousarray(blocks[..., 2:]).view(np.int8), _half(blocks, 0), None),
+        lambda blocks: (np.ascontiguousarray(blocks[..., 2:]).view(np.int8), half(blocks, 0), None),
     ),
     "q4_k": Format(144, "u4", 32, lambda blocks: (_nibbles_of_k(blocks[..., 16:]), *_factors(blocks))),
     "q5_k": Format(176, "s8", 32, _q5_k),
     "q6_k": Format(210, "s8", 16, _q6_k),
     "iq4_nl": Format(
-        18, "s8", 32, lambda blocks: (_IQ4_NL[_nibbles(blocks[..., 2:])], _half(blocks, 0), None)
+        18, "s8", 32, lambda blocks: (_IQ4_NL[_nibbles(blocks[..., 2:])], half(blocks, 0), None)
     ),
     "mxfp4": Format(17, "s8", 32, _mxfp4),
 }
