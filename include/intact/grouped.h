@@ -290,7 +290,7 @@ INTACT_API intact_status intact_grouped_save_memory(const intact_grouped* groupe
  * NULL. */
 INTACT_API intact_status intact_grouped_load(const char* path, int32_t max_isa, intact_grouped** grouped);
 
-/** As intact_grouped_load(), from `size` bytes at `data`, aligned to 64 bytes. These bytes are not needed
+/** As intact_grouped_load(), from `size` bytes at `data`, of any alignment. These bytes are not needed
  * afterwards. Thread-safe. Errors: those of intact_grouped_load(). */
 INTACT_API intact_status intact_grouped_load_memory(const void* data, size_t size, int32_t max_isa,
                                                     intact_grouped** grouped);

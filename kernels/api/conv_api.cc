@@ -1,9 +1,7 @@
 // The C ABI of convolutions.
 #include <intact/intact.h>
 
-#include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <tuple>
@@ -11,13 +9,10 @@
 #include <vector>
 
 #include "core/result.h"
-#include "kernels/api/create.h"
+#include "kernels/api/calls.h"
 #include "kernels/api/guard.h"
 #include "kernels/plans/convolution.h"
 #include "kernels/problem/checks.h"
-#include "kernels/runtime/aligned_buffer.h"
-#include "kernels/runtime/whole_file.h"
-#include "kernels/weights/pack_file.h"
 
 struct intact_conv {
   std::unique_ptr<intact::kernels::Convolution> plan;
@@ -74,63 +69,39 @@ intact_conv_failing_pair ToStruct(const FailingPair& pair, const Convolution& pl
   return made;
 }
 
-Error Adopt(Result<std::unique_ptr<Convolution>> plan, const Stopwatch& watch, intact_conv** conv) {
-  if (!plan) return plan.error();
-  PrintIfVerbose([&] { Print(**plan, "plan", "", watch); });
-  *conv = new intact_conv{std::move(*plan)};
-  return {};
-}
-
-Error Create(const intact_conv_desc* given_desc, const intact_linear_desc* given_linear, const void* weights,
-             intact_conv** conv) {
-  const Stopwatch watch;
-  intact_conv_desc desc = INTACT_CONV_DESC_INIT;
-  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
-  Error error = ReadStruct("desc", given_desc, &desc);
-  if (error.status == INTACT_OK && given_linear != nullptr) {
-    error = ReadStruct("linear", given_linear, &linear);
-  }
-  return error.status == INTACT_OK ? Adopt(MakePlan(desc, linear, weights), watch, conv) : error;
-}
-
-// Runs `run` on arguments of this version.
-template <class Run>
-Error WithArguments(const intact_conv* conv, const intact_conv_args* args, const Run& run) {
-  static constexpr intact_conv_args kDefaults = INTACT_CONV_ARGS_INIT;
-  if (conv == nullptr) return Refuse([] { return NullArgument("conv"); });
-  return WithStruct("args", args, kDefaults, run);
-}
-
 }  // namespace
+
+template <>
+struct intact::kernels::Kind<intact_conv> {
+  static constexpr const char* kName = "conv";
+  static constexpr intact_conv_args kArgs = INTACT_CONV_ARGS_INIT;
+  static constexpr bool kKeepsImage = false;
+  static constexpr auto Load = LoadConvolution;
+  static Error CheckHasWeights(const Convolution& /*plan*/, const char* /*what*/) { return {}; }
+  static void PrintPlan(const Convolution& plan, const Stopwatch& watch) { Print(plan, "plan", "", watch); }
+  static void PrintRun(const Convolution& plan, const intact_conv_args& args, const std::string& how,
+                       const Stopwatch& watch) {
+    Print(plan, "run batch=" + std::to_string(args.batch), " " + how, watch);
+  }
+};
 
 extern "C" {
 
 intact_status intact_conv_create(const intact_conv_desc* desc, const intact_linear_desc* linear,
                                  const void* weights, intact_conv** conv) {
-  return Guard("intact_conv_create", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
-    *conv = nullptr;
-    return Create(desc, linear, weights, conv);
+  return CreateCall("create", conv, [&] {
+    return MakePlanOf(desc, intact_conv_desc(INTACT_CONV_DESC_INIT), linear, weights);
   });
 }
 
 intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
                                   intact_run_info* info) {
-  return Guard("intact_conv_prepare", [&]() -> Error {
-    return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
-      RETURN_IF_ERROR(CheckStructSize("info", info));
-      intact_run_info made = INTACT_RUN_INFO_INIT;
-      RETURN_IF_ERROR(conv->plan->Prepare(own, &made));
-      WriteStruct(made, info);
-      return {};
-    });
-  });
+  return PrepareCall(conv, args, info);
 }
 
 intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double milliseconds,
                                intact_tune_info* info) {
-  return Guard("intact_conv_tune", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
+  return GuardCall<intact_conv>("tune", conv, [&]() -> Error {
     RETURN_IF_ERROR(CheckTuning(milliseconds, info));
     ASSIGN_OR_RETURN(const Tuned tuned, conv->plan->Tune(input, BudgetOf(milliseconds)));
     PrintIfVerbose([&] { PrintTuned(*conv->plan, input, tuned); });
@@ -140,81 +111,55 @@ intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double m
 }
 
 intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args) {
-  return Guard("intact_conv_run", [&]() -> Error {
-    const Stopwatch watch;
-    return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
-      RETURN_IF_ERROR(conv->plan->Run(own));
-      PrintIfVerbose([&] {
-        Print(*conv->plan, "run batch=" + std::to_string(own.batch),
-              " threads=" + std::to_string(own.threads), watch);
-      });
-      return {};
-    });
-  });
+  return RunCall(conv, args);
 }
 
 intact_status intact_conv_run_part(const intact_conv* conv, const intact_conv_args* args, int32_t part,
                                    int32_t parts) {
-  return Guard("intact_conv_run_part", [&]() -> Error {
-    const Stopwatch watch;
-    return WithArguments(conv, args, [&](const intact_conv_args& own) -> Error {
-      RETURN_IF_ERROR(conv->plan->RunPart(own, part, parts));
-      PrintIfVerbose([&] {
-        Print(*conv->plan, "run batch=" + std::to_string(own.batch),
-              " part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
-      });
-      return {};
-    });
-  });
+  return RunPartCall(conv, args, part, parts);
 }
 
 intact_status intact_conv_query(const intact_conv* conv, intact_conv_info* info) {
-  return Guard("intact_conv_query", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
-    RETURN_IF_ERROR(CheckStructSize("info", info));
+  return FillCall("query", conv, "info", info, INTACT_CONV_INFO_INIT, [&](intact_conv_info* made) -> Error {
     const Convolution& plan = *conv->plan;
     const ConvGeometry& geometry = plan.geometry();
-    intact_conv_info made = INTACT_CONV_INFO_INIT;
-    made.spatial_dims = geometry.dims;
-    made.a_type = plan.problem().a_type;
-    made.b_type = plan.problem().b_type;
-    made.c_type = plan.problem().output.c_type;
-    made.residual_type = plan.problem().output.residual_type;
-    made.isa = static_cast<int32_t>(plan.isa());
-    made.mode = plan.problem().mode;
-    made.input_channels = geometry.input_channels;
-    made.output_channels = geometry.output_channels;
+    made->spatial_dims = geometry.dims;
+    made->a_type = plan.problem().a_type;
+    made->b_type = plan.problem().b_type;
+    made->c_type = plan.problem().output.c_type;
+    made->residual_type = plan.problem().output.residual_type;
+    made->isa = static_cast<int32_t>(plan.isa());
+    made->mode = plan.problem().mode;
+    made->input_channels = geometry.input_channels;
+    made->output_channels = geometry.output_channels;
     for (int i = 0; i < INTACT_MAX_SPATIAL; ++i) {
-      made.input[i] = i < geometry.dims ? geometry.input[geometry.Place(i)] : 1;
-      made.output[i] = i < geometry.dims ? geometry.output[geometry.Place(i)] : 1;
+      made->input[i] = i < geometry.dims ? geometry.input[geometry.Place(i)] : 1;
+      made->output[i] = i < geometry.dims ? geometry.output[geometry.Place(i)] : 1;
     }
-    made.kernel = plan.kernel_name().c_str();
-    made.packed_bytes = plan.packed_bytes();
-    std::tie(made.accumulator_min, made.accumulator_max) = plan.AccumulatorBounds();
-    made.a_quantization = plan.problem().a_quantization;
-    made.a_source_type = plan.problem().a_source_type;
-    WriteStruct(made, info);
+    made->kernel = plan.kernel_name().c_str();
+    made->packed_bytes = plan.packed_bytes();
+    std::tie(made->accumulator_min, made->accumulator_max) = plan.AccumulatorBounds();
+    made->a_quantization = plan.problem().a_quantization;
+    made->a_source_type = plan.problem().a_source_type;
     return {};
   });
 }
 
 intact_status intact_conv_certificate(const intact_conv* conv, int32_t pairing,
                                       intact_certificate* certificate) {
-  return Guard("intact_conv_certificate", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
-    RETURN_IF_ERROR(CheckStructSize("certificate", certificate));
-    RETURN_IF_ERROR(CheckPairing(pairing));
-    ASSIGN_OR_RETURN(const auto made, conv->plan->MakeCertificate(pairing));
-    WriteStruct(ToStruct(made, conv->plan->problem().a_type, conv->plan->schedule_statistics(), pairing),
-                certificate);
-    return {};
-  });
+  return FillCall("certificate", conv, "certificate", certificate, INTACT_CERTIFICATE_INIT,
+                  [&](intact_certificate* made) -> Error {
+                    RETURN_IF_ERROR(CheckPairing(pairing));
+                    ASSIGN_OR_RETURN(const auto found, conv->plan->MakeCertificate(pairing));
+                    *made = ToStruct(found, conv->plan->problem().a_type, conv->plan->schedule_statistics(),
+                                     pairing);
+                    return {};
+                  });
 }
 
 intact_status intact_conv_failing_pairs(const intact_conv* conv, int32_t pairing, int64_t first,
                                         int64_t count, intact_conv_failing_pair* pairs, int64_t* written) {
-  return Guard("intact_conv_failing_pairs", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
+  return GuardCall<intact_conv>("failing_pairs", conv, [&]() -> Error {
     RETURN_IF_ERROR(CheckListing(first, count, pairs, written));
     RETURN_IF_ERROR(CheckPairing(pairing));
     ASSIGN_OR_RETURN(const auto listed, conv->plan->ListFailingPairs(pairing, first, count));
@@ -223,55 +168,18 @@ intact_status intact_conv_failing_pairs(const intact_conv* conv, int32_t pairing
   });
 }
 
-intact_status intact_conv_save(const intact_conv* conv, const char* path) {
-  return Guard("intact_conv_save", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
-    if (path == nullptr) return NullArgument("path");
-    const auto image = ImageOf(*conv->plan);
-    return image ? WriteWholeFile(path, *image) : image.error();
-  });
-}
+intact_status intact_conv_save(const intact_conv* conv, const char* path) { return SaveCall(conv, path); }
 
 intact_status intact_conv_save_memory(const intact_conv* conv, void* data, size_t* size) {
-  return Guard("intact_conv_save_memory", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
-    if (size == nullptr) return NullArgument("size");
-    if (data == nullptr) {
-      *size = ImageBytes(*conv->plan);
-      return {};
-    }
-    const auto image = ImageOf(*conv->plan);
-    return image ? SaveTo(*image, data, size) : image.error();
-  });
+  return SaveMemoryCall(conv, data, size);
 }
 
 intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv) {
-  return Guard("intact_conv_load", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
-    *conv = nullptr;
-    if (path == nullptr) return NullArgument("path");
-    const Stopwatch watch;
-    ASSIGN_OR_RETURN(const auto file, MapFile(path));
-    Error error = Adopt(LoadConvolution(file.data.get(), file.size, max_isa, file.data), watch, conv);
-    if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
-    return error;
-  });
+  return LoadCall(path, max_isa, conv);
 }
 
 intact_status intact_conv_load_memory(const void* data, size_t size, int32_t max_isa, intact_conv** conv) {
-  return Guard("intact_conv_load_memory", [&]() -> Error {
-    if (conv == nullptr) return NullArgument("conv");
-    *conv = nullptr;
-    if (data == nullptr) return NullArgument("data");
-    const Stopwatch watch;
-    if (reinterpret_cast<uintptr_t>(data) % 64 == 0) {
-      return Adopt(LoadConvolution(data, size, max_isa, nullptr), watch, conv);
-    }
-    AlignedBuffer<uint8_t> aligned;
-    if (!aligned.Resize(size)) return {INTACT_OUT_OF_MEMORY, "no memory for the file"};
-    std::memcpy(aligned.data(), data, size);
-    return Adopt(LoadConvolution(aligned.data(), size, max_isa, nullptr), watch, conv);
-  });
+  return LoadMemoryCall(data, size, max_isa, conv);
 }
 
 void intact_conv_destroy(intact_conv* conv) { delete conv; }

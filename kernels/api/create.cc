@@ -9,6 +9,7 @@
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/problem/checks.h"
+#include "kernels/weights/grouped_file.h"
 #include "kernels/weights/pack_file.h"
 
 namespace intact::kernels {
@@ -107,6 +108,13 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
   return Convolution::Create(std::move(problem), geometry, &dense, isa);
 }
 
+Result<std::unique_ptr<GroupedPlan>> MakePlan(const intact_grouped_desc& desc, const void* b) {
+  ASSIGN_OR_RETURN(GroupedProblem problem, CheckGrouped(desc));
+  ASSIGN_OR_RETURN(const GroupedWeightView weights, CheckGroupedWeights(desc, problem, b));
+  ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(desc.max_isa));
+  return GroupedPlan::Create(std::move(problem), weights, isa);
+}
+
 Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
                                            std::shared_ptr<const void> mapping) {
   ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(max_isa));
@@ -146,6 +154,27 @@ Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t s
   return plan;
 }
 
+Result<std::unique_ptr<GroupedPlan>> LoadGrouped(const void* image, size_t size, int32_t max_isa,
+                                                 std::shared_ptr<const void> mapping) {
+  ASSIGN_OR_RETURN(GroupedImage read, ReadGroupedImage(image, size, mapping));
+  ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(max_isa));
+  const bool are_for_isa = isa != core::Isa::kPortable && read.weights->AreFor(read.problem, VectorIsa(isa));
+  if (!are_for_isa || MayExceedInt32(read.problem)) {
+    GroupedColumns columns(read.problem);
+    read.weights->Unpack(&columns);
+    intact_grouped_desc desc = read.problem.desc;
+    desc.b_scales = columns.scales.data();
+    if (read.problem.has_b_zero_points) desc.b_zero_points = columns.zero_points.data();
+    if (read.problem.has_b_minimums) desc.b_minimums = columns.minimums.data();
+    desc.bias_f32 = read.problem.Bias(0);
+    desc.max_isa = max_isa;
+    return MakePlan(desc, columns.weights.data());
+  }
+  RETURN_IF_ERROR(read.weights->Check(read.problem));
+  if (mapping == nullptr) RETURN_IF_ERROR(read.weights->Copy());
+  return GroupedPlan::Create(std::move(read.problem), std::move(read.weights), isa);
+}
+
 Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan) {
   const LinearWeights& weights = plan.weights();
   ASSIGN_OR_RETURN(const auto panels, weights.Panels());
@@ -174,6 +203,11 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
   return WritePackImage(plan.problem(), DescOf(geometry), packed, 0, plan.tuned(), schedules.all());
 }
 
+Result<std::vector<uint8_t>> ImageOf(const GroupedPlan& plan) {
+  ASSIGN_OR_RETURN(const std::shared_ptr<const GroupedWeights> weights, plan.engine().Weights());
+  return WriteGroupedImage(plan.problem(), *weights);
+}
+
 size_t ImageBytes(const GemmPlan& plan) {
   const LinearWeights& weights = plan.weights();
   Schedules schedules;
@@ -192,6 +226,10 @@ size_t ImageBytes(const Convolution& plan) {
   };
   (void)ForEachUnitWithSchedules(plan, add);  // add() returns no error
   return PackImageBytes(plan.problem(), DescOf(geometry), sizes, 0, plan.tuned(), schedules.all());
+}
+
+size_t ImageBytes(const GroupedPlan& plan) {
+  return GroupedImageBytes(plan.problem(), plan.engine().packing());
 }
 
 }  // namespace intact::kernels

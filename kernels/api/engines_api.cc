@@ -84,7 +84,7 @@ extern "C" {
 int32_t intact_engine_count(void) { return static_cast<int32_t>(core::Engines().size()); }
 
 intact_status intact_engine_describe(int32_t index, intact_engine_info* info) {
-  return Guard("intact_engine_describe", [=]() -> Error {
+  return Guard("engine", "describe", [=]() -> Error {
     RETURN_IF_ERROR(CheckStructSize("info", info));
     if (index < 0 || index >= intact_engine_count()) {
       return Unexpected("index", index, "0 to " + std::to_string(intact_engine_count() - 1));
@@ -101,7 +101,7 @@ intact_status intact_engine_describe(int32_t index, intact_engine_info* info) {
 }
 
 intact_status intact_engine_ask(const intact_engine_layer* layer, intact_engine_answer* answer) {
-  return Guard("intact_engine_ask", [=] {
+  return Guard("engine", "ask", [=] {
     const intact_engine_layer defaults = INTACT_ENGINE_LAYER_INIT;
     return WithStruct("layer", layer, defaults, [&](const intact_engine_layer& given) -> Error {
       RETURN_IF_ERROR(CheckStructSize("answer", answer));

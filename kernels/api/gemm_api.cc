@@ -15,13 +15,11 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "jit/isa.h"
-#include "kernels/api/create.h"
+#include "kernels/api/calls.h"
 #include "kernels/api/guard.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/plans/gemm_plan.h"
 #include "kernels/problem/checks.h"
-#include "kernels/runtime/whole_file.h"
-#include "kernels/weights/pack_file.h"
 
 struct intact_gemm {
   std::unique_ptr<intact::kernels::GemmPlan> plan;
@@ -36,63 +34,41 @@ using namespace intact::kernels;  // NOLINT(google-build-using-namespace): this 
 // A fixed buffer: reporting that memory ran out must not need memory.
 thread_local char last_error[512] = "";
 
-void PrintPlan(const GemmPlan& plan, const Stopwatch& watch) {
-  std::fprintf(stderr, "intact: plan n=%lld k=%lld %s mode=%s %.1f us\n",
-               static_cast<long long>(plan.weights().n()), static_cast<long long>(plan.weights().k()),
-               plan.kernel_name().c_str(), ModeName(plan.problem().mode), watch.Microseconds());
-}
-
-// `part`: "threads=2" or "part=0/4".
-void PrintRun(const GemmPlan& plan, const intact_gemm_args& args, const std::string& part,
-              const Stopwatch& watch) {
-  std::fprintf(stderr, "intact: run m=%lld n=%lld k=%lld %s mode=%s %s %.1f us\n",
-               static_cast<long long>(args.m), static_cast<long long>(plan.weights().n()),
-               static_cast<long long>(plan.weights().k()), plan.KernelNameFor(args).c_str(),
-               ModeName(plan.problem().mode), part.c_str(), watch.Microseconds());
-}
-
 void PrintTuned(const GemmPlan& plan, int64_t m, const Tuned& tuned) {
   std::fprintf(stderr, "intact: tune m=%lld n=%lld k=%lld %s\n", static_cast<long long>(m),
                static_cast<long long>(plan.weights().n()), static_cast<long long>(plan.weights().k()),
                TextOf(tuned).c_str());
 }
 
-// Hands `plan` to the caller. `watch` started when its creation began.
-Error Adopt(Result<std::unique_ptr<GemmPlan>> plan, const Stopwatch& watch, intact_gemm** gemm) {
-  if (!plan) return plan.error();
-  PrintIfVerbose([&] { PrintPlan(**plan, watch); });
-  *gemm = new intact_gemm{std::move(*plan)};
-  return {};
-}
-
-Error Create(const intact_gemm_desc* given_desc, const intact_linear_desc* given_linear, const void* b,
-             intact_gemm** gemm) {
-  const Stopwatch watch;
-  intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
-  intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
-  Error error = ReadStruct("desc", given_desc, &desc);
-  if (error.status == INTACT_OK && given_linear != nullptr) {
-    error = ReadStruct("linear", given_linear, &linear);
-  }
-  return error.status == INTACT_OK ? Adopt(MakePlan(desc, linear, b), watch, gemm) : error;
-}
-
 // UNSUPPORTED for a plan with runtime B: `what` ("tune") needs the plan's own weights.
-Error CheckHasWeights(const intact_gemm& gemm, const char* what) {
-  if (!gemm.plan->problem().has_runtime_b) return {};
+Error CheckHasWeights(const GemmPlan& plan, const char* what) {
+  if (!plan.problem().has_runtime_b) return {};
   return {INTACT_UNSUPPORTED,
           std::string("each run gives the plan's B (runtime_b): there is nothing to ") + what};
 }
 
-// Runs `run` on arguments of this version.
-template <class Run>
-Error WithArguments(const intact_gemm* gemm, const intact_gemm_args* args, const Run& run) {
-  static constexpr intact_gemm_args kDefaults = INTACT_GEMM_ARGS_INIT;
-  if (gemm == nullptr) return Refuse([] { return NullArgument("gemm"); });
-  return WithStruct("args", args, kDefaults, run);
-}
-
 }  // namespace
+
+template <>
+struct intact::kernels::Kind<intact_gemm> {
+  static constexpr const char* kName = "gemm";
+  static constexpr intact_gemm_args kArgs = INTACT_GEMM_ARGS_INIT;
+  static constexpr bool kKeepsImage = true;
+  static constexpr auto Load = LoadGemm;
+  static constexpr auto CheckHasWeights = ::CheckHasWeights;
+  static void PrintPlan(const GemmPlan& plan, const Stopwatch& watch) {
+    std::fprintf(stderr, "intact: plan n=%lld k=%lld %s mode=%s %.1f us\n",
+                 static_cast<long long>(plan.weights().n()), static_cast<long long>(plan.weights().k()),
+                 plan.kernel_name().c_str(), ModeName(plan.problem().mode), watch.Microseconds());
+  }
+  static void PrintRun(const GemmPlan& plan, const intact_gemm_args& args, const std::string& how,
+                       const Stopwatch& watch) {
+    std::fprintf(stderr, "intact: run m=%lld n=%lld k=%lld %s mode=%s %s %.1f us\n",
+                 static_cast<long long>(args.m), static_cast<long long>(plan.weights().n()),
+                 static_cast<long long>(plan.weights().k()), plan.KernelNameFor(args).c_str(),
+                 ModeName(plan.problem().mode), how.c_str(), watch.Microseconds());
+  }
+};
 
 namespace intact::kernels {
 
@@ -200,32 +176,20 @@ int32_t intact_isa_available(int32_t isa) {
 
 intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                  const void* b, intact_gemm** gemm) {
-  return Guard("intact_gemm_create", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
-    *gemm = nullptr;
-    return Create(desc, linear, b, gemm);
-  });
+  return CreateCall("create", gemm,
+                    [&] { return MakePlanOf(desc, intact_gemm_desc(INTACT_GEMM_DESC_INIT), linear, b); });
 }
 
 intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                   intact_run_info* info) {
-  return Guard("intact_gemm_prepare", [&]() -> Error {
-    return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
-      RETURN_IF_ERROR(CheckStructSize("info", info));
-      intact_run_info made = INTACT_RUN_INFO_INIT;
-      RETURN_IF_ERROR(gemm->plan->Prepare(own, &made));
-      WriteStruct(made, info);
-      return {};
-    });
-  });
+  return PrepareCall(gemm, args, info);
 }
 
 intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds, intact_tune_info* info) {
-  return Guard("intact_gemm_tune", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
+  return GuardCall<intact_gemm>("tune", gemm, [&]() -> Error {
     RETURN_IF_ERROR(CheckRows(m, 1));
     RETURN_IF_ERROR(CheckTuning(milliseconds, info));
-    RETURN_IF_ERROR(CheckHasWeights(*gemm, "tune"));
+    RETURN_IF_ERROR(CheckHasWeights(*gemm->plan, "tune"));
     ASSIGN_OR_RETURN(const Tuned tuned, gemm->plan->Tune(m, BudgetOf(milliseconds)));
     PrintIfVerbose([&] { PrintTuned(*gemm->plan, m, tuned); });
     WriteTuned(tuned, info);
@@ -234,76 +198,52 @@ intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds
 }
 
 intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args) {
-  return Guard("intact_gemm_run", [&]() -> Error {
-    const Stopwatch watch;
-    return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
-      RETURN_IF_ERROR(gemm->plan->Run(own));
-      PrintIfVerbose([&] { PrintRun(*gemm->plan, own, "threads=" + std::to_string(own.threads), watch); });
-      return {};
-    });
-  });
+  return RunCall(gemm, args);
 }
 
 intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_args* args, int32_t part,
                                    int32_t parts) {
-  return Guard("intact_gemm_run_part", [&]() -> Error {
-    const Stopwatch watch;
-    return WithArguments(gemm, args, [&](const intact_gemm_args& own) -> Error {
-      RETURN_IF_ERROR(gemm->plan->RunPart(own, part, parts));
-      PrintIfVerbose([&] {
-        PrintRun(*gemm->plan, own, "part=" + std::to_string(part) + "/" + std::to_string(parts), watch);
-      });
-      return {};
-    });
-  });
+  return RunPartCall(gemm, args, part, parts);
 }
 
 intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_info* info) {
-  return Guard("intact_gemm_query", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
-    RETURN_IF_ERROR(CheckStructSize("info", info));
+  return FillCall("query", gemm, "info", info, INTACT_GEMM_INFO_INIT, [&](intact_gemm_info* made) -> Error {
     const GemmPlan& plan = *gemm->plan;
     const LinearProblem& problem = plan.problem();
-    intact_gemm_info made = INTACT_GEMM_INFO_INIT;
-    made.n = plan.weights().n();
-    made.k = plan.weights().k();
-    made.a_type = problem.a_type;
-    made.b_type = problem.b_type;
-    made.c_type = problem.output.c_type;
-    made.residual_type = problem.output.residual_type;
-    made.isa = static_cast<int32_t>(plan.isa());
-    made.mode = problem.mode;
-    made.kernel = plan.kernel_name().c_str();
-    made.packed_bytes = plan.packed_bytes();
-    made.accumulator_min = plan.weights().certificate().accumulator_min;
-    made.accumulator_max = plan.weights().certificate().accumulator_max;
-    made.a_quantization = plan.problem().a_quantization;
-    made.a_source_type = plan.problem().a_source_type;
-    WriteStruct(made, info);
+    made->n = plan.weights().n();
+    made->k = plan.weights().k();
+    made->a_type = problem.a_type;
+    made->b_type = problem.b_type;
+    made->c_type = problem.output.c_type;
+    made->residual_type = problem.output.residual_type;
+    made->isa = static_cast<int32_t>(plan.isa());
+    made->mode = problem.mode;
+    made->kernel = plan.kernel_name().c_str();
+    made->packed_bytes = plan.packed_bytes();
+    made->accumulator_min = plan.weights().certificate().accumulator_min;
+    made->accumulator_max = plan.weights().certificate().accumulator_max;
+    made->a_quantization = plan.problem().a_quantization;
+    made->a_source_type = plan.problem().a_source_type;
     return {};
   });
 }
 
 intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate) {
-  return Guard("intact_gemm_certificate", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
-    RETURN_IF_ERROR(CheckStructSize("certificate", certificate));
-    RETURN_IF_ERROR(CheckHasWeights(*gemm, "certify"));
-    const LinearWeights& weights = gemm->plan->weights();
-    WriteStruct(ToStruct(weights.certificate(), weights.problem().a_type, gemm->plan->schedule_statistics(),
-                         INTACT_PAIRING_WITHIN_TAP),
-                certificate);
-    return {};
-  });
+  return FillCall("certificate", gemm, "certificate", certificate, INTACT_CERTIFICATE_INIT,
+                  [&](intact_certificate* made) -> Error {
+                    RETURN_IF_ERROR(CheckHasWeights(*gemm->plan, "certify"));
+                    const LinearWeights& weights = gemm->plan->weights();
+                    *made = ToStruct(weights.certificate(), weights.problem().a_type,
+                                     gemm->plan->schedule_statistics(), INTACT_PAIRING_WITHIN_TAP);
+                    return {};
+                  });
 }
 
 intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
                                              intact_panel_certificate* panels) {
-  return Guard("intact_gemm_panel_certificates", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
+  return GuardCall<intact_gemm>("panel_certificates", gemm, [&]() -> Error {
     if (panels == nullptr) return NullArgument("panels");
-    Error held = CheckHasWeights(*gemm, "certify");
-    if (held.status != INTACT_OK) return held;
+    RETURN_IF_ERROR(CheckHasWeights(*gemm->plan, "certify"));
     const LinearWeights& weights = gemm->plan->weights();
     const std::vector<int64_t>& failing_pairs = weights.certificate().panel_failing_pairs;
     const auto size = static_cast<int64_t>(failing_pairs.size());
@@ -323,10 +263,9 @@ intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t fi
 
 intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
                                         intact_failing_pair* pairs, int64_t* written) {
-  return Guard("intact_gemm_failing_pairs", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
+  return GuardCall<intact_gemm>("failing_pairs", gemm, [&]() -> Error {
     RETURN_IF_ERROR(CheckListing(first, count, pairs, written));
-    RETURN_IF_ERROR(CheckHasWeights(*gemm, "certify"));
+    RETURN_IF_ERROR(CheckHasWeights(*gemm->plan, "certify"));
     const LinearWeights& weights = gemm->plan->weights();
     ASSIGN_OR_RETURN(const auto packed, weights.Panels());
     for (const auto& pair : ListFailingPairs(*packed, weights.problem().range, first, count)) {
@@ -336,55 +275,18 @@ intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, 
   });
 }
 
-intact_status intact_gemm_save(const intact_gemm* gemm, const char* path) {
-  return Guard("intact_gemm_save", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
-    if (path == nullptr) return NullArgument("path");
-    Error held = CheckHasWeights(*gemm, "save");
-    if (held.status != INTACT_OK) return held;
-    const auto image = ImageOf(*gemm->plan);
-    return image ? WriteWholeFile(path, *image) : image.error();
-  });
-}
+intact_status intact_gemm_save(const intact_gemm* gemm, const char* path) { return SaveCall(gemm, path); }
 
 intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size) {
-  return Guard("intact_gemm_save_memory", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
-    if (size == nullptr) return NullArgument("size");
-    Error held = CheckHasWeights(*gemm, "save");
-    if (held.status != INTACT_OK) return held;
-    if (data == nullptr) {
-      *size = ImageBytes(*gemm->plan);
-      return {};
-    }
-    const auto image = ImageOf(*gemm->plan);
-    return image ? SaveTo(*image, data, size) : image.error();
-  });
+  return SaveMemoryCall(gemm, data, size);
 }
 
 intact_status intact_gemm_load(const char* path, int32_t max_isa, intact_gemm** gemm) {
-  return Guard("intact_gemm_load", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
-    *gemm = nullptr;
-    if (path == nullptr) return NullArgument("path");
-    const Stopwatch watch;
-    ASSIGN_OR_RETURN(const auto file, MapFile(path));
-    Error error = Adopt(LoadGemm(file.data.get(), file.size, max_isa, file.data), watch, gemm);
-    if (error.status != INTACT_OK) error.message = std::string("'") + path + "': " + error.message;
-    return error;
-  });
+  return LoadCall(path, max_isa, gemm);
 }
 
 intact_status intact_gemm_load_memory(const void* data, size_t size, int32_t max_isa, intact_gemm** gemm) {
-  return Guard("intact_gemm_load_memory", [&]() -> Error {
-    if (gemm == nullptr) return NullArgument("gemm");
-    *gemm = nullptr;
-    if (data == nullptr) return NullArgument("data");
-    if (reinterpret_cast<uintptr_t>(data) % 64 != 0)
-      return InvalidArgument("data is not aligned to 64 bytes");
-    const Stopwatch watch;
-    return Adopt(LoadGemm(data, size, max_isa, nullptr), watch, gemm);
-  });
+  return LoadMemoryCall(data, size, max_isa, gemm);
 }
 
 void intact_gemm_destroy(intact_gemm* gemm) { delete gemm; }

@@ -29,15 +29,16 @@ namespace intact::kernels {
 /// Makes `message` this thread's last error, "" for none, and returns `status`.
 intact_status ReportStatus(intact_status status, const char* message) noexcept;
 
-/// Runs `body`, which returns an Error, in the default floating-point environment, and turns its Error or
-/// exception into a status.
+/// Runs `body` of intact_`kind`_`call`(), which returns an Error, in the default floating-point environment, and
+/// turns its Error or exception into a status.
 template <class Body>
-intact_status Guard(const char* function, Body body) noexcept {
+intact_status Guard(const char* kind, const char* call, const Body& body) noexcept {
   const ScopedFloatEnvironment float_environment;
   try {
     const Error error = body();
     if (error.status == INTACT_OK) return ReportStatus(INTACT_OK, "");
-    return ReportStatus(error.status, (std::string(function) + ": " + error.message).c_str());
+    const std::string name = std::string("intact_") + kind + "_" + call;
+    return ReportStatus(error.status, (name + ": " + error.message).c_str());
   } catch (const std::bad_alloc&) {
     return ReportStatus(INTACT_OUT_OF_MEMORY, "out of memory");
   } catch (const std::length_error&) {  // a container larger than any memory
@@ -212,18 +213,6 @@ inline TuningBudget BudgetOf(double milliseconds) {
 std::string TextOf(const Tuned& tuned);
 /// Fills `info` unless it is NULL.
 void WriteTuned(const Tuned& tuned, intact_tune_info* info);
-
-/// Checks the buffer of a function that saves to memory, and copies `image` there if it fits.
-inline Error SaveTo(const std::vector<uint8_t>& image, void* data, size_t* size) {
-  const size_t room = *size;
-  *size = image.size();
-  if (room < image.size()) {
-    return {INTACT_INVALID_ARGUMENT, "size is " + std::to_string(room) + "; expected at least " +
-                                         std::to_string(image.size()) + " bytes"};
-  }
-  std::memcpy(data, image.data(), image.size());
-  return {};
-}
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_API_GUARD_H_

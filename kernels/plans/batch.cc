@@ -1,6 +1,7 @@
 #include "kernels/plans/batch.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <string>
 
@@ -31,21 +32,20 @@ int64_t Plus(int64_t a, int64_t b) {
 }
 
 struct Steps {
-  int64_t a_stride;        // elements from a row of A to the next; from a depth to the next if transposed
-  int64_t a, c, residual;  // elements from a row to the next
-  int64_t item_a, item_c, item_residual;  // and from an item to the next
+  int64_t a_stride;  // elements from a row of A to the next; from a depth to the next if transposed
+  ItemSteps a, c, residual;
 };
 
 Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
   Steps steps{};
-  const bool transposed = IsTransposed(args);
   steps.a_stride = StrideOfA(args, k);
-  steps.a = transposed ? 1 : steps.a_stride;
-  steps.c = OrDense(args.c_stride, n);
-  steps.residual = OrDense(args.residual_stride, n);
-  steps.item_a = OrDense(args.a_batch_stride, Times(transposed ? k : args.m, steps.a_stride));
-  steps.item_c = OrDense(args.c_batch_stride, Times(args.m, steps.c));
-  steps.item_residual = OrDense(args.residual_batch_stride, Times(args.m, steps.residual));
+  steps.a = ItemSteps::Of(args.m, k, steps.a_stride, args.a_batch_stride);
+  if (IsTransposed(args)) {
+    steps.a = {std::numeric_limits<int64_t>::max(), 1,
+               OrDense(args.a_batch_stride, Times(k, steps.a_stride))};
+  }
+  steps.c = ItemSteps::Of(args.m, n, args.c_stride, args.c_batch_stride);
+  steps.residual = ItemSteps::Of(args.m, n, args.residual_stride, args.residual_batch_stride);
   return steps;
 }
 
@@ -108,16 +108,11 @@ Error CheckRuntimeValues(const intact_gemm_args& args, const LinearProblem& prob
 
 // Checks the numbers of rows and items, and the flags.
 Error CheckCounts(const intact_gemm_args& args) {
-  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
-  if (args.batch < 0 || args.batch > kMostRows) {
-    return Refuse([&args] { return Unexpected("batch", args.batch, "0 to 2147483647"); });
-  }
+  RETURN_IF_ERROR(CheckItemNumbers(args.m, args.batch));
   if (args.a_transposed != 0 && args.a_transposed != 1) {
     return Refuse([&args] { return Unexpected("a_transposed", args.a_transposed, "0 or 1"); });
   }
-  if (args.reserved != 0) return Refuse([&args] { return Unexpected("reserved", args.reserved, "0"); });
-  if (args.m * args.batch <= kMostRows) return {};
-  return Refuse([&args] { return Unexpected("m·batch", args.m * args.batch, "at most 2147483647"); });
+  return args.reserved == 0 ? Error() : Refuse([&] { return Unexpected("reserved", args.reserved, "0"); });
 }
 
 // Checks that a run of a plan with a constant B passes none.
@@ -139,17 +134,44 @@ Error CheckNoRuntimeB(const intact_gemm_args& args) {
 
 }  // namespace
 
+ItemSteps ItemSteps::Of(int64_t m, int64_t columns, int64_t row_stride, int64_t item_stride) {
+  const int64_t row = OrDense(row_stride, columns);
+  return {columns, row, OrDense(item_stride, Times(m, row))};
+}
+
+bool JoinItems(int64_t m, std::span<ItemSteps> tensors) {
+  const auto all = [&](const auto& holds) { return std::all_of(tensors.begin(), tensors.end(), holds); };
+  if (all([m](const ItemSteps& tensor) { return tensor.item == Times(m, tensor.row); })) return true;
+  if (m != 1 || !all([](const ItemSteps& tensor) { return tensor.item >= tensor.columns; })) return false;
+  for (ItemSteps& tensor : tensors) tensor.row = tensor.item;
+  return true;
+}
+
+Error CheckItemNumbers(int64_t m, int64_t batch) {
+  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
+  if (batch < 0 || batch > kMostRows) {
+    return Refuse([=] { return Unexpected("batch", batch, "0 to 2147483647"); });
+  }
+  if (m * batch <= kMostRows) return {};
+  return Refuse([=] { return Unexpected("m·batch", m * batch, "at most 2147483647"); });
+}
+
+Error CheckItemsApart(const ItemSteps& c, int64_t m, int64_t batch, int64_t given) {
+  // Items follow each other, or alternate row by row.
+  const int64_t item = Plus(Times(m - 1, c.row), c.columns);
+  const bool alternate =
+      c.item >= c.columns && (m == 1 || c.row >= Plus(Times(batch - 1, c.item), c.columns));
+  if (c.item >= item || alternate) return {};
+  return Unexpected("c_batch_stride", given,
+                    "0 or at least " + std::to_string(item) + ", because items of c must not overlap");
+}
+
 Error CheckItemStrides(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
   const Steps steps = StepsOf(args, problem.n, k);
-  // Items of C follow each other, or alternate row by row.
-  const int64_t item_c = Plus(Times(args.m - 1, steps.c), problem.n);
-  const bool alternate = steps.item_c >= problem.n &&
-                         (args.m == 1 || steps.c >= Plus(Times(args.batch - 1, steps.item_c), problem.n));
-  if (args.c_items == nullptr && steps.item_c < item_c && !alternate) {
-    return Unexpected("c_batch_stride", args.c_batch_stride,
-                      "0 or at least " + std::to_string(item_c) + ", because items of c must not overlap");
+  if (args.c_items == nullptr) {
+    RETURN_IF_ERROR(CheckItemsApart(steps.c, args.m, args.batch, args.c_batch_stride));
   }
-  if (args.residual != nullptr && args.residual == args.c && steps.item_residual != steps.item_c) {
+  if (args.residual != nullptr && args.residual == args.c && steps.residual.item != steps.c.item) {
     return Unexpected(
         "residual_batch_stride", args.residual_batch_stride,
         "c_batch_stride, which is " + std::to_string(args.c_batch_stride) + ", because residual is c");
@@ -157,42 +179,21 @@ Error CheckItemStrides(const intact_gemm_args& args, const LinearProblem& proble
   return {};
 }
 
-namespace {
-
-// Where item `i` begins; items are `step` elements of `bytes` bytes apart. Addresses wrap.
-template <class Pointer>
-Pointer* ItemAt(Pointer* base, Pointer* const* pointers, int64_t i, int64_t step, int bytes) {
-  if (pointers != nullptr) return pointers[i];
-  if (base == nullptr) return base;
-  const uint64_t offset =
-      static_cast<uint64_t>(i) * static_cast<uint64_t>(step) * static_cast<uint64_t>(bytes);
-  const uintptr_t address = reinterpret_cast<uintptr_t>(base) + offset;
-  return reinterpret_cast<Pointer*>(address);  // NOLINT(performance-no-int-to-ptr): see RowMap
-}
-
-}  // namespace
-
 void Batch::FindItems(int64_t k, bool may_join) {
   has_pointers_ = args_.a_items != nullptr || args_.c_items != nullptr || args_.residual_items != nullptr ||
                   args_.b_items != nullptr;
   if (items_ == 1) return;
   const Steps steps = StepsOf(args_, problem_.n, k);
-  const bool has_residual = problem_.output.has_residual();
-  a_step_ = steps.item_a;
-  c_step_ = steps.item_c;
-  residual_step_ = steps.item_residual;
+  a_step_ = steps.a.item;
+  c_step_ = steps.c.item;
+  residual_step_ = steps.residual.item;
   b_step_ = OrDense(args_.b_batch_stride, problem_.n * k);
   if (!may_join || has_pointers_ || problem_.has_runtime_b) return;
-  const bool follow = a_step_ == Times(m_, steps.a) && c_step_ == Times(m_, steps.c) &&
-                      (!has_residual || residual_step_ == Times(m_, steps.residual));
-  const bool joins_rows = !follow && m_ == 1 && !IsTransposed(args_) && a_step_ >= k &&
-                          c_step_ >= problem_.n && (!has_residual || residual_step_ >= problem_.n);
-  if (!follow && !joins_rows) return;
-  if (joins_rows) {
-    first_.a_stride = a_step_;
-    first_.c_stride = c_step_;
-    first_.residual_stride = residual_step_;
-  }
+  std::array tensors = {steps.a, steps.c, steps.residual};
+  if (!JoinItems(m_, std::span(tensors).first(problem_.output.has_residual() ? 3 : 2))) return;
+  if (!IsTransposed(args_)) first_.a_stride = tensors[0].row;
+  first_.c_stride = tensors[1].row;
+  first_.residual_stride = tensors[2].row;
   m_ *= items_;
   items_ = 1;
 }
@@ -200,11 +201,14 @@ void Batch::FindItems(int64_t k, bool may_join) {
 BatchItem Batch::FindItem(int64_t i) const {
   const Requantization& output = problem_.output;
   BatchItem item = first_;
-  item.a = ItemAt(args_.a, args_.a_items, i, a_step_, problem_.a_bytes());
-  item.c = ItemAt(args_.c, args_.c_items, i, c_step_, core::BytesOf(output.c_type));
+  const auto at = [i](auto* base, const auto* pointers, int64_t step, int bytes) {
+    return pointers != nullptr ? pointers[i] : ItemAt(base, i, step, bytes);
+  };
+  item.a = at(args_.a, args_.a_items, a_step_, problem_.a_bytes());
+  item.c = at(args_.c, args_.c_items, c_step_, core::BytesOf(output.c_type));
   item.residual =
-      ItemAt(args_.residual, args_.residual_items, i, residual_step_, core::BytesOf(output.residual_type));
-  item.b = ItemAt(args_.b, args_.b_items, i, b_step_, 1);
+      at(args_.residual, args_.residual_items, residual_step_, core::BytesOf(output.residual_type));
+  item.b = at(args_.b, args_.b_items, b_step_, 1);
   if (item.b_scales != nullptr) item.b_scales += i * CountOf(args_.b_scale_count);
   if (item.b_zero_points != nullptr) item.b_zero_points += i * CountOf(args_.b_zero_point_count);
   if (problem_.a_quantization == INTACT_QUANTIZATION_TENSOR) return item;  // one value for all

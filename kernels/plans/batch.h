@@ -5,11 +5,40 @@
 #include <intact/intact.h>
 
 #include <cstdint>
+#include <span>
 
 #include "core/result.h"
 #include "kernels/problem/linear_problem.h"
 
 namespace intact::kernels {
+
+/// Where the rows and the items of a tensor lie, in elements.
+struct ItemSteps {
+  int64_t columns;    // of a row, which are adjacent; the largest int64 if they are not
+  int64_t row, item;  // from a row to the next, and from an item to the next
+  /// Of items of `m` rows. Strides of 0 are dense.
+  static ItemSteps Of(int64_t m, int64_t columns, int64_t row_stride, int64_t item_stride);
+};
+
+/// Whether the items of a run are one item with the rows of all: in every tensor the next item begins where the next
+/// row would, or items have one row, and the next item begins beyond it. Then the rows of `tensors` are those of
+/// this item.
+bool JoinItems(int64_t m, std::span<ItemSteps> tensors);
+
+/// Checks the numbers of rows and items: each, and their product, is at most 2^31 − 1.
+Error CheckItemNumbers(int64_t m, int64_t batch);
+/// Checks that items of `c` do not overlap. `given`: the stride of the caller, for the message.
+Error CheckItemsApart(const ItemSteps& c, int64_t m, int64_t batch, int64_t given);
+
+/// Where item `i` begins: items are `step` elements of `bytes` bytes apart. Addresses wrap. Null for null.
+template <class Pointer>
+Pointer* ItemAt(Pointer* base, int64_t i, int64_t step, int bytes) {
+  if (base == nullptr) return base;
+  const uint64_t offset =
+      static_cast<uint64_t>(i) * static_cast<uint64_t>(step) * static_cast<uint64_t>(bytes);
+  const uintptr_t address = reinterpret_cast<uintptr_t>(base) + offset;
+  return reinterpret_cast<Pointer*>(address);  // NOLINT(performance-no-int-to-ptr): see RowMap
+}
 
 /// One item of a run. Strides are in elements.
 struct BatchItem {
@@ -52,9 +81,8 @@ inline int64_t StrideOfA(const intact_gemm_args& args, int64_t k) {
 class Batch {
  public:
   /// `args` have been checked and are not IsEmpty(). The plan's B is k×n. `args` and `problem` outlive the
-  /// batch. Dense items become one item with the rows of all items, if in every tensor the next item begins
-  /// where the next row would. Single-row items are merged at any stride that keeps them apart. Without
-  /// `may_join`, items stay as they are, like items that pointers give.
+  /// batch. Items are joined (JoinItems()). Without `may_join`, items stay as they are, like items that pointers
+  /// give.
   Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k, bool may_join = true)
       : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
     first_ = {args.a,        StrideOfA(args, k), args.c,

@@ -1,13 +1,14 @@
 #include "kernels/plans/grouped_plan.h"
 
 #include <algorithm>
-#include <cmath>
+#include <array>
 
 #include "core/types.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/engine.h"
 #include "kernels/engines/grouped_engine.h"
 #include "kernels/engines/portable_grouped_engine.h"
+#include "kernels/plans/item_cut.h"
 #include "kernels/problem/checks.h"
 #include "kernels/problem/output_map.h"
 #include "kernels/runtime/threads.h"
@@ -17,34 +18,9 @@ namespace {
 
 bool HasNoRows(const intact_grouped_args& args) { return args.m == 0 || args.batch == 0; }
 
-// The fields that describe a batch.
-intact_gemm_args GemmArgsOf(const intact_grouped_args& args) {
-  intact_gemm_args gemm = INTACT_GEMM_ARGS_INIT;
-  gemm.m = args.m;
-  gemm.a = args.a;
-  gemm.a_stride = args.a_stride;
-  gemm.c = args.c;
-  gemm.c_stride = args.c_stride;
-  gemm.batch = args.batch;
-  gemm.a_batch_stride = args.a_batch_stride;
-  gemm.c_batch_stride = args.c_batch_stride;
-  return gemm;
-}
-
-// The items that are cut: those of the batch, or the rows of experts.
-RunItems ItemsOf(const GroupedProblem& problem, const intact_grouped_args& args, const Batch& batch) {
-  if (problem.experts == 1) return {batch.items(), batch.m(), nullptr};
-  return {problem.experts, 0, args.expert_rows};
-}
-
 }  // namespace
 
-GroupedPlan::GroupedPlan(GroupedProblem problem, core::Isa isa) : problem_(std::move(problem)), isa_(isa) {
-  batch_problem_.n = problem_.n;
-  batch_problem_.a_type = problem_.a_type;
-  batch_problem_.a_source_type = problem_.a_source_type;
-  batch_problem_.output.c_type = problem_.c_type;
-}
+GroupedPlan::GroupedPlan(GroupedProblem problem, core::Isa isa) : problem_(std::move(problem)), isa_(isa) {}
 
 Result<std::unique_ptr<GroupedPlan>> GroupedPlan::Create(GroupedProblem problem,
                                                          const GroupedWeightView& weights, core::Isa isa) {
@@ -74,49 +50,53 @@ Error GroupedPlan::SetEngine(Result<std::unique_ptr<const GroupedEngine>> engine
   return stager_.MakeKernels(problem_, isa_);
 }
 
-int GroupedPlan::Threads(const intact_grouped_args& args) const {
-  const double rows = static_cast<double>(args.m) * static_cast<double>(args.batch);
-  return ThreadsOf(args.threads, rows * static_cast<double>(problem_.n * problem_.k), isa_);
+GroupedPlan::Items GroupedPlan::ItemsOf(const intact_grouped_args& args) const {
+  std::array steps = {ItemSteps::Of(args.m, problem_.k, args.a_stride, args.a_batch_stride),
+                      ItemSteps::Of(args.m, problem_.n, args.c_stride, args.c_batch_stride)};
+  const bool are_one = JoinItems(args.m, steps);
+  return {are_one ? 1 : args.batch, are_one ? args.m * args.batch : args.m, steps[0], steps[1]};
 }
 
-Error GroupedPlan::CheckSizes(const intact_grouped_args& args) const {
-  RETURN_IF_ERROR(CheckGroupedSizes(problem_, args));
-  if (IsPlain(args)) return {};
-  const intact_gemm_args gemm = GemmArgsOf(args);
-  RETURN_IF_ERROR(CheckBatch(gemm, batch_problem_));
-  return CheckBatchStrides(gemm, batch_problem_, problem_.k);
-}
-
-Error GroupedPlan::CheckBuffers(const intact_grouped_args& args) const {
-  RETURN_IF_ERROR(CheckGroupedBuffers(problem_, args));
-  return CheckGroupedValues(problem_, args, args.m);
-}
-
-Error GroupedPlan::CheckBuffers(const intact_grouped_args& args, const Batch& batch) const {
-  for (int64_t i = 0; i < batch.items(); ++i) {
-    RETURN_IF_ERROR(CheckGroupedBuffers(problem_, ItemOf(args, batch, i)));
-  }
-  return CheckGroupedValues(problem_, args, batch.rows());
-}
-
-intact_grouped_args GroupedPlan::ItemOf(const intact_grouped_args& args, const Batch& batch,
-                                        int64_t i) const {
-  const BatchItem item = batch.Item(i);
-  const int64_t values = i * batch.m() * (problem_.has_group_scales ? problem_.groups() : 1);
+intact_grouped_args GroupedPlan::ItemOf(const intact_grouped_args& args, const Items& items, int64_t item,
+                                        int64_t first_row) const {
+  const auto at = [&](auto* base, const ItemSteps& steps, int bytes) {
+    return problem_.experts == 1 ? ItemAt(base, item, steps.item, bytes)
+                                 : ItemAt(base, first_row, steps.row, bytes);
+  };
+  const int64_t values = first_row * problem_.row_values();
   intact_grouped_args own = args;
-  own.m = batch.m();
-  own.batch = 1;
-  own.a = item.a;
-  own.a_stride = item.a_stride;
-  own.c = item.c;
-  own.c_stride = item.c_stride;
+  own.m = items.m;
+  own.a = at(args.a, items.a, problem_.a_bytes());
+  own.a_stride = items.a.row;
+  own.c = at(args.c, items.c, core::BytesOf(problem_.c_type));
+  own.c_stride = items.c.row;
   if (own.a_scales != nullptr) own.a_scales += values;
   if (own.a_zero_points != nullptr) own.a_zero_points += values;
   return own;
 }
 
-ItemCut GroupedPlan::CutItems(const RunItems& items, int parts) const {
-  return {items, problem_.n, engine_->column_step(), parts};
+Error GroupedPlan::CheckSizes(const intact_grouped_args& args) const {
+  RETURN_IF_ERROR(CheckGroupedSizes(problem_, args));
+  RETURN_IF_ERROR(CheckItemNumbers(args.m, args.batch));
+  RETURN_IF_ERROR(CheckStride("a_batch_stride", args.a_batch_stride, 0));
+  RETURN_IF_ERROR(CheckStride("c_batch_stride", args.c_batch_stride, 0));
+  if (args.batch < 2 || args.m == 0) return {};
+  const ItemSteps c = ItemSteps::Of(args.m, problem_.n, args.c_stride, args.c_batch_stride);
+  return CheckItemsApart(c, args.m, args.batch, args.c_batch_stride);
+}
+
+Error GroupedPlan::CheckBuffers(const intact_grouped_args& args, const Items& items) const {
+  for (int64_t i = 0; i < items.count; ++i) {
+    RETURN_IF_ERROR(CheckGroupedBuffers(problem_, ItemOf(args, items, i, 0)));
+  }
+  return CheckGroupedValues(problem_, args, items.count * items.m);
+}
+
+// A part for each thread: each part passes over the rows of all experts.
+int GroupedPlan::Parts(const intact_grouped_args& args, const Items& items) const {
+  const double rows = static_cast<double>(args.m) * static_cast<double>(args.batch);
+  const int threads = ThreadsOf(args.threads, rows * static_cast<double>(problem_.n * problem_.k), isa_);
+  return IsLone(items) ? threads : CountThreads(threads).threads;
 }
 
 Partition GroupedPlan::Cut(int64_t m, int parts) const {
@@ -146,13 +126,12 @@ Error GroupedPlan::Prepare(const intact_grouped_args& args, intact_run_info* inf
   info->output[1] = problem_.n;
   info->output[2] = 1;
   if (HasNoRows(args)) return {};
-  const intact_gemm_args gemm = GemmArgsOf(args);
-  const Batch batch(gemm, batch_problem_, problem_.k);
-  int parts = Threads(args);
-  if (IsLone(batch)) parts = Cut(batch.m(), parts).parts();
-  const int threads = CountThreads(parts).threads;
-  info->scratch_bytes = ScratchSize(ShareBytes(batch.m()) * threads);
-  info->part_scratch_bytes = ScratchSize(ShareBytes(batch.m()));
+  const Items items = ItemsOf(args);
+  const int64_t bytes = ShareBytes(items.m);
+  int parts = Parts(args, items);
+  if (IsLone(items)) parts = Cut(items.m, parts).parts();
+  info->scratch_bytes = ScratchSize(bytes * CountThreads(parts).threads);
+  info->part_scratch_bytes = ScratchSize(bytes);
   return {};
 }
 
@@ -177,74 +156,55 @@ void GroupedPlan::RunShare(const intact_grouped_args& args, int64_t expert, cons
   }
 }
 
-void GroupedPlan::RunItemShares(const intact_grouped_args& args, const Batch& batch, const ItemCut& cut,
-                                int part, uint8_t* scratch) const {
-  int64_t expert = 0, first_row = 0;
-  cut.ForEach(part, [&](int64_t item, Range range) {
-    if (problem_.experts == 1) return RunShare(ItemOf(args, batch, item), 0, range, scratch);
-    for (; expert < item; ++expert) first_row += args.expert_rows[expert];
-    range.row_begin += first_row;
-    range.row_end += first_row;
-    RunShare(args, expert, range, scratch);
+template <class Body>
+Error GroupedPlan::RunChecked(const intact_grouped_args& args, const Items& items, int wanted,
+                              const Body& run) const {
+  RETURN_IF_ERROR(CheckBuffers(args, items));
+  const int64_t bytes = ShareBytes(items.m);
+  if (IsLone(items)) {
+    const intact_grouped_args own = ItemOf(args, items, 0, 0);
+    const Partition cut = Cut(items.m, wanted);
+    return run(cut.parts(), bytes,
+               [&](int part, uint8_t* scratch) { RunShare(own, 0, cut.Share(part), scratch); });
+  }
+  const bool has_experts = problem_.experts != 1;
+  const RunItems rows =
+      has_experts ? RunItems{problem_.experts, 0, args.expert_rows} : RunItems{items.count, items.m, nullptr};
+  const ItemCut cut(rows, problem_.n, engine_->column_step(), wanted);
+  return run(wanted, bytes, [&](int part, uint8_t* scratch) {
+    int64_t item = 0, first_row = 0;
+    cut.ForEach(part, [&](int64_t number, const Range& range) {
+      for (; item < number; ++item) first_row += rows.Rows(item);
+      RunShare(ItemOf(args, items, item, first_row), has_experts ? item : 0, range, scratch);
+    });
   });
-}
-
-// Runs parts on threads: run_share(part, scratch).
-template <class Share>
-Error GroupedPlan::RunAll(const intact_grouped_args& args, int parts, int64_t share_bytes,
-                          const Share& run_share) const {
-  ThreadCount count = CountThreads(parts, Threads(args));
-  ASSIGN_OR_RETURN(uint8_t* const scratch,
-                   ScratchOf(args.scratch, args.scratch_bytes, share_bytes, &count.threads));
-  RunParts(count, [&](int part, int thread) { run_share(part, scratch + thread * share_bytes); });
-  return {};
-}
-
-Error GroupedPlan::RunLone(const intact_grouped_args& args) const {
-  const Partition cut = Cut(args.m, Threads(args));
-  return RunAll(args, cut.parts(), ShareBytes(args.m),
-                [&](int part, uint8_t* scratch) { RunShare(args, 0, cut.Share(part), scratch); });
 }
 
 Error GroupedPlan::Run(const intact_grouped_args& args) const {
   RETURN_IF_ERROR(CheckSizes(args));
   RETURN_IF_ERROR(CheckThreads(args.threads));
   if (HasNoRows(args)) return {};
-  if (IsPlain(args)) {
-    RETURN_IF_ERROR(CheckBuffers(args));
-    return RunLone(args);
-  }
-  const intact_gemm_args gemm = GemmArgsOf(args);
-  const Batch batch(gemm, batch_problem_, problem_.k);
-  RETURN_IF_ERROR(CheckBuffers(args, batch));
-  if (IsLone(batch)) return RunLone(ItemOf(args, batch, 0));
-  // A part for each thread: each part passes over the rows of all experts.
-  const int parts = CountThreads(Threads(args)).threads;
-  const RunItems items = ItemsOf(problem_, args, batch);
-  const ItemCut cut = CutItems(items, parts);
-  return RunAll(args, parts, ShareBytes(batch.m()),
-                [&](int part, uint8_t* scratch) { RunItemShares(args, batch, cut, part, scratch); });
+  const Items items = ItemsOf(args);
+  const int wanted = Parts(args, items);
+  return RunChecked(args, items, wanted, [&](int parts, int64_t bytes, const auto& run_part) -> Error {
+    ThreadCount count = CountThreads(parts, wanted);
+    ASSIGN_OR_RETURN(uint8_t* const scratch,
+                     ScratchOf(args.scratch, args.scratch_bytes, bytes, &count.threads));
+    RunParts(count, [&](int part, int thread) { run_part(part, scratch + thread * bytes); });
+    return {};
+  });
 }
 
 Error GroupedPlan::RunPart(const intact_grouped_args& args, int32_t part, int32_t parts) const {
   RETURN_IF_ERROR(CheckSizes(args));
   RETURN_IF_ERROR(CheckPart(part, parts));
   if (HasNoRows(args)) return {};
-  const intact_gemm_args gemm = GemmArgsOf(args);
-  const Batch batch(gemm, batch_problem_, problem_.k);
-  RETURN_IF_ERROR(CheckBuffers(args, batch));
-  int threads = 1;
-  ASSIGN_OR_RETURN(uint8_t* const scratch,
-                   ScratchOf(args.scratch, args.scratch_bytes, ShareBytes(batch.m()), &threads));
-  if (IsLone(batch)) {
-    const intact_grouped_args own = ItemOf(args, batch, 0);
-    const Partition cut = Cut(own.m, parts);
-    if (part < cut.parts()) RunShare(own, 0, cut.Share(part), scratch);
+  return RunChecked(args, ItemsOf(args), parts, [&](int, int64_t bytes, const auto& run_part) -> Error {
+    int threads = 1;
+    ASSIGN_OR_RETURN(uint8_t* const scratch, ScratchOf(args.scratch, args.scratch_bytes, bytes, &threads));
+    run_part(part, scratch);  // nothing, beyond the last part
     return {};
-  }
-  const RunItems items = ItemsOf(problem_, args, batch);
-  RunItemShares(args, batch, CutItems(items, parts), part, scratch);
-  return {};
+  });
 }
 
 }  // namespace intact::kernels

@@ -19,9 +19,7 @@
 #include "kernels/engines/grouped.h"
 #include "kernels/plans/batch.h"
 #include "kernels/plans/grouped_stager.h"
-#include "kernels/plans/item_cut.h"
 #include "kernels/problem/grouped_problem.h"
-#include "kernels/problem/linear_problem.h"
 #include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {
@@ -49,35 +47,32 @@ class GroupedPlan {
  private:
   GroupedPlan(GroupedProblem problem, core::Isa isa);
   Error SetEngine(Result<std::unique_ptr<const GroupedEngine>> engine);
-  int Threads(const intact_grouped_args& args) const;
+  /// The items of a batch, joined if they can be.
+  struct Items {
+    int64_t count, m;
+    ItemSteps a, c;
+  };
+  Items ItemsOf(const intact_grouped_args& args) const;
+  /// The arguments of an item alone, or of an expert alone, before whose rows are `first_row` rows.
+  intact_grouped_args ItemOf(const intact_grouped_args& args, const Items& items, int64_t item,
+                             int64_t first_row) const;
   Error CheckSizes(const intact_grouped_args& args) const;
-  /// Of a plain run, or of all items.
-  Error CheckBuffers(const intact_grouped_args& args) const;
-  Error CheckBuffers(const intact_grouped_args& args, const Batch& batch) const;
-  /// Whether a run has one expert, and sets no field of batches.
-  bool IsPlain(const intact_grouped_args& args) const {
-    return problem_.experts == 1 && args.batch == 1 && (args.a_batch_stride | args.c_batch_stride) == 0;
-  }
-  /// The arguments of item `i` alone.
-  intact_grouped_args ItemOf(const intact_grouped_args& args, const Batch& batch, int64_t i) const;
-  /// Whether a run has one item and one expert.
-  bool IsLone(const Batch& batch) const { return batch.items() == 1 && problem_.experts == 1; }
-  /// How C is cut for `parts` threads, with one item and one expert.
+  Error CheckBuffers(const intact_grouped_args& args, const Items& items) const;
+  bool IsLone(const Items& items) const { return items.count == 1 && problem_.experts == 1; }
+  /// The number of parts that a run is cut for.
+  int Parts(const intact_grouped_args& args, const Items& items) const;
+  /// How C of a lone item is cut.
   Partition Cut(int64_t m, int parts) const;
-  ItemCut CutItems(const RunItems& items, int parts) const;
-  /// Scratch of a share.
+  /// Scratch of a share of an item of `m` rows.
   int64_t ShareBytes(int64_t m) const;
+  /// Computes a rectangle of an item, of all its rows or of an expert's.
   void RunShare(const intact_grouped_args& args, int64_t expert, const Range& range, uint8_t* scratch) const;
-  template <class Share>
-  Error RunAll(const intact_grouped_args& args, int parts, int64_t share_bytes, const Share& run_share) const;
-  /// Runs the lone item `args`, which has been checked.
-  Error RunLone(const intact_grouped_args& args) const;
-  /// Computes part `part` of a run of several experts or items.
-  void RunItemShares(const intact_grouped_args& args, const Batch& batch, const ItemCut& cut, int part,
-                     uint8_t* scratch) const;
+  /// Checks `args`, and calls run(parts, share_bytes, run_part). Parts are at most `wanted`; run_part(part, scratch)
+  /// computes one of them.
+  template <class Body>
+  Error RunChecked(const intact_grouped_args& args, const Items& items, int wanted, const Body& run) const;
 
   GroupedProblem problem_;
-  LinearProblem batch_problem_;  // what Batch needs: n, and the types of A and C
   core::Isa isa_;
   GroupedStager stager_;
   std::unique_ptr<const GroupedEngine> engine_;

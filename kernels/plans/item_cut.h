@@ -31,7 +31,7 @@ class ItemCut {
   /// What reading weights costs, in rows.
   static constexpr int64_t kWeightRows = 8;
 
-  /// Cuts outputs of `n` columns at multiples of `column_step`. `items` outlives the cut.
+  /// Cuts outputs of `n` columns at multiples of `column_step`.
   ItemCut(const RunItems& items, int64_t n, int64_t column_step, int64_t parts);
 
   /// Calls visit(item, range) for each rectangle of `part`. Rows of `range` are counted from the first row of
@@ -65,7 +65,7 @@ class ItemCut {
   /// The work of all items if a chunk has at most `chunk_rows` rows.
   int64_t Work(int64_t chunk_rows) const;
 
-  const RunItems& items_;
+  RunItems items_;
   int64_t n_, column_step_, steps_, parts_;
   int64_t chunk_rows_;  // the most rows of a chunk
   int64_t work_;        // of all items

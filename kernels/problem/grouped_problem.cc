@@ -126,6 +126,17 @@ Error CheckSum(const GroupedProblem& problem, const GroupedWeightView& weights, 
 
 }  // namespace
 
+intact_grouped_desc NumbersOf(const intact_grouped_desc& desc) {
+  intact_grouped_desc numbers = desc;
+  numbers.struct_size = sizeof(desc);
+  numbers.b_scales = numbers.b_zero_points = nullptr;
+  numbers.bias_f32 = numbers.b_minimums = nullptr;
+  numbers.b_stride_n = numbers.b_stride_k = numbers.b_stride_expert = numbers.bias_stride_expert = 0;
+  numbers.scale_stride_n = numbers.scale_stride_g = numbers.scale_stride_expert = 0;
+  numbers.max_isa = INTACT_ISA_ANY;
+  return numbers;
+}
+
 Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc) {
   RETURN_IF_ERROR(CheckTypes(desc));
   RETURN_IF_ERROR(CheckShape(desc));
@@ -134,6 +145,7 @@ Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc) {
   ASSIGN_OR_RETURN(LinearProblem checked, CheckLinear(linear, desc.n));
   GroupedProblem problem;
   static_cast<core::WeightFormat&>(problem) = FormatOf(desc);
+  problem.desc = NumbersOf(desc);
   problem.experts = desc.experts;
   problem.n = desc.n;
   problem.k = desc.k;
@@ -278,7 +290,7 @@ Error CheckGivenValues(const GroupedProblem& problem, const intact_grouped_args&
     return InvalidArgument(std::string("a_scales is NULL; expected a value for each ") +
                            (problem.has_group_scales ? "group of each row" : "row"));
   }
-  const int64_t values = rows * (problem.has_group_scales ? problem.groups() : 1);
+  const int64_t values = rows * problem.row_values();
   const int32_t lowest = core::LowestOf(problem.a_type), highest = core::HighestOf(problem.a_type);
   for (int64_t i = 0; i < values; ++i) {
     RETURN_IF_ERROR(CheckScale("a_scales", i, args.a_scales[i]));

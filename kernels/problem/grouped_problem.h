@@ -23,7 +23,8 @@ namespace intact::kernels {
 
 /// `group` is k if all depths are one group.
 struct GroupedProblem : core::WeightFormat {
-  int64_t experts = 1;  // matrices of weights, k×n each
+  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;  // NumbersOf() what was given
+  int64_t experts = 1;                                  // matrices of weights, k×n each
   int64_t n = 0, k = 0;
   intact_type a_type = INTACT_S8;
   intact_type a_source_type = INTACT_TYPE_NONE;
@@ -46,6 +47,8 @@ struct GroupedProblem : core::WeightFormat {
   bool IsDynamic() const { return a_source_type != INTACT_TYPE_NONE; }
   /// Whether A may have zero points other than 0.
   bool HasAZeroPoints() const { return !IsDynamic() || a_type == INTACT_U8; }
+  /// Scales of a row of A.
+  int64_t row_values() const { return has_group_scales ? groups() : 1; }
   int a_bytes() const { return IsDynamic() ? core::BytesOf(a_source_type) : 1; }
 };
 
@@ -134,6 +137,8 @@ struct GroupedRows {
   int64_t count = 0;
 };
 
+/// The descriptor without pointers, strides and max_isa, which say nothing about the product.
+intact_grouped_desc NumbersOf(const intact_grouped_desc& desc);
 /// Checks `desc`. Errors name the field, its value and what was expected.
 Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc);
 /// The weights `b` of expert 0 of `desc`, which CheckGrouped() accepted. Checks strides, scales and zero

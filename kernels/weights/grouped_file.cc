@@ -7,8 +7,6 @@
 #include <utility>
 
 #include "core/isas.h"
-#include "core/operation.h"
-#include "core/weight_format.h"
 #include "kernels/problem/checks.h"
 #include "kernels/weights/pack_file.h"
 
@@ -17,26 +15,16 @@ namespace {
 
 struct Header {
   ImageBegin begin;
-  int64_t n, k, group, experts;
-  int32_t a_source_type, a_type, a_granularity, b_type, scale_type, c_type, activation;
-  float clamp_min, clamp_max;
+  intact_grouped_desc desc;
   uint32_t has_zero_points, has_bias;
   int32_t columns;  // GroupedPacking
   uint32_t has_dot_products, has_common_zero_point;
   int32_t common_zero_point;  // 0 if has_common_zero_point is 0
   int32_t minimum_type;       // of GroupedWeights, or INTACT_TYPE_NONE
+  uint32_t reserved;
 };
-static_assert(std::is_trivially_copyable_v<Header> && sizeof(Header) % 8 == 0);
-constexpr ImageBegin kBegin = {kGroupedMagic, 3, sizeof(Header), 0, 0};
-
-// Copies the fields that the header and the descriptor share.
-template <class From, class To>
-void CopyFields(const From& from, To* to) {
-  core::ForEachGroupedNumber(core::kCopyField, *to, from);
-  to->activation = from.activation;
-  to->clamp_min = from.clamp_min;
-  to->clamp_max = from.clamp_max;
-}
+static_assert(std::has_unique_object_representations_v<ImageBegin> && sizeof(Header) % 8 == 0);
+constexpr ImageBegin kBegin = {kGroupedMagic, 4, sizeof(Header), 0, 0};
 
 // The offsets of the sections; absent ones have no bytes.
 constexpr int64_t kPanels = RoundUp(sizeof(Header), 64);
@@ -48,18 +36,17 @@ Layout LayoutOf(const Header& header, const GroupedWeights& weights) {
   const auto next = [](int64_t offset, int64_t bytes) { return RoundUp(offset + bytes, 64); };
   layout.minimums = next(kPanels, weights.bytes());
   layout.bias = next(layout.minimums, weights.minimum_bytes());
-  const int64_t bias = header.experts * header.n * int64_t{sizeof(float)};
+  const int64_t bias = header.desc.experts * header.desc.n * int64_t{sizeof(float)};
   layout.end = next(layout.bias, header.has_bias != 0 ? bias : 0);
   return layout;
 }
 
 // Without the checksum.
-Header HeaderOf(const intact_grouped_desc& desc, const GroupedProblem& problem,
-                const GroupedWeights& weights) {
+Header HeaderOf(const GroupedProblem& problem, const GroupedWeights& weights) {
   const GroupedPacking& packing = weights.packing();
   Header header{};
   header.begin = kBegin;
-  CopyFields(desc, &header);
+  header.desc = problem.desc;
   header.has_zero_points = problem.has_b_zero_points ? 1 : 0;
   header.has_bias = problem.bias_f32.empty() ? 0 : 1;
   header.columns = packing.columns;
@@ -98,15 +85,12 @@ Error CheckHeader(const Header& header) {
 
 }  // namespace
 
-size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem,
-                         const GroupedPacking& packing) {
-  return HeaderOf(desc, problem, GroupedWeights(problem, packing, nullptr, nullptr, nullptr))
-      .begin.file_bytes;
+size_t GroupedImageBytes(const GroupedProblem& problem, const GroupedPacking& packing) {
+  return HeaderOf(problem, GroupedWeights(problem, packing, nullptr, nullptr, nullptr)).begin.file_bytes;
 }
 
-std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const GroupedProblem& problem,
-                                       const GroupedWeights& weights) {
-  Header header = HeaderOf(desc, problem, weights);
+std::vector<uint8_t> WriteGroupedImage(const GroupedProblem& problem, const GroupedWeights& weights) {
+  Header header = HeaderOf(problem, weights);
   const Layout layout = LayoutOf(header, weights);
   std::vector<uint8_t> image(static_cast<size_t>(layout.end));
   std::memcpy(image.data() + kPanels, weights.data(), static_cast<size_t>(weights.bytes()));
@@ -130,11 +114,10 @@ Result<GroupedImage> ReadGroupedImage(const void* image, size_t size, std::share
   RETURN_IF_ERROR(CheckHeader(header));
   const Error mismatch = InvalidArgument("corrupted: the size does not match n, k and experts");
   // A column has at least a byte of weights. The check of the descriptor allocates memory for n columns.
-  if (header.n > static_cast<int64_t>(size)) return mismatch;
-  GroupedImage read = {INTACT_GROUPED_DESC_INIT, {}, nullptr};
-  CopyFields(header, &read.desc);
+  if (header.desc.n > static_cast<int64_t>(size)) return mismatch;
   // The sizes of the sections follow from checked fields.
-  ASSIGN_OR_RETURN(GroupedProblem problem, CheckGrouped(read.desc));
+  intact_grouped_desc desc = NumbersOf(header.desc);
+  ASSIGN_OR_RETURN(GroupedProblem problem, CheckGrouped(desc));
   SetFlags(header, &problem);
   GroupedPacking packing = {header.columns, header.has_dot_products != 0, std::nullopt,
                             static_cast<intact_type>(header.minimum_type)};
@@ -154,15 +137,14 @@ Result<GroupedImage> ReadGroupedImage(const void* image, size_t size, std::share
   const auto* const bytes = static_cast<const uint8_t*>(image);
   const Layout layout = LayoutOf(header, GroupedWeights(problem, packing, nullptr, nullptr, nullptr));
   if (layout.end != static_cast<int64_t>(size)) return mismatch;
-  read.weights = std::make_shared<GroupedWeights>(problem, packing, bytes + kPanels, bytes + layout.minimums,
+  auto weights = std::make_shared<GroupedWeights>(problem, packing, bytes + kPanels, bytes + layout.minimums,
                                                   std::move(owner));
   if (header.has_bias != 0) {
-    read.desc.bias_f32 = reinterpret_cast<const float*>(bytes + layout.bias);
-    ASSIGN_OR_RETURN(problem, CheckGrouped(read.desc));
+    desc.bias_f32 = reinterpret_cast<const float*>(bytes + layout.bias);
+    ASSIGN_OR_RETURN(problem, CheckGrouped(desc));
     SetFlags(header, &problem);
   }
-  read.problem = std::move(problem);
-  return read;
+  return GroupedImage{std::move(problem), std::move(weights)};
 }
 
 }  // namespace intact::kernels

@@ -3,7 +3,8 @@
 // the file loads on any machine, with any ISA.
 //
 //   offset        contents, little-endian
-//   0             the header, version 3: ImageBegin, with the magic INTACTGW, the descriptor, GroupedPacking
+//   0             the header, version 4: ImageBegin, with the magic INTACTGW, the descriptor as it lies in memory
+//                 (NumbersOf()), GroupedPacking
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 panels   of all experts (grouped_weights.h)
 //                 minimums   of all experts, if present
@@ -26,17 +27,14 @@
 
 namespace intact::kernels {
 
-/// The image of a plan. `desc`: pointers and strides are not used. Throws std::bad_alloc.
-std::vector<uint8_t> WriteGroupedImage(const intact_grouped_desc& desc, const GroupedProblem& problem,
-                                       const GroupedWeights& weights);
+/// The image of a plan. Throws std::bad_alloc.
+std::vector<uint8_t> WriteGroupedImage(const GroupedProblem& problem, const GroupedWeights& weights);
 
 /// The size of the image of weights with this packing.
-size_t GroupedImageBytes(const intact_grouped_desc& desc, const GroupedProblem& problem,
-                         const GroupedPacking& packing);
+size_t GroupedImageBytes(const GroupedProblem& problem, const GroupedPacking& packing);
 
-/// The contents of an image. The bias and the weights point into it.
+/// The contents of an image. The weights point into it.
 struct GroupedImage {
-  intact_grouped_desc desc;
   GroupedProblem problem;
   std::shared_ptr<GroupedWeights> weights;
 };

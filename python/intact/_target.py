@@ -222,7 +222,7 @@ def _grouped(pipe: _Pipe) -> tuple[GroupedProblem, tuple]:
         pipe.array(DTYPES[TYPE_NAMES[desc.scale_type]]).reshape(n, groups),
         shaped(pipe.array(signed), (n, groups)),
     )
-    weights = GroupedWeights(b, b_type, k, desc.group or k, scales, points, pipe.array(np.float32))
+    weights = GroupedWeights(b, scales, k, desc.group or k, b_type, points, pipe.array(np.float32))
     return GroupedProblem(
         a,
         TYPE_NAMES[desc.a_type],

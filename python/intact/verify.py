@@ -114,6 +114,8 @@ def write_grouped_layer(
     if clamp is not None and activation not in (None, "none"):
         raise invalid(f"clamp: is given with activation {activation!r}; expected one of the two")
     bounds = None if clamp is None else _bounds(clamp)
+    if weights.minimums is not None:
+        raise invalid("weights: have minimums; expected none, because a recorded layer cannot hold them")
     integers = np.dtype(np.int8 if weights.b_type.startswith("s") else np.uint8)
     scales, points = np.asarray(weights.scales), weights.zero_points
     if scales.dtype != np.float16:

@@ -36,7 +36,7 @@ def engine(kind, bits, k, n):
         rng.integers(0, 256, (n, k * bits // 8), dtype=np.uint8),
         rng.uniform(0.001, 1, (n, k // 32)).astype(np.float16),
     )
-    weights = intact.GroupedWeights(b, f"u{bits}", k, 32, scales)
+    weights = intact.GroupedWeights(b, scales, k, 32, f"u{bits}")
     try:
         matrix = ggml_target.Matrix(ggml_target.Q8(kind), *ggml_target.weight_blocks(f"u{bits}", b, scales))
     except (NotImplementedError, ValueError):
@@ -54,7 +54,7 @@ def engine(kind, bits, k, n):
 def test_rearranged_weights_give_the_bytes_of_intact(kind, bits, k, n):
     weights, q, a_scales, outputs = engine(kind, bits, k, n)
     for isa in intact.isas():
-        plan = intact.Grouped.of(weights, granularity="groups", a_source_type=None, max_isa=isa)
+        plan = intact.Grouped(weights, granularity="groups", a_source_type=None, max_isa=isa)
         for m, c in outputs.items():
             assert np.array_equal(c, plan.run(q[:m], a_scales=a_scales[:m]))
 

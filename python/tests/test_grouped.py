@@ -51,16 +51,10 @@ def test_product(b_type, k, has_zero_points):
     a = activations(m, k)
     b = packed(weights) if b_type.endswith("4") else weights.astype(np.int8 if b_type == "s8" else np.uint8)
     for isa in intact.isas():
-        plan = intact.Grouped(
-            b,
-            scales,
-            k=k,
-            group=group,
-            b_type=b_type,
-            zero_points=points if has_zero_points else None,
-            bias=np.arange(n),
-            max_isa=isa,
+        given = intact.GroupedWeights(
+            b, scales, k, group, b_type, points if has_zero_points else None, np.arange(n)
         )
+        plan = intact.Grouped(given, max_isa=isa)
         c = plan.run(a, threads=2)
         assert c.dtype == np.float32 and np.array_equal(
             c, product(a, weights, points, scales, group) + np.arange(n)
@@ -71,21 +65,23 @@ def test_product(b_type, k, has_zero_points):
 def test_certificate():
     weights = np.full((2, 64), 192, np.uint8)  # 64 as VPMADDUBSW sees it
     weights[1, 34:36] = 255
-    certificate = intact.Grouped(weights, np.ones((2, 2), np.float16), b_type="u8").certificate()
+    plan = intact.Grouped(intact.GroupedWeights(weights, np.ones((2, 2), np.float16), b_type="u8"))
+    certificate = plan.certificate()
     assert certificate == intact.PairsCertificate(64, 1, 1, 1, 1, 1, 1, 34, 255 * 254, 129)
-    plan = intact.Grouped(weights, np.ones((2, 2), np.float16), b_type="u8")
     groups = plan.group_certificates()
     assert groups["failing_pairs"].tolist() == [[0, 0], [0, 1]] and groups["safe_activation"].tolist() == [
         [255, 255],
         [255, 129],
     ]
     assert plan.failing_pairs() == [(34, 1, 127, 127, 255, 255, 64770)] and plan.failing_pairs(first=1) == []
-    with pytest.raises(intact.Error, match="first is -1 and count is 2; expected 0 or more"):
+    with pytest.raises(intact.Error, match="first: is -1; expected 0 or more"):
         plan.failing_pairs(-1, 2)
-    experts = intact.Grouped(weights[:, None], np.ones((2, 1, 2), np.float16), b_type="u8")
+    one = np.ones((1, 2), np.float16)
+    experts = intact.Grouped([intact.GroupedWeights(own[None], one, b_type="u8") for own in weights])
     assert experts.certificate() == certificate and experts.failing_pairs() == plan.failing_pairs()
     assert np.array_equal(experts.group_certificates(), groups)
-    four_bits = intact.Grouped(packed(np.full((3, 32), 15)), np.ones((3, 1), np.float16), k=32).certificate()
+    codes = intact.GroupedWeights(packed(np.full((3, 32), 15)), np.ones((3, 1), np.float16), k=32)
+    four_bits = intact.Grouped(codes).certificate()
     assert (four_bits.failing_pairs, four_bits.largest_sum, four_bits.safe_activation) == (0, 7650, 255)
 
 
@@ -93,10 +89,7 @@ def test_given_activations():
     n, k, group = 9, 100, 64
     weights, scales = random(0, 15, (n, k)), powers((n, 2))
     plan = intact.Grouped(
-        packed(weights),
-        scales,
-        k=k,
-        group=group,
+        intact.GroupedWeights(packed(weights), scales, k, group),
         a_source_type=None,
         a_type="u8",
         granularity="groups",
@@ -120,7 +113,7 @@ def test_given_activations():
 def test_rows_without_a_scale_are_nan():
     a = activations(3, 32)
     a[1, 5] = np.inf
-    c = intact.Grouped(random(-128, 127, (4, 32), np.int8), powers((4, 1))).run(a)
+    c = intact.Grouped(intact.GroupedWeights(random(-128, 127, (4, 32), np.int8), powers((4, 1)))).run(a)
     assert np.array_equal(c.view(np.uint32)[1], np.full(4, 0x7FC00000)) and np.isfinite(c[[0, 2]]).all()
 
 
@@ -182,7 +175,7 @@ def weights_of(b_type, k, n, group, scale_type=np.float16, has_points=False, see
     scales = rng.uniform(0.01, 1, (n, groups)).astype(scale_type)
     highest = 16 if b_type == "u4" else 256
     points = rng.integers(0, highest, (n, groups), dtype=np.uint8) if has_points else None
-    return intact.GroupedWeights(b.view(np.int8) if b_type == "s8" else b, b_type, k, group, scales, points)
+    return intact.GroupedWeights(b.view(np.int8) if b_type == "s8" else b, scales, k, group, b_type, points)
 
 
 def defined(a, a_scales, weights):
@@ -219,8 +212,8 @@ def test_definition(isa, b_type, k, group, has_points):
     x = np.random.default_rng(4).standard_normal((5, k)).astype(np.float32)
     a, scales = quantized(x, group)
     expected = defined(a, scales, weights)
-    assert np.array_equal(intact.Grouped.of(weights, granularity="groups", max_isa=isa).run(x), expected)
-    given = intact.Grouped.of(weights, granularity="groups", a_source_type=None, max_isa=isa)
+    assert np.array_equal(intact.Grouped(weights, granularity="groups", max_isa=isa).run(x), expected)
+    given = intact.Grouped(weights, granularity="groups", a_source_type=None, max_isa=isa)
     assert np.array_equal(given.run(a, a_scales=scales), expected)
     assert np.array_equal(
         np.concatenate([given.run(a[i : i + 1], a_scales=scales[i : i + 1]) for i in range(5)]), expected
@@ -232,7 +225,7 @@ def test_rows_bias_and_activation():
     weights.bias = np.linspace(-5, 5, 8).astype(np.float32)
     a = np.random.default_rng(5).integers(-128, 128, (3, 64), dtype=np.int8)
     scales = np.array([[0.5], [2], [1]], np.float32)
-    plan = intact.Grouped.of(weights, a_source_type=None, activation="relu")
+    plan = intact.Grouped(weights, a_source_type=None, activation="relu")
     f = defined(a, np.ones((3, 2), np.float32), weights) * scales + weights.bias
     assert np.array_equal(plan.run(a, a_scales=scales), np.maximum(f, 0))
     wide = np.zeros((3, 100), np.int8)
@@ -255,7 +248,7 @@ def test_saved_plans_give_the_same_bytes(tmp_path, options, b_type, has_points):
     weights = weights_of(b_type, 75, 21, 32, has_points=has_points)
     weights.bias = np.linspace(-5, 5, 21).astype(np.float32)
     weights.scales /= 64  # outputs are float16 numbers
-    plan = intact.Grouped.of(weights, **options)
+    plan = intact.Grouped(weights, **options)
     a, given = random(0, 127, (5, 75), np.uint8), {}
     if options.get("a_source_type", "") is None:
         row = 3 if "granularity" in options else 1
@@ -286,12 +279,12 @@ def layout(isa, b_type):
 
 def plan_isa(cap):
     """The ISA of a plan with this cap."""
-    return intact.Grouped.of(weights_of("u4", 32, 1, 32), max_isa=cap).info.isa
+    return intact.Grouped(weights_of("u4", 32, 1, 32), max_isa=cap).info.isa
 
 
 def test_files_that_are_not_plans(tmp_path):
     intact.Gemm(random(-9, 9, (64, 4), np.int8)).save(tmp_path / "gemm")
-    intact.Grouped.of(weights_of("u4", 32, 3, 32)).save(tmp_path / "plan")
+    intact.Grouped(weights_of("u4", 32, 3, 32)).save(tmp_path / "plan")
     data = (tmp_path / "plan").read_bytes()
     (tmp_path / "damaged").write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     (tmp_path / "short").write_bytes(data[:-1])
@@ -302,7 +295,7 @@ def test_files_that_are_not_plans(tmp_path):
 
 
 def test_runs_of_no_rows():
-    plan = intact.Grouped.of(weights_of("u4", 64, 8, 32), a_source_type=None)
+    plan = intact.Grouped(weights_of("u4", 64, 8, 32), a_source_type=None)
     scales = np.ones(0, np.float32)
     for a in (
         np.zeros((0, 64), np.int8),
@@ -316,7 +309,7 @@ def test_runs_of_no_rows():
 @pytest.mark.parametrize("isa", intact.isas())
 def test_batches(isa):
     weights = weights_of("u4", 70, 20, 32, has_points=True)
-    plan = intact.Grouped.of(weights, max_isa=isa)
+    plan = intact.Grouped(weights, max_isa=isa)
     x = np.random.default_rng(7).standard_normal((3, 5, 70)).astype(np.float32)
     expected = plan.run(x.reshape(15, 70)).reshape(3, 5, 20)
     assert np.array_equal(plan.run(x), expected)
@@ -325,7 +318,7 @@ def test_batches(isa):
     out = np.zeros((5, 3, 24), np.float32)
     assert np.array_equal(plan.run(wide[:, 2:7, 10:80], out.swapaxes(0, 1)[..., :20], threads=3), expected)
     assert not out[..., 20:].any()
-    given = intact.Grouped.of(weights, granularity="groups", a_source_type=None, max_isa=isa)
+    given = intact.Grouped(weights, granularity="groups", a_source_type=None, max_isa=isa)
     a, scales = quantized(x.reshape(15, 70), 32)
     expected = given.run(a, a_scales=scales).reshape(3, 5, 20)
     spread = np.zeros((3, 7, 70), np.int8)
@@ -338,14 +331,14 @@ def test_experts(isa):
     experts = [weights_of("u4", 70, 20, 32, has_points=True, seed=seed) for seed in range(5)]
     for seed, weights in enumerate(experts):
         weights.bias = powers(20, seed=seed)
-    plan = intact.Grouped.of(experts, max_isa=isa)
+    plan = intact.Grouped(experts, max_isa=isa)
     assert plan.experts == 5
     rows = [3, 0, 1, 0, 7]
     x = np.random.default_rng(6).standard_normal((11, 70)).astype(np.float32)
     begins = np.cumsum([0, *rows])
     expected = np.concatenate(
         [
-            intact.Grouped.of(weights, max_isa=isa).run(x[begin : begin + count])
+            intact.Grouped(weights, max_isa=isa).run(x[begin : begin + count])
             for weights, begin, count in zip(experts, begins, rows)
         ]
     )
@@ -355,7 +348,7 @@ def test_experts(isa):
 
 
 def test_rows_of_one_expert():
-    plan = intact.Grouped.of(weights_of("s8", 64, 8, 32))
+    plan = intact.Grouped(weights_of("s8", 64, 8, 32))
     x = np.ones((3, 64), np.float32)
     assert np.array_equal(plan.run(x, expert_rows=[3]), plan.run(x))
     with pytest.raises(intact.Error) as error:
@@ -377,7 +370,7 @@ def test_rows_of_one_expert():
     ],
 )
 def test_refused_rows_of_experts(rows, message):
-    plan = intact.Grouped.of([weights_of("s8", 64, 8, 32)] * 2)
+    plan = intact.Grouped([weights_of("s8", 64, 8, 32)] * 2)
     with pytest.raises(intact.Error) as error:
         plan.run(np.ones((3, 64), np.float32), expert_rows=rows)
     assert error.value.message == message
@@ -399,7 +392,7 @@ def test_refused_rows_of_experts(rows, message):
 )
 def test_refused_experts(experts, message):
     with pytest.raises(intact.Error) as error:
-        intact.Grouped.of(experts)
+        intact.Grouped(experts)
     assert error.value.message == message
 
 
@@ -448,7 +441,9 @@ def test_refused_depths(k, message):
     ],
 )
 def test_refusals(change, message):
-    arguments = {"k": 64} | change
+    options = {name: change[name] for name in change if name in ("clamp", "granularity")}
+    arguments = {"k": 64} | {name: change[name] for name in change if name not in options}
     with pytest.raises(intact.Error) as error:
-        intact.Grouped(np.zeros((3, 32), np.uint8), np.ones((3, 2), np.float32), **arguments)
+        weights = intact.GroupedWeights(np.zeros((3, 32), np.uint8), np.ones((3, 2), np.float32), **arguments)
+        intact.Grouped(weights, **options)
     assert error.value.message == message

@@ -69,7 +69,7 @@ def check(path, b, points, scales, group, b_type, bias=None):
     # The plan computes with the same numbers: rows of A with one 127, and a scale of 1.
     a = np.zeros((min(k, 40), k), np.float32)
     a[np.arange(len(a)), np.arange(len(a)) * 7 % k] = 127
-    c = intact.Grouped.of(weights).run(a)
+    c = intact.Grouped(weights).run(a)
     expected = np.float32(127) * values(b, points, scales, group).T[np.arange(len(a)) * 7 % k]
     assert np.array_equal(c, expected if bias is None else expected + weights.bias)
 

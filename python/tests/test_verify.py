@@ -1,5 +1,6 @@
 """Targets written in Python, checked by the native verifier."""
 
+import dataclasses
 import json
 import os
 import re
@@ -347,15 +348,15 @@ def test_grouped_layers(tmp_path, b_type):
     points = rng.integers(0, 16, (n, 3), np.uint8) if b_type == "u4" else None
     weights = intact.GroupedWeights(
         b,
-        b_type,
+        rng.uniform(0.01, 0.1, (n, 3)).astype(np.float16),
         k,
         32,
-        rng.uniform(0.01, 0.1, (n, 3)).astype(np.float16),
+        b_type,
         points,
         rng.standard_normal(n).astype(np.float32),
     )
     a = rng.standard_normal((3, k)).astype(np.float32)
-    out = intact.Grouped.of(weights, granularity="groups").run(a)
+    out = intact.Grouped(weights, granularity="groups").run(a)
     intact.verify.write_grouped_layer(
         tmp_path / "qkv", weights, a, granularity="groups", outputs={"own": out, "wrong": out + 1}
     )
@@ -374,7 +375,7 @@ def test_grouped_layers(tmp_path, b_type):
 
 
 def test_write_grouped_layer_keeps_other_files(tmp_path):
-    weights = intact.GroupedWeights(np.full((2, 16), 17, np.uint8), "u4", 32, 32, np.ones((2, 1), np.float32))
+    weights = intact.GroupedWeights(np.full((2, 16), 17, np.uint8), np.ones((2, 1), np.float32), 32)
     a = np.ones((3, 32), np.float32)
     own = "activations", "a_scales", "a_zero_points", "zero_points", "bias", "output_old"
     for name in (*own, "mine"):
@@ -399,6 +400,9 @@ def test_write_grouped_layer_keeps_other_files(tmp_path):
         with pytest.raises(intact.Error, match="^" + re.escape(f"{argument}: ")):
             intact.verify.write_grouped_layer(tmp_path, weights, more.pop("a", a), **more)
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before, argument
+    minimums = dataclasses.replace(weights, minimums=np.ones((2, 1), np.float32))
+    with pytest.raises(intact.Error, match="^weights: have minimums; expected none"):
+        intact.verify.write_grouped_layer(tmp_path, minimums, a)
     clamp = np.array([-0.5, 1.5], np.float32)
     intact.verify.write_grouped_layer(tmp_path, weights, a, clamp=(clamp[0], clamp[1]))
     assert {path.name for path in tmp_path.iterdir()} == {

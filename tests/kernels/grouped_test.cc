@@ -883,9 +883,13 @@ TEST(GroupedTest, RunsAfterItsImageWasOverwritten) {
   }
 }
 
+// Offsets in a file: the descriptor, and what follows it.
+constexpr size_t kDescAt = 32, kPackingAt = kDescAt + sizeof(intact_grouped_desc),
+                 kHeaderBytes = kPackingAt + 32;
+
 // The zero point of all weights is refused on every ISA, also where zero points may differ.
 TEST(GroupedTest, RefusesZeroPointsOfFiles) {
-  constexpr size_t kFlagAt = 116, kZeroPointAt = 120;
+  constexpr size_t kZeroPointAt = kPackingAt + 20, kFlagAt = kPackingAt + 16;
   Small small;
   for (const bool is_common : {false, true}) {
     if (!is_common) small.zero_points[0] = 3;
@@ -931,24 +935,31 @@ TEST(GroupedTest, RefusesFiles) {
   };
   const std::string size = std::to_string(good.size());
   const std::string longer = "truncated: " + std::to_string(good.size() - 64) + " bytes; expected " + size;
+  const std::string shorter = "truncated: 10 bytes, fewer than a header's " + std::to_string(kHeaderBytes);
   const Case cases[] = {
-      {[](auto* image) { image->resize(10); }, false, "truncated: 10 bytes, fewer than a header's 128"},
+      {[](auto* image) { image->resize(10); }, false, shorter.c_str()},
       {[](auto* image) { image->resize(image->size() - 64); }, false, longer.c_str()},
       {[](auto* image) { (*image)[0] = 'X'; }, true, "not a file of grouped weights"},
-      {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 3"},
+      {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 4"},
       {[](auto* image) { image->back() ^= 1; }, false, "corrupted: the checksum differs"},
-      {[](auto* image) { (*image)[130] ^= 1; }, false, "corrupted: the checksum differs"},
-      {store(32, int64_t{400}), true, "corrupted: the size does not match n, k and experts"},
-      {store(40, int64_t{0}), true, "k is 0; expected 1 to 2147483647"},
-      {store(56, int64_t{3}), true, "corrupted: the size does not match n, k and experts"},
-      {store(56, int64_t{0}), true, "experts is 0; expected 1 to 65536"},
-      {store(64, int32_t{9}), true,
+      {[](auto* image) { (*image)[kHeaderBytes + 1] ^= 1; }, false, "corrupted: the checksum differs"},
+      {store(kDescAt + offsetof(intact_grouped_desc, n), int64_t{400}), true,
+       "corrupted: the size does not match n, k and experts"},
+      {store(kDescAt + offsetof(intact_grouped_desc, k), int64_t{0}), true,
+       "k is 0; expected 1 to 2147483647"},
+      {store(kDescAt + offsetof(intact_grouped_desc, experts), int64_t{3}), true,
+       "corrupted: the size does not match n, k and experts"},
+      {store(kDescAt + offsetof(intact_grouped_desc, experts), int64_t{0}), true,
+       "experts is 0; expected 1 to 65536"},
+      {store(kDescAt + offsetof(intact_grouped_desc, a_source_type), int32_t{9}), true,
        "a_source_type is 9; expected INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16 or INTACT_F16"},
-      {store(100, uint32_t{2}), true, "corrupted: a flag is out of range"},
-      {store(108, int32_t{24}), true, "corrupted: the number of columns of a panel is 24; expected 16 or 32"},
-      {store(120, int32_t{9}), true, "corrupted: the zero point of all weights is wrong"},
-      {store(124, int32_t{3}), true, "corrupted: the type of minimums is 3; expected 0, 4 or 6"},
-      {store(128, uint16_t{0x7c00}), true, "b_scales of column 0, group 0 is inf; expected a finite value"},
+      {store(kPackingAt + 4, uint32_t{2}), true, "corrupted: a flag is out of range"},
+      {store(kPackingAt + 8, int32_t{24}), true,
+       "corrupted: the number of columns of a panel is 24; expected 16 or 32"},
+      {store(kPackingAt + 20, int32_t{9}), true, "corrupted: the zero point of all weights is wrong"},
+      {store(kPackingAt + 24, int32_t{3}), true, "corrupted: the type of minimums is 3; expected 0, 4 or 6"},
+      {store((kHeaderBytes + 63) / 64 * 64, uint16_t{0x7c00}), true,
+       "b_scales of column 0, group 0 is inf; expected a finite value"},
   };
   for (const Case& test : cases) {
     std::vector<uint8_t> image = good;
@@ -961,12 +972,12 @@ TEST(GroupedTest, RefusesFiles) {
     EXPECT_EQ(loaded.error().status, INTACT_INVALID_ARGUMENT);
     EXPECT_EQ(loaded.error().message, "intact_grouped_load: '" + path + "': " + test.message);
   }
-  std::vector<uint8_t> memory(good.size() + 128);
-  EXPECT_EQ(Grouped::LoadMemory(memory.data() + 1 - reinterpret_cast<uintptr_t>(memory.data()) % 64 + 64,
-                                good.size())
-                .error()
-                .message,
-            "intact_grouped_load_memory: data is not aligned to 64 bytes");
+  // Bytes in memory may have any alignment.
+  std::vector<uint8_t> memory(good.size() + 64);
+  for (const size_t offset : {size_t{0}, size_t{1}}) {
+    std::copy(good.begin(), good.end(), memory.begin() + static_cast<ptrdiff_t>(offset));
+    EXPECT_TRUE(Grouped::LoadMemory(memory.data() + offset, good.size()));
+  }
   EXPECT_FALSE(Grouped::Load(path + ".missing"));
   std::filesystem::remove(path);
 }

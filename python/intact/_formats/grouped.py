@@ -158,12 +158,5 @@ def _dequantized_blocks(node: Any, scope: Any) -> GroupedWeights | None:
     bias = scope.constant(c) if c else None
     if c and (bias is None or bias.shape not in ((len(b),), (1, len(b)))):
         raise invalid(f"C: is no constant of {len(b)} values; expected one")
-    return GroupedWeights(
-        b,
-        b_type,
-        k,
-        group,
-        scales,
-        zero_points,
-        None if bias is None else bias.reshape(-1).astype(np.float32),
-    )
+    bias = None if bias is None else bias.reshape(-1).astype(np.float32)
+    return GroupedWeights(b, scales, k, group, b_type, zero_points, bias)

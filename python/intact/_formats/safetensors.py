@@ -247,10 +247,10 @@ def _gptq_or_awq(tensors: _Tensors, config: dict) -> GroupedWeights:
     points = _numbers(_gptq_zeros(qzeros, bits, n, config), bits, n).T
     return GroupedWeights(
         _bytes_of(qweight.T),
-        f"u{bits}",
+        np.ascontiguousarray(scales.T),
         k,
         group,
-        np.ascontiguousarray(scales.T),
+        f"u{bits}",
         np.ascontiguousarray(points),
     )
 
@@ -308,7 +308,7 @@ def _awq(qweight: np.ndarray, qzeros: np.ndarray, scales: np.ndarray, config: di
 
     points = columns(_sized("qzeros", qzeros, (groups, words)))
     return GroupedWeights(
-        _pairs(columns(qweight)), "u4", k, group, np.ascontiguousarray(scales.T), np.ascontiguousarray(points)
+        _pairs(columns(qweight)), np.ascontiguousarray(scales.T), k, group, "u4", np.ascontiguousarray(points)
     )
 
 
@@ -362,10 +362,10 @@ def _packed(tensors: _Tensors, config: dict) -> GroupedWeights:
         points = _unsigned("weight_zero_point", points, bits, n, groups)
     return GroupedWeights(
         _bytes_of(words),
-        f"u{bits}",
+        scales,
         k,
         group,
-        scales,
+        f"u{bits}",
         None if points is None else np.ascontiguousarray(points),
     )
 
@@ -392,17 +392,17 @@ def _int8(
     points = tensors.get(zero_point)
     has_points = points is not None and bool(points.astype(np.float32).any())
     if bits == 8 and not has_points:
-        return GroupedWeights(b, "s8", k, group, scales)
+        return GroupedWeights(b, scales, k, group, "s8")
     half = 1 << bits - 1
     if np.any((b < -half) | (b >= half)):
         raise invalid(f"{weight}: has a value outside {-half} to {half - 1}")
     numbers = b.view(np.uint8) + np.uint8(half)
     return GroupedWeights(
         numbers if bits == 8 else _pairs(numbers),
-        f"u{bits}",
+        scales,
         k,
         group,
-        scales,
+        f"u{bits}",
         _unsigned(zero_point, points, bits, n, scales.shape[1]) if has_points else None,
     )
 

@@ -133,9 +133,9 @@ def of_rows(rows: np.ndarray, kind: str) -> GroupedWeights:
     )
     return GroupedWeights(
         b,
-        b_type,
+        scales.reshape(n, -1),
         k,
         group,
-        scales.reshape(n, -1),
+        b_type,
         minimums=None if minimums is None else minimums.reshape(n, -1),
     )

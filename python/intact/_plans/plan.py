@@ -93,6 +93,7 @@ class AnyPlan:
     """A handle of the C interface, with the calls that all kinds of plans have."""
 
     _kind: str  # "gemm", "conv" or "grouped"
+    _certificate_type: type = Certificate
 
     def __init__(self, handle: Any):
         self.handle = ffi.gc(handle, getattr(lib, f"intact_{self._kind}_destroy"))
@@ -111,6 +112,35 @@ class AnyPlan:
         info.struct_size = ffi.sizeof(info[0])
         self._call("query", self.handle, info)
         return info
+
+    def _certificate(self, *pairing: int) -> Any:
+        of_groups = self._kind == "grouped"
+        c = ffi.new("intact_pairs_certificate *" if of_groups else "intact_certificate *")
+        c.struct_size = ffi.sizeof(c[0])
+        self._call("certificate", self.handle, *pairing, c)
+        return self._certificate_type(*(getattr(c, field) for field in self._certificate_type._fields))
+
+    def _failing_pairs(self, first: int, count: int | None, *pairing: int) -> np.ndarray:
+        """At most `count` failing pairs from number `first` on: a structured array with the fields of the C
+        interface."""
+        if first < 0 or (count is not None and count < 0):
+            raise invalid(
+                f"{f'first: is {first}' if first < 0 else f'count: is {count}'}; expected 0 or more"
+            )
+        left = max(0, self._certificate(*pairing).failing_pairs - first)
+        count = left if count is None else min(count, left)
+        struct = "intact_conv_failing_pair" if self._kind == "conv" else "intact_failing_pair"
+        pairs, written = np.empty(count, dtype_of(struct)), ffi.new("int64_t *")
+        self._call(
+            "failing_pairs",
+            self.handle,
+            *pairing,
+            first,
+            count,
+            ffi.cast(f"{struct} *", address(pairs)),
+            written,
+        )
+        return pairs[: written[0]]
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the plan to a file, completely or not at all. The file loads on any CPU."""
@@ -145,34 +175,6 @@ class Plan(AnyPlan):
         info = self._query()
         isa = text(lib.intact_isa_name(info.isa))
         return Info(isa, text(info.kernel), info.packed_bytes, info.accumulator_min, info.accumulator_max)
-
-    def _certificate(self, *pairing: int) -> Certificate:
-        c = ffi.new("intact_certificate *")
-        c.struct_size = ffi.sizeof(c[0])
-        self._call("certificate", self.handle, *pairing, c)
-        return Certificate(*(getattr(c, field) for field in Certificate._fields))
-
-    def _failing_pairs(self, first: int, count: int | None, *pairing: int) -> np.ndarray:
-        """At most `count` failing pairs from number `first` on: a structured array with the fields of the C
-        interface."""
-        if first < 0 or (count is not None and count < 0):
-            raise invalid(
-                f"{f'first: is {first}' if first < 0 else f'count: is {count}'}; expected 0 or more"
-            )
-        left = max(0, self._certificate(*pairing).failing_pairs - first)
-        count = left if count is None else min(count, left)
-        struct = "intact_failing_pair" if self._kind == "gemm" else "intact_conv_failing_pair"
-        pairs, written = np.empty(count, dtype_of(struct)), ffi.new("int64_t *")
-        self._call(
-            "failing_pairs",
-            self.handle,
-            *pairing,
-            first,
-            count,
-            ffi.cast(f"{struct} *", address(pairs)),
-            written,
-        )
-        return pairs[: written[0]]
 
     @staticmethod
     def _tuned(info: Any) -> Tuned:
