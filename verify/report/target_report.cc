@@ -245,8 +245,4 @@ std::string ToHtml(const TargetReport& report) {
           SkipSection(report));
 }
 
-std::optional<Error> WriteReport(const TargetReport& report, const ReportFiles& files) {
-  return WriteReportFiles(ToJson(report), ToHtml(report), files);
-}
-
 }  // namespace intact::verify
