@@ -33,7 +33,7 @@ class Quantizer {
   RowQuantization Choose(const NumberRange& range) const noexcept;
   /// Writes `count` bytes; zero points if there is no scale. The definition divides x by the scale, but the
   /// kernel multiplies: x·high + x·low, where the second product is rounded, and the sum once. The result
-  /// rounds to the same integer as the quotient: tests/kernels/quantizer_test.cc tries all mantissas of
+  /// rounds to the same integer as the quotient: tests/kernels/codegen/quantizer_test.cc tries all mantissas of
   /// scales, and all x near ties.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
   /// Quantizes rows [begin, end) of `k` numbers, each with its own scale, to `a` and every `stride` bytes

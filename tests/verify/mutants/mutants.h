@@ -1,4 +1,4 @@
-// Targets with a planted fault. A verifier that cannot fail proves nothing: tests/verify/mutants_test.cc
+// Targets with a planted fault. A verifier that cannot fail proves nothing: tests/verify/sweep/mutants_test.cc
 // shows that each fault is caught and classified correctly.
 #ifndef INTACT_TESTS_VERIFY_MUTANTS_MUTANTS_H_
 #define INTACT_TESTS_VERIFY_MUTANTS_MUTANTS_H_
