@@ -52,7 +52,7 @@ struct Options {
   std::vector<std::string> layers;
   std::string isa = "any", costs;
   std::string weights;
-  int milliseconds = 250;
+  double seconds = 0.25;
   std::string json, html;
   std::vector<std::string> peers;
   std::string fit;
@@ -99,8 +99,7 @@ void AddShapes(CLI::App* app, Options* options, const std::string& suite) {
 }
 
 void AddBudget(CLI::App* app, Options* options) {
-  app->add_option("--milliseconds", options->milliseconds, "time for the turns of a shape on an ISA")
-      ->check(CLI::Range(1, 60000))
+  tools::AddTimeOption(app, &options->seconds, 1e-3, 60, "time for the turns of a shape on an ISA")
       ->capture_default_str();
 }
 
@@ -152,7 +151,7 @@ Result<Request> RequestOf(const Options& options, Isas isas, std::string_view su
   const auto* const weights = std::ranges::find(kWeights, options.weights, &Weights::name);
   if (weights != kWeights.end()) request.weights = *weights;
   request.isas = std::move(isas);
-  request.budget = std::chrono::milliseconds(options.milliseconds);
+  request.budget = Seconds(options.seconds);
   return request;
 }
 
@@ -231,7 +230,7 @@ int RunBlocks(const Options& options, Isas isas) {
   }
   Request request;
   request.isas = std::move(isas);
-  request.budget = std::chrono::milliseconds(options.milliseconds);
+  request.budget = Seconds(options.seconds);
   return Report(options, RunGrouped(request, *suite, peers, tools::ReportProgress("measuring")));
 }
 

@@ -1,5 +1,7 @@
 // The order of the tree's folders: a folder includes only folders before it. So a reader can begin with the
-// first one, and never meets a name that is explained later.
+// first one, and never meets a name that is explained later. Within a folder no modules include each other in a
+// circle. python/tests/test_rooms.py checks the same of Python.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -140,6 +142,82 @@ TEST(Layers, EachFolderIncludesOnlyThoseBeforeIt) {
     if (!folder.starts_with("kernels/")) continue;
     EXPECT_GT(in_folder[folder], 1u) << folder;
   }
+}
+
+// What each module includes. A module is a .h with its .cc.
+using Graph = std::map<std::string, std::set<std::string>>;
+
+std::string ModuleOf(const fs::path& file) { return fs::path(file).replace_extension().string(); }
+
+// The file of the project that `file` includes as `include`, or "".
+std::string Resolved(const fs::path& file, const std::string& include) {
+  for (const fs::path& folder : {fs::path(), file.parent_path(), fs::path("include")}) {
+    const fs::path path = (folder / include).lexically_normal();
+    if (fs::exists(fs::path(INTACT_SOURCE_DIR) / path)) return path.string();
+  }
+  return "";
+}
+
+void AddModule(const fs::path& file, Graph* graph) {
+  std::set<std::string>& included = (*graph)[ModuleOf(file)];
+  for (const std::string& include : IncludesOfFile(file.string())) {
+    const std::string path = Resolved(file, include);
+    if (!path.empty() && ModuleOf(path) != ModuleOf(file)) included.insert(ModuleOf(path));
+  }
+}
+
+// Appends the circles that are met from `module` on, each as "a -> b -> a". `open` has the way to it.
+void FindCircles(const Graph& graph, const std::string& module, std::vector<std::string>* open,
+                 std::set<std::string>* done, std::vector<std::string>* circles) {
+  const auto on_way = std::ranges::find(*open, module);
+  if (on_way != open->end()) {
+    std::string circle;
+    for (auto each = on_way; each != open->end(); ++each) circle += *each + " -> ";
+    circles->push_back(circle + module);
+    return;
+  }
+  if (!done->insert(module).second) return;
+  open->push_back(module);
+  const auto included = graph.find(module);
+  if (included != graph.end()) {
+    for (const std::string& next : included->second) FindCircles(graph, next, open, done, circles);
+  }
+  open->pop_back();
+}
+
+std::vector<std::string> CirclesOf(const Graph& graph) {
+  std::vector<std::string> circles;
+  std::set<std::string> done;
+  for (const auto& [module, included] : graph) {
+    std::vector<std::string> open;
+    FindCircles(graph, module, &open, &done, &circles);
+  }
+  return circles;
+}
+
+TEST(Layers, ModulesIncludeEachOtherInNoCircle) {
+  Graph graph;
+  for (const std::string_view top :
+       {"core", "jit", "kernels", "support", "emulator", "reference", "verify", "fuzz", "tools", "bench",
+        "tests", "peers", "integrations", "examples"}) {
+    for (const fs::directory_entry& entry :
+         fs::recursive_directory_iterator(fs::path(INTACT_SOURCE_DIR) / top)) {
+      const std::string extension = entry.path().extension();
+      if (extension == ".h" || extension == ".cc") {
+        AddModule(fs::relative(entry.path(), INTACT_SOURCE_DIR), &graph);
+      }
+    }
+  }
+  EXPECT_GT(graph.size(), 400u);
+  EXPECT_TRUE(graph["integrations/onnxruntime/plans"].contains("integrations/onnxruntime/linear"));
+  EXPECT_THAT(CirclesOf(graph), testing::IsEmpty());
+}
+
+TEST(Layers, CirclesAreFound) {
+  EXPECT_THAT(CirclesOf({{"a", {"b"}}, {"b", {"c", "d"}}, {"c", {"d"}}, {"d", {}}}), testing::IsEmpty());
+  EXPECT_THAT(CirclesOf({{"a", {"b"}}, {"b", {"c"}}, {"c", {"b"}}}), testing::ElementsAre("b -> c -> b"));
+  EXPECT_THAT(CirclesOf({{"a", {"c"}}, {"b", {"a", "c"}}, {"c", {"b"}}}),
+              testing::ElementsAre("a -> c -> b -> a", "c -> b -> c"));
 }
 
 TEST(Layers, FaultsAreFound) {

@@ -9,7 +9,6 @@
 
 #include "blocks.h"
 #include "graph.h"
-#include "matmul_nbits.h"
 #include "node.h"
 #include "rules.h"
 

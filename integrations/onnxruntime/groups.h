@@ -14,6 +14,8 @@ namespace intact::onnxruntime {
 
 /// The domain of operators that stand for groups only: ONNX Runtime has no such operators.
 inline constexpr char kGroupDomain[] = "intact";
+/// Such an operator: a product with weights in blocks (matmul_nbits.h).
+inline constexpr char kProductOfBlocks[] = "ProductOfBlocks";
 
 /// The neighbors of a float Conv that are computed with it.
 struct ConvNeighbors {

@@ -56,8 +56,6 @@ int64_t PositiveOf(const Node& node, const char* attribute);
 /// with the option `quantize_activations`, and all nodes with `like`.
 std::unique_ptr<Layer> MakeMatMulNBits(const Node& node, const Context& context);
 
-inline constexpr char kProductOfBlocks[] = "ProductOfBlocks";  ///< in kGroupDomain
-
 /// A product of floats and a DequantizeLinear of constant weights, K×N. ONNX Runtime makes a MatMulNBits of it. Inputs: A, x,
 /// x_scale, x_zero_point, bias; the attributes are the DequantizeLinear's. Without `block_size` blocks have Settings::nbits_block depths.
 std::unique_ptr<Layer> MakeProductOfBlocks(const Node& node, const Context& context);

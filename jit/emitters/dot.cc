@@ -3,6 +3,7 @@
 #include <cassert>
 
 #include "core/isas.h"
+#include "core/names.h"
 
 namespace intact::jit {
 namespace {
@@ -158,23 +159,11 @@ class ScheduledVariant final : public WideningVariant {
 }  // namespace
 
 std::string_view ToString(DotKind kind) {
-  switch (kind) {
-    case DotKind::kVnni:
-      return "vnni";
-    case DotKind::kMaddubs:
-      return "maddubs";
-    case DotKind::kCut:
-      return "cut";
-    case DotKind::kWide:
-      return "wide";
-    case DotKind::kWideInPlace:
-      return "inplace";
-    case DotKind::kSplit:
-      return "split";
-    case DotKind::kScheduled:
-      return "scheduled";
-  }
-  return "?";
+  static constexpr Name<DotKind> kKinds[] = {
+      {"vnni", DotKind::kVnni},          {"maddubs", DotKind::kMaddubs},     {"cut", DotKind::kCut},
+      {"wide", DotKind::kWide},          {"inplace", DotKind::kWideInPlace}, {"split", DotKind::kSplit},
+      {"scheduled", DotKind::kScheduled}};
+  return intact::NameOf(kKinds, kind);
 }
 
 const char* VnniInstruction(DotSigns signs) {

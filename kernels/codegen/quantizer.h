@@ -7,7 +7,6 @@
 
 #include <intact/intact.h>
 
-#include <algorithm>
 #include <array>
 #include <compare>
 #include <cstdint>
@@ -17,33 +16,10 @@
 #include "core/types.h"
 #include "jit/function.h"
 #include "kernels/codegen/epilogue.h"
+#include "kernels/codegen/number_range.h"
 #include "kernels/problem/access.h"
 
 namespace intact::kernels {
-
-/// How a row, or a tensor, is quantized.
-struct RowQuantization {
-  float scale = 1.0f;  // NaN: no scale exists
-  int32_t zero_point = 0;
-};
-
-/// The largest positive and the largest negative number (by magnitude), as bits of float32. Positive numbers
-/// are compared as signed integers, negative numbers as unsigned integers, so that NaNs and infinities are
-/// the largest.
-struct NumberRange {
-  int32_t positive = 0;   // the bits of 0.0 if no number is positive
-  uint32_t negative = 0;  // has no sign bit if no number is negative
-
-  void Add(const NumberRange& other) {
-    positive = std::max(positive, other.positive);
-    negative = std::max(negative, other.negative);
-  }
-};
-
-/// The scale of s8 is the largest magnitude over kS8Width; the scale of u8 is the range over kU8Width.
-inline constexpr float kS8Width = core::HighestOf(INTACT_S8), kU8Width = core::HighestOf(INTACT_U8);
-/// Scales from kLeastScale to kLargestScale have a reciprocal without underflow or overflow.
-inline constexpr float kLeastScale = 0x1p-60f, kLargestScale = 0x1p60f;
 
 class Quantizer {
  public:
@@ -57,7 +33,7 @@ class Quantizer {
   RowQuantization Choose(const NumberRange& range) const noexcept;
   /// Writes `count` bytes; zero points if there is no scale. The definition divides x by the scale, but the
   /// kernel multiplies: x·high + x·low, where the second product is rounded, and the sum once. The result
-  /// rounds to the same integer as the quotient: tests/kernels/quantizer_test.cc tries all mantissas of
+  /// rounds to the same integer as the quotient: tests/kernels/codegen/quantizer_test.cc tries all mantissas of
   /// scales, and all x near ties.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
   /// Quantizes rows [begin, end) of `k` numbers, each with its own scale, to `a` and every `stride` bytes

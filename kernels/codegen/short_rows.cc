@@ -8,7 +8,7 @@
 #include "core/isas.h"
 #include "core/types.h"
 #include "jit/isa.h"
-#include "kernels/codegen/quantizer.h"
+#include "kernels/codegen/number_range.h"
 #include "kernels/runtime/blocking.h"
 
 namespace intact::kernels {

@@ -118,65 +118,70 @@ struct CostTable {
   }
 };
 
+/// The constants of one vector register: see ForEachCost(), which puts `path` before their names.
+template <class Costs, class Visit>
+void ForEachVectorCost(const std::string& path, Costs& vector, const Visit& visit) {
+  constexpr const char* kProducts = "products";
+  constexpr const char* kHalfCycles = "half cycles";
+  const auto panel = [&](const std::string& kernel, auto& costs) {
+    visit(kernel + ".product", kProducts, costs.product);
+    visit(kernel + ".vector", kProducts, costs.vector);
+    visit(kernel + ".tile", kProducts, costs.tile);
+    visit(kernel + ".output", kProducts, costs.output);
+    visit(kernel + ".row", kProducts, costs.row);
+    visit(kernel + ".row_quad", kProducts, costs.row_quad);
+  };
+  const auto strip = [&](const std::string& kernel, auto& costs) {
+    visit(kernel + ".item", kProducts, costs.item);
+    visit(kernel + ".group", kProducts, costs.group);
+  };
+  visit(path + ".half_cycles_maddubs", kHalfCycles, vector.half_cycles_maddubs);
+  visit(path + ".half_cycles_vnni", kHalfCycles, vector.half_cycles_vnni);
+  visit(path + ".vnni.tile", kProducts, vector.vnni.tile);
+  visit(path + ".vnni.in_flight", kProducts, vector.vnni.in_flight);
+  visit(path + ".vnni.vector_from_l2", kProducts, vector.vnni.vector_from_l2);
+  visit(path + ".vnni.vector_passing", kProducts, vector.vnni.vector_passing);
+  visit(path + ".vnni.output", kProducts, vector.vnni.output);
+  visit(path + ".vnni.byte_output", kProducts, vector.vnni.byte_output);
+  panel(path + ".wide", vector.wide);
+  panel(path + ".in_place", vector.in_place);
+  panel(path + ".split", vector.split);
+  panel(path + ".cut", vector.cut);
+  visit(path + ".panel_call", kProducts, vector.panel_call);
+  visit(path + ".far_line", kHalfCycles, vector.far_line);
+  auto& scheduled = vector.scheduled_panels;
+  visit(path + ".scheduled_panels.item_row", kProducts, scheduled.item_row);
+  visit(path + ".scheduled_panels.group_row", kProducts, scheduled.group_row);
+  visit(path + ".scheduled_panels.item", kProducts, scheduled.item);
+  visit(path + ".scheduled_panels.far_line", kHalfCycles, scheduled.far_line);
+  visit(path + ".scheduled_panels.tile", kProducts, scheduled.tile);
+  visit(path + ".scheduled_panels.call", kProducts, scheduled.call);
+  visit(path + ".scheduled_panels.output", kProducts, scheduled.output);
+  visit(path + ".scheduled_panels.byte_output", kProducts, scheduled.byte_output);
+  auto& schedule = vector.schedule;
+  strip(path + ".schedule.columns", schedule.columns);
+  strip(path + ".schedule.column", schedule.column);
+  strip(path + ".schedule.planar_columns", schedule.planar_columns);
+  strip(path + ".schedule.planar_column", schedule.planar_column);
+  strip(path + ".schedule.planar_vnni_columns", schedule.planar_vnni_columns);
+  strip(path + ".schedule.planar_vnni_column", schedule.planar_vnni_column);
+  visit(path + ".schedule.packed_quad", kProducts, schedule.packed_quad);
+  visit(path + ".schedule.output", kProducts, schedule.output);
+  visit(path + ".schedule.byte_output", kProducts, schedule.byte_output);
+  visit(path + ".schedule.strip", kProducts, schedule.strip);
+  visit(path + ".schedule.paired_share", "ratio", schedule.paired_share);
+  visit(path + ".schedule.load_share", "ratio", schedule.load_share);
+  visit(path + ".schedule.far_line", kProducts, schedule.far_line);
+  visit(path + ".schedule.run", kProducts, schedule.run);
+}
+
 /// Calls visit(name, unit, value) for each constant, in the table's order: "ymm.wide.product", "products",
 /// and a reference to the double or int64_t.
 template <class Table, class Visit>
 void ForEachCost(Table& table, const Visit& visit) {
   constexpr const char* kProducts = "products";
-  const auto panel = [&](const std::string& path, auto& costs) {
-    visit(path + ".product", kProducts, costs.product);
-    visit(path + ".vector", kProducts, costs.vector);
-    visit(path + ".tile", kProducts, costs.tile);
-    visit(path + ".output", kProducts, costs.output);
-    visit(path + ".row", kProducts, costs.row);
-    visit(path + ".row_quad", kProducts, costs.row_quad);
-  };
-  const auto strip = [&](const std::string& path, auto& costs) {
-    visit(path + ".item", kProducts, costs.item);
-    visit(path + ".group", kProducts, costs.group);
-  };
-  const auto vector = [&](const std::string& path, auto& costs) {
-    visit(path + ".half_cycles_maddubs", "half cycles", costs.half_cycles_maddubs);
-    visit(path + ".half_cycles_vnni", "half cycles", costs.half_cycles_vnni);
-    visit(path + ".vnni.tile", kProducts, costs.vnni.tile);
-    visit(path + ".vnni.in_flight", kProducts, costs.vnni.in_flight);
-    visit(path + ".vnni.vector_from_l2", kProducts, costs.vnni.vector_from_l2);
-    visit(path + ".vnni.vector_passing", kProducts, costs.vnni.vector_passing);
-    visit(path + ".vnni.output", kProducts, costs.vnni.output);
-    visit(path + ".vnni.byte_output", kProducts, costs.vnni.byte_output);
-    panel(path + ".wide", costs.wide);
-    panel(path + ".in_place", costs.in_place);
-    panel(path + ".split", costs.split);
-    panel(path + ".cut", costs.cut);
-    visit(path + ".panel_call", kProducts, costs.panel_call);
-    visit(path + ".far_line", "half cycles", costs.far_line);
-    auto& scheduled = costs.scheduled_panels;
-    visit(path + ".scheduled_panels.item_row", kProducts, scheduled.item_row);
-    visit(path + ".scheduled_panels.group_row", kProducts, scheduled.group_row);
-    visit(path + ".scheduled_panels.item", kProducts, scheduled.item);
-    visit(path + ".scheduled_panels.far_line", "half cycles", scheduled.far_line);
-    visit(path + ".scheduled_panels.tile", kProducts, scheduled.tile);
-    visit(path + ".scheduled_panels.call", kProducts, scheduled.call);
-    visit(path + ".scheduled_panels.output", kProducts, scheduled.output);
-    visit(path + ".scheduled_panels.byte_output", kProducts, scheduled.byte_output);
-    auto& schedule = costs.schedule;
-    strip(path + ".schedule.columns", schedule.columns);
-    strip(path + ".schedule.column", schedule.column);
-    strip(path + ".schedule.planar_columns", schedule.planar_columns);
-    strip(path + ".schedule.planar_column", schedule.planar_column);
-    strip(path + ".schedule.planar_vnni_columns", schedule.planar_vnni_columns);
-    strip(path + ".schedule.planar_vnni_column", schedule.planar_vnni_column);
-    visit(path + ".schedule.packed_quad", kProducts, schedule.packed_quad);
-    visit(path + ".schedule.output", kProducts, schedule.output);
-    visit(path + ".schedule.byte_output", kProducts, schedule.byte_output);
-    visit(path + ".schedule.strip", kProducts, schedule.strip);
-    visit(path + ".schedule.paired_share", "ratio", schedule.paired_share);
-    visit(path + ".schedule.load_share", "ratio", schedule.load_share);
-    visit(path + ".schedule.far_line", kProducts, schedule.far_line);
-    visit(path + ".schedule.run", kProducts, schedule.run);
-  };
-  vector("ymm", table.ymm);
-  vector("zmm", table.zmm);
+  ForEachVectorCost("ymm", table.ymm, visit);
+  ForEachVectorCost("zmm", table.zmm, visit);
   constexpr const char* kHalfCycles = "half cycles";
   visit("runtime.packed_rows", kHalfCycles, table.runtime.packed_rows);
   visit("runtime.packed_columns", kHalfCycles, table.runtime.packed_columns);

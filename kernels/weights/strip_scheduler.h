@@ -17,7 +17,7 @@
 
 #include "core/result.h"
 #include "kernels/weights/pack.h"
-#include "kernels/weights/schedule.h"
+#include "kernels/weights/schedule_spec.h"
 
 namespace intact::kernels {
 

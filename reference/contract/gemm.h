@@ -1,4 +1,4 @@
-// The contract's GEMM in scalar code, written to be read at a glance. tests/reference/reference_test.cc
+// The contract's GEMM in scalar code. gemm.cc is written to be read from top to bottom. tests/reference/reference_test.cc
 // compares this GEMM with the exact model (reference/models/operands.h). The exact model is the oracle of the
 // differential tests.
 #ifndef INTACT_REFERENCE_CONTRACT_GEMM_H_
@@ -46,7 +46,8 @@ std::vector<int8_t> FromColumns(std::span<const int8_t> columns, int64_t n, int6
 /// values modulo 2³², as INTACT_OVERFLOW_WRAPS defines. Sums of other plans are within int32.
 std::vector<int32_t> Multiply(const Gemm& gemm);
 
-/// Output bytes, dense batch×m×n of c_type, from accumulators.
+/// Output bytes, rows of `columns` elements of c_type, from their accumulators. Of a GEMM: dense batch×m×n.
+std::vector<uint8_t> Outputs(const Linear& linear, int64_t columns, const std::vector<int32_t>& accumulators);
 std::vector<uint8_t> Outputs(const Gemm& gemm, const std::vector<int32_t>& accumulators);
 
 }  // namespace intact::reference

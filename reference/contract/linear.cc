@@ -1,27 +1,10 @@
 #include "reference/contract/linear.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "core/types.h"
-#include "reference/contract/quantize.h"
 
 namespace intact::reference {
-namespace {
-
-// Without a scale the output is NaN.
-float FloatOutput(int64_t y, const Requantization& q) noexcept {
-  return std::isnan(q.scale) ? std::numeric_limits<float>::quiet_NaN() : Dequantize(y, q);
-}
-
-template <class T>
-void Store(T value, uint8_t* destination) noexcept {
-  std::memcpy(destination, &value, sizeof value);
-}
-
-}  // namespace
 
 int32_t ActivationZeroPoint(const Linear& linear, int64_t row) noexcept {
   if (linear.a_zero_points.empty()) return linear.a_zero_point;
@@ -68,26 +51,6 @@ Requantization AtOutput(Requantization q, const Linear& linear, int64_t columns,
     q.residual = static_cast<float>(core::DecodeInt8(added->type, *element) - added->zero_point);
   }
   return q;
-}
-
-void StoreOutput(int64_t y, const Requantization& q, uint8_t* destination) noexcept {
-  if (q.c_type == INTACT_S32) return Store(static_cast<int32_t>(static_cast<uint32_t>(y)), destination);
-  if (core::IsInt8(q.c_type)) return Store(static_cast<uint8_t>(Requantize(y, q)), destination);
-  core::Encode(q.c_type, RoundToFloat(FloatOutput(y, q), q.c_type), destination);
-}
-
-std::vector<uint8_t> Outputs(const Linear& linear, int64_t columns,
-                             const std::vector<int32_t>& accumulators) {
-  std::vector<Requantization> requantizations;
-  for (int64_t n = 0; n < columns; ++n) requantizations.push_back(RequantizationOf(linear, n));
-  const auto size = static_cast<size_t>(core::BytesOf(linear.c_type));
-  std::vector<uint8_t> bytes(accumulators.size() * size);
-  for (size_t i = 0; i < accumulators.size(); ++i) {
-    const Requantization& column = requantizations[i % requantizations.size()];
-    const Requantization q = AtOutput(column, linear, columns, static_cast<int64_t>(i));
-    StoreOutput(accumulators[i], q, &bytes[i * size]);
-  }
-  return bytes;
 }
 
 }  // namespace intact::reference

@@ -58,11 +58,5 @@ Requantization RequantizationOf(const Linear& linear, int64_t n);
 /// scale and the residual if there are any.
 Requantization AtOutput(Requantization q, const Linear& linear, int64_t columns, int64_t output);
 
-/// Writes one output element, BytesOf(q.c_type) bytes. An s32 output is y modulo 2³².
-void StoreOutput(int64_t y, const Requantization& q, uint8_t* destination) noexcept;
-
-/// Output bytes, rows of `columns` elements of c_type, from their accumulators.
-std::vector<uint8_t> Outputs(const Linear& linear, int64_t columns, const std::vector<int32_t>& accumulators);
-
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_CONTRACT_LINEAR_H_

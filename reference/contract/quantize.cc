@@ -34,15 +34,6 @@ int32_t Quantize(float x, intact_type type, const Quantization& q) noexcept {
   return RoundToType(x / q.scale, type, q.zero_point);
 }
 
-double RoundToFloat(float f, intact_type type, double (*round)(double)) noexcept {
-  if (type == INTACT_F32 || !std::isfinite(f) || f == 0) return f;
-  const core::ElementType& traits = core::TraitsOf(type);
-  const int last_bit = std::max(std::ilogb(f), traits.exponent) - traits.fraction;
-  const double rounded = std::ldexp(round(std::ldexp(double{f}, -last_bit)), last_bit);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  return std::fabs(rounded) > core::LargestOf(type) ? std::copysign(kInfinity, rounded) : rounded;
-}
-
 std::vector<float> SourceNumbers(const Linear& linear) {
   const auto size = static_cast<size_t>(core::BytesOf(linear.a_source_type));
   std::vector<float> numbers(linear.a_source.size() / size);

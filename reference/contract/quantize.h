@@ -1,11 +1,10 @@
-// The dynamic quantization of the contract (include/intact/intact.h) in scalar code, and rounding to float
-// types. Like requantize.h, it assumes the default floating-point environment.
+// The dynamic quantization of the contract (include/intact/intact.h) in scalar code. Like
+// requantize.h, it assumes the default floating-point environment.
 #ifndef INTACT_REFERENCE_CONTRACT_QUANTIZE_H_
 #define INTACT_REFERENCE_CONTRACT_QUANTIZE_H_
 
 #include <intact/intact.h>
 
-#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -25,10 +24,6 @@ struct Quantization {
 Quantization ChooseQuantization(intact_type type, std::span<const float> x) noexcept;
 /// sat(rne(x/scale) + zero_point); zero_point if the scale is NaN.
 int32_t Quantize(float x, intact_type type, const Quantization& q) noexcept;
-
-/// Rounds `f` to float type `type`; the result may be infinite. `round` rounds f in units of the last bit of
-/// numbers of that type near f.
-double RoundToFloat(float f, intact_type type, double (*round)(double) = std::nearbyint) noexcept;
 
 /// The two steps of a dynamic quantization. The defaults follow the contract; other functions plant faults.
 struct Quantizer {

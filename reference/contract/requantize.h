@@ -1,5 +1,5 @@
 // The requantization of the contract (include/intact/intact.h) in scalar code: the definition that every
-// kernel must equal byte for byte. Each operation rounds separately: compile without floating-point
+// kernel must equal byte for byte. gemm.cc has the code, behind the loops over A and B. Each operation rounds separately: compile without floating-point
 // contraction. The code assumes the floating-point environment that programs start with: rounding to nearest
 // even, also to integers, and denormals are kept.
 #ifndef INTACT_REFERENCE_CONTRACT_REQUANTIZE_H_
@@ -7,6 +7,7 @@
 
 #include <intact/intact.h>
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 
@@ -57,11 +58,18 @@ float Dequantize(int64_t y, const Requantization& q) noexcept;
 /// if `q` has one.
 int32_t Requantize(int64_t y, const Requantization& q) noexcept;
 
+/// Writes one output element, BytesOf(q.c_type) bytes. An s32 output is y modulo 2³².
+void StoreOutput(int64_t y, const Requantization& q, uint8_t* destination) noexcept;
+
 /// Maps an 8-bit output through the lookup table of `q`; without a table, returns it unchanged.
 int32_t LookUp(int32_t output, const Requantization& q) noexcept;
 
 /// clamp(rne(f) + zero_point) to the range of `c_type`, u8 or s8; infinities clamp.
 int32_t RoundToType(float f, intact_type c_type, int32_t zero_point) noexcept;
+
+/// Rounds `f` to float type `type`; the result may be infinite. `round` rounds f in units of the last bit of
+/// numbers of that type near f.
+double RoundToFloat(float f, intact_type type, double (*round)(double) = std::nearbyint) noexcept;
 
 }  // namespace intact::reference
 #endif  // INTACT_REFERENCE_CONTRACT_REQUANTIZE_H_

@@ -36,8 +36,8 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
-  ExpectBadInput("--milliseconds 0", "--milliseconds: Value 0 not in range");
-  ExpectBadInput("--milliseconds soon", "--milliseconds");
+  ExpectBadInput("--time 0", "--time: 0 is not a number from 0.001 to 60");
+  ExpectBadInput("--time soon", "--time");
   ExpectBadInput("--peer mkl", "intact_bench: --peer mkl: is unknown; expected onednn=LIBRARY");
   ExpectBadInput("tune --peer fbgemm", "--peer");
   ExpectBadInput("--peer fbgemm tune", "tune excludes --peer");
@@ -51,7 +51,7 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("traps --html x", "--html");
   ExpectBadInput("search", "SECONDS is required");
   ExpectBadInput("search 0", "SECONDS: Value 0 not in range");
-  ExpectBadInput("search 1 --milliseconds 5", "--milliseconds");
+  ExpectBadInput("search 1 --time 5ms", "--time");
   ExpectBadInput("fit", "FILE is required");
   for (const char* shape : {"", "128", "128x768", "0x1x1", "8x8x8x8", "64x8x8 3x3", "dw 8x8x8->8 3x3",
                             "64x8x8->64 3x3 g7", "64x8x8->64 3x3 d9 ", "12345678x1x1"}) {
@@ -74,7 +74,7 @@ TEST_F(BenchCli, NothingIsLost) {
 
 TEST_F(BenchCli, TunedPlansBesideTheModels) {
   const std::string report = folder_ + "/tune.json";
-  const Outcome outcome = Run("tune --suite square --isa avx2 --milliseconds 1 --json '" + report + "'");
+  const Outcome outcome = Run("tune --suite square --isa avx2 --time 1ms --json '" + report + "'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("suite square"));
   EXPECT_THAT(outcome.out, HasSubstr("\navx2: GEMMs to s32, convolutions to u8\n"));
@@ -97,7 +97,7 @@ TEST_F(BenchCli, TunedPlansBesideTheModels) {
 
 TEST_F(BenchCli, TrapsBesideTheirNeighbours) {
   const std::string report = folder_ + "/traps.json";
-  const Outcome outcome = Run("traps --isa avx2 --milliseconds 1 --json '" + report + "'");
+  const Outcome outcome = Run("traps --isa avx2 --time 1ms --json '" + report + "'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("\navx2: traps and their neighbours\n"));
   EXPECT_THAT(outcome.out, HasSubstr("targets met: "));
@@ -131,7 +131,7 @@ TEST_F(BenchCli, SearchForTraps) {
 
 TEST_F(BenchCli, TableJsonAndPage) {
   const std::string report = folder_ + "/new/bench";
-  const Outcome outcome = Run("--suite square --isa avx2 --milliseconds 1 --json '" + folder_ +
+  const Outcome outcome = Run("--suite square --isa avx2 --time 1ms --json '" + folder_ +
                               "/first.json' --json '" + report + ".json' --html '" + report + ".html'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("suite square"));
@@ -152,7 +152,7 @@ TEST_F(BenchCli, TableJsonAndPage) {
 TEST_F(BenchCli, MeasuresTheLayersItIsGiven) {
   const std::string report = folder_ + "/layers.json";
   const Outcome outcome =
-      Run("--layer 5x6x7 --layer '12×9×8→24 3×3/2 g2' --isa avx2 --milliseconds 1 --json '" + report + "'");
+      Run("--layer 5x6x7 --layer '12×9×8→24 3×3/2 g2' --isa avx2 --time 1ms --json '" + report + "'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("  5×6×7 "));
   EXPECT_THAT(outcome.out, HasSubstr("  12×9×8→24 3×3/2 g2 "));

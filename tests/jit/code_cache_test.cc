@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "jit/code_memory.h"
-#include "support/resident.h"
 #include "tests/support/code_pages.h"
+#include "tests/support/resident.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 // From sanitizer/allocator_interface.h, which GCC does not ship.
@@ -110,7 +110,7 @@ int64_t HeldBytes() {
 #if defined(__SANITIZE_ADDRESS__)
   return static_cast<int64_t>(__sanitizer_get_current_allocated_bytes());
 #else
-  return support::ResidentBytes();
+  return tests::ResidentBytes();
 #endif
 }
 

@@ -1,5 +1,5 @@
 // A plug-in with planted faults, `faulty_target.so:FAULT`. An isolated target must survive each fault, tell
-// it from others and minimise it. tests/verify/target_test.cc lists the faults and the expected reports.
+// it from others and minimise it. tests/verify/targets/target_test.cc lists the faults and the expected reports.
 //
 // Apart from its fault it is exact: GEMM u8×s8 to s32 and, with a scale for each column, to u8 and f32.
 // "wrong_conv" also has 2-D convolutions to s32, "no_residual" takes residuals, "truncated_bf16" has bfloat16

@@ -1181,10 +1181,10 @@ TEST_F(LongCli, StandardRunWritesItsReport) { ExpectAStandardReport(""); }
 #endif
 
 // The standard problems, then random ones for about a second.
-TEST_F(Cli, SweepGoesOnForHours) {
-  const std::string file = folder_ + "/hours.json";
+TEST_F(Cli, SweepGoesOnForATime) {
+  const std::string file = folder_ + "/time.json";
   const Outcome sweep =
-      Run("verify sweep --quick --isa portable --hours 0.0001 --seed 7 --json '" + file + "'");
+      Run("verify sweep --quick --isa portable --time 360ms --seed 7 --json '" + file + "'");
   EXPECT_EQ(sweep.status, 0) << sweep.out << sweep.err;
   EXPECT_THAT(sweep.out, HasSubstr("random problems: "));
   const json report = json::parse(Contents(file));
@@ -1196,50 +1196,27 @@ TEST_F(Cli, SweepGoesOnForHours) {
   EXPECT_EQ(report["cells"][0]["problems"], report["digests"].size());  // of the standard ones
   const std::string shard = folder_ + "/shard.json";
   const Outcome second =
-      Run("verify sweep --quick --isa portable --shard 2/8 --hours 0.0001 --json '" + shard + "'");
+      Run("verify sweep --quick --isa portable --shard 2/8 --time 360ms --json '" + shard + "'");
   EXPECT_EQ(second.status, 0) << second.out << second.err;
   EXPECT_EQ(json::parse(Contents(shard))["random"]["stream"], 2);
-  ExpectBadInput("verify sweep --hours 0", "--hours");
-  ExpectBadInput("verify sweep --seed 3", "--hours");
+  ExpectBadInput("verify sweep --time 0", "--time: 0 is not a number from 0.1 to 1e+09");
+  ExpectBadInput("verify sweep --time 50ms", "--time: 0.05");
+  ExpectBadInput("verify sweep --time 3days", "--time: days unit not recognized");
+  ExpectBadInput("verify sweep --seed 3", "--time");
   for (const char* seed : {"-1", "18446744073709551616", "7x"}) {
-    ExpectBadInput(std::string("verify sweep --hours 1 --seed ") + seed,
+    ExpectBadInput(std::string("verify sweep --time 1 --seed ") + seed,
                    std::string("--seed: ") + seed + "; expected 0 to 18446744073709551615");
-    ExpectBadInput(std::string("verify soak --seed ") + seed, std::string("--seed: ") + seed);
   }
 }
 
-// The "digest 0123456789abcdef" of a soak's last line.
-std::string DigestOf(const Outcome& soak) {
-  const size_t at = soak.out.rfind("digest ");
-  return at == std::string::npos ? "none" : soak.out.substr(at);
-}
-
-TEST_F(Cli, SoakHasOneDigestForASeedAndANumberOfRuns) {
-  const Outcome soak = Run("verify soak --runs 80 --seed 5");
-  EXPECT_EQ(soak.status, 0) << soak.out << soak.err;
-  EXPECT_THAT(soak.out, HasSubstr(": 80 runs, "));
-  EXPECT_THAT(soak.out, HasSubstr(" 0 plans kept, "));
-  EXPECT_THAT(soak.out, HasSubstr(" 0 functions of 0 bytes, 0 differences, digest "));
-  EXPECT_EQ(DigestOf(Run("verify soak --runs 80 --seed 5 --threads 7")), DigestOf(soak));
-  EXPECT_EQ(DigestOf(Run("verify soak --runs 80 --seed 5", "INTACT_MAX_ISA=avx2")), DigestOf(soak));
-  EXPECT_NE(DigestOf(Run("verify soak --runs 80 --seed 6")), DigestOf(soak));
-  EXPECT_NE(DigestOf(Run("verify soak --runs 79 --seed 5")), DigestOf(soak));
-}
-
-TEST_F(Cli, SoakEndsWithItsSecondsOrByASignal) {
-  const Outcome soak = Run("verify soak --seconds 0.5 --threads 1");
-  EXPECT_EQ(soak.status, 0) << soak.err;
-  EXPECT_THAT(soak.out, HasSubstr(" 0 differences"));
+// One standard problem, then random ones until the signal.
+TEST_F(Cli, SweepEndsByASignal) {
   for (const std::string signal : {"INT", "TERM"}) {
-    const Outcome stopped =
-        Run("verify soak --seconds 1000", "timeout --signal=" + signal + " --preserve-status 1");
+    const Outcome stopped = Run("verify sweep --quick --isa portable --shard 1/400 --time 1h",
+                                "timeout --signal=" + signal + " --preserve-status 3");
     EXPECT_EQ(stopped.status, 0) << stopped.err;
-    EXPECT_THAT(stopped.out, testing::StartsWith("interrupted after ")) << signal;
-    EXPECT_THAT(stopped.out, HasSubstr(" 0 differences")) << signal;
+    EXPECT_THAT(stopped.out, HasSubstr("random problems: ")) << signal;
   }
-  ExpectBadInput("verify soak --seconds 0", "--seconds");
-  ExpectBadInput("verify soak --runs 5 --seconds 5", "--seconds excludes --runs");
-  ExpectBadInput("verify soak --threads 0", "--threads");
 }
 
 }  // namespace

@@ -35,8 +35,7 @@ TEST_F(TargetCli, BadUsage) {
   ExpectBadInput("verify sweep --deadline 3", "--deadline requires --target");
   ExpectBadInput("verify sweep --target x --deadline 0", "--deadline: 0 is not a number from 0.01 to 1e+06");
   ExpectBadInput("verify sweep --target x --deadline nan", "--deadline: nan is not a number");
-  ExpectBadInput("verify sweep --hours nan", "--hours: nan is not a number");
-  ExpectBadInput("verify soak --seconds nan", "--seconds: nan is not a number");
+  ExpectBadInput("verify sweep --time nan", "--time: ");
   ExpectBadInput("verify sweep --target :options", "--target: no name before the ':'");
   ExpectBadInput("verify sweep --target ./no:where.so", "./no: no such file");
 }
@@ -74,9 +73,9 @@ TEST_F(TargetCli, FilesAndOptionsMayHaveColonsAndSlashes) {
 TEST_F(TargetCli, TheTemplateIsCompiledAndPasses) {
   const std::string mine = folder_ + "/mine.so";
   const std::string compile = std::string("'") + INTACT_C_COMPILER +
-                              "' -O2 -shared -fPIC -Wall -Wextra -Werror -I '" INTACT_SOURCE
+                              "' -O2 -shared -fPIC -Wall -Wextra -Werror -I '" INTACT_SOURCE_DIR
                               "/include' -o '" +
-                              mine + "' '" INTACT_SOURCE "/examples/target_template.c'";
+                              mine + "' '" INTACT_SOURCE_DIR "/examples/target_template.c'";
   ASSERT_EQ(std::system(compile.c_str()), 0) << compile;
   const Outcome sweep = Run("verify sweep --quick --target '" + mine + "'");
   EXPECT_EQ(sweep.status, 0) << sweep.out << sweep.err;
@@ -86,9 +85,9 @@ TEST_F(TargetCli, TheTemplateIsCompiledAndPasses) {
 TEST_F(TargetCli, TheGroupedTemplateIsCompiledAndPasses) {
   const std::string mine = folder_ + "/mine.so";
   const std::string compile = std::string("'") + INTACT_C_COMPILER +
-                              "' -O2 -shared -fPIC -Wall -Wextra -Werror -I '" INTACT_SOURCE
+                              "' -O2 -shared -fPIC -Wall -Wextra -Werror -I '" INTACT_SOURCE_DIR
                               "/include' -o '" +
-                              mine + "' '" INTACT_SOURCE "/examples/grouped_target.c' -lm";
+                              mine + "' '" INTACT_SOURCE_DIR "/examples/grouped_target.c' -lm";
   ASSERT_EQ(std::system(compile.c_str()), 0) << compile;
   const Outcome sweep = Run("verify grouped --quick --target '" + mine + "'");
   EXPECT_EQ(sweep.status, 0) << sweep.out << sweep.err;
@@ -226,10 +225,10 @@ TEST_F(TargetCli, PairingIsProbed) {
               HasSubstr("--pairing: is flattened in exact mode; expected --mode saturating with it"));
 }
 
-TEST_F(TargetCli, SweepGoesOnForHours) {
-  const std::string file = folder_ + "/hours.json";
+TEST_F(TargetCli, SweepGoesOnForATime) {
+  const std::string file = folder_ + "/time.json";
   const Outcome good =
-      Run("verify sweep --quick --hours 0.001 --target '" + kFaulty + "' --json '" + file + "'");
+      Run("verify sweep --quick --time 3.6s --target '" + kFaulty + "' --json '" + file + "'");
   EXPECT_EQ(good.status, 0) << good.out << good.err;
   EXPECT_THAT(good.out,
               ContainsRegex("random problems: (.*\n)*  gemm u8s8 +[0-9]+ of [0-9]+ problems: exact"));
@@ -238,7 +237,7 @@ TEST_F(TargetCli, SweepGoesOnForHours) {
   EXPECT_GT(random["problems"], 0);
   EXPECT_EQ(random["cells"][0]["problems"], random["problems"]);
   EXPECT_TRUE(random["failures"].empty());
-  const Outcome hangs = Run("verify sweep --quick --hours 1 --target '" + kFaulty + ":hang' --deadline 0.05");
+  const Outcome hangs = Run("verify sweep --quick --time 1h --target '" + kFaulty + ":hang' --deadline 0.05");
   EXPECT_EQ(hangs.status, 1) << "and ends before the hour";
   EXPECT_THAT(hangs.out, HasSubstr("FAILED: the target did not return within 0.05 s"));
   EXPECT_THAT(hangs.out, ContainsRegex("\nFAILED: [0-9]+ of [0-9]+ problems\nnot tried: .*\n$"));
@@ -276,8 +275,8 @@ TEST_F(TargetCli, FailuresOfGroupedWeightsAreReproducedInC) {
   const std::string program = folder_ + "/failure";
   const auto run = [&](const std::string& plugin) {
     const std::string compile = std::string("'") + INTACT_C_COMPILER +
-                                "' -Wall -Wextra -Werror -I '" INTACT_SOURCE "/include' '" + file + "' '" +
-                                plugin + "' -lm -o '" + program + "'";
+                                "' -Wall -Wextra -Werror -I '" INTACT_SOURCE_DIR "/include' '" + file +
+                                "' '" + plugin + "' -lm -o '" + program + "'";
     EXPECT_EQ(std::system(compile.c_str()), 0) << compile;
     return std::system(("'" + program + "' >'" + folder_ + "/said'").c_str());
   };
@@ -295,7 +294,7 @@ TEST_F(TargetCli, ReproducersOfShardsKeepApart) {
   fs::create_directories(folder);
   for (const char* old : {"/failure_7.c", "/failure_1of2_7.c", "/failure_1of2_r7.c", "/failure_2of2_7.c"})
     std::ofstream(folder + old) << "old";
-  const Outcome outcome = Run("verify sweep --quick --shard 1/2 --hours 0.001 --target '" + kFaulty +
+  const Outcome outcome = Run("verify sweep --quick --shard 1/2 --time 3.6s --target '" + kFaulty +
                               ":crash' --reproduce '" + folder + "'");
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(Contents(folder + "/failure_7.c"), "old") << "of a whole sweep";

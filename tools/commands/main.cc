@@ -30,7 +30,6 @@ int Main(int argc, char** argv) {
   AddVerifyMerge(verify, &command);
   AddVerifyRamp(verify, &command);
   AddVerifyLayer(verify, &command);
-  AddVerifySoak(verify, &command);
   AddVerifyReplay(verify, &command);
   AddVerifyCompare(verify, &command);
   AddVerifyCertify(verify, &command);

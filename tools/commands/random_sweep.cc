@@ -25,8 +25,8 @@ std::string Duration(double seconds) {
 // The time that a sweep may take. Prints lines of progress.
 class Watch {
  public:
-  Watch(Clock::time_point start, double hours)
-      : start_(start), all_(hours * 3600), step_(std::max(kLineSeconds, all_ / 60)) {
+  Watch(Clock::time_point start, double seconds)
+      : start_(start), all_(seconds), step_(std::max(kLineSeconds, all_ / 60)) {
     CatchInterruptions();
     next_line_ = Seconds() + step_;
   }
@@ -51,10 +51,9 @@ class Watch {
 }  // namespace
 
 void RandomSweepChoice::AddOptions(CLI::App* sweep) {
-  CLI::Option* const time = sweep->add_option(
-      "--hours", hours,
-      "go on with random problems until this many hours are over, and report their results");
-  time->check(Between(1e-4, 1e5));
+  CLI::Option* const time =
+      AddTimeOption(sweep, &seconds, 0.1, 1e9,
+                    "go on with random problems until this time is over, and report their results");
   AddSeedOption(sweep, &options.seed, "seed of the random problems")->needs(time);
 }
 
@@ -64,7 +63,7 @@ Result<verify::RandomSweepResult> RandomSweepChoice::Run(Clock::time_point start
   std::optional<emulator::ScopedEmulator> emulator;
   if (emulate) emulator.emplace();
   Error fault;
-  Watch watch(start, hours);
+  Watch watch(start, seconds);
   verify::RandomSweepResult result =
       verify::RunRandomSweep(options, isas, [&](const verify::RandomSweepResult& now) {
         fault = EmulateOption::TakeFault();
@@ -76,7 +75,7 @@ Result<verify::RandomSweepResult> RandomSweepChoice::Run(Clock::time_point start
 
 verify::RandomSweepResult RandomSweepChoice::Run(Clock::time_point start, const verify::Target& target,
                                                  const verify::Takes& takes) const {
-  Watch watch(start, hours);
+  Watch watch(start, seconds);
   return verify::RunRandomSweep(options, target, takes,
                                 [&](const verify::RandomSweepResult& now) { return watch.GoesOn(now); });
 }

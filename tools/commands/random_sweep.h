@@ -1,4 +1,4 @@
-// `verify sweep --hours`: random problems after the standard ones.
+// `verify sweep --time`: random problems after the standard ones.
 #ifndef INTACT_TOOLS_COMMANDS_RANDOM_SWEEP_H_
 #define INTACT_TOOLS_COMMANDS_RANDOM_SWEEP_H_
 
@@ -13,7 +13,7 @@
 namespace intact::tools {
 
 struct RandomSweepChoice {
-  double hours = 0;  // of the whole sweep; 0: standard problems only
+  double seconds = 0;  // of the whole sweep; 0: standard problems only
   verify::RandomSweepOptions options;
 
   void AddOptions(CLI::App* sweep);

@@ -20,6 +20,9 @@
 #include "tools/console/target_option.h"
 #include "tools/console/terminal.h"
 #include "verify/report/report.h"
+#include "verify/report/report_files.h"
+#include "verify/report/report_html.h"
+#include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
 #include "verify/report/target_report.h"
 #include "verify/sweep/grouped_sweep.h"
@@ -104,7 +107,9 @@ template <class AnyReport>
 int Write(const Result<AnyReport>& report, const verify::ReportFiles& files) {
   if (!report) return Fail(report.error());
   Print("{}", TextOf(*report));
-  if (const std::optional<Error> error = verify::WriteReport(*report, files)) return Fail(*error);
+  if (const std::optional<Error> error = verify::WriteReport(ToJson(*report), ToHtml(*report), files)) {
+    return Fail(*error);
+  }
   Print("wrote {} and {}\n", files.json, files.html);
   return ExitStatus(*report);
 }

@@ -242,7 +242,7 @@ int Sweep(SweepOptions options) {
   Print("{}{}", verify::ToText(fitted, ""), verify::ToText(*sweep, options.target.text));
   support::Json json = verify::ToJson(*run, *sweep);
   std::optional<verify::RandomSweepResult> random;
-  if (options.random.hours > 0) {
+  if (options.random.seconds > 0) {
     Result<verify::RandomSweepResult> result = SweepOn(options, *run, **target, start);
     if (!result) return Fail(result.error());
     random = std::move(*result);

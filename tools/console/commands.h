@@ -44,7 +44,6 @@ void AddVerifyPairing(CLI::App* verify, Command* command);
 void AddVerifyPairs(CLI::App* verify, Command* command);
 void AddVerifyRamp(CLI::App* verify, Command* command);
 void AddVerifyReplay(CLI::App* verify, Command* command);
-void AddVerifySoak(CLI::App* verify, Command* command);
 void AddVerifyStandard(CLI::App* verify, Command* command);  // `verify` without a subcommand
 void AddVerifySweep(CLI::App* verify, Command* command);
 
@@ -121,6 +120,11 @@ bool AreOneFile(const std::string& a, const std::string& b);
 
 /// Adds an option for a seed: 0 to 2^64 − 1.
 CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& description);
+
+/// Adds --time, how long something may take: `*seconds`, from `least` to `greatest`. Users give seconds, or a number with a unit: ms,
+/// s, min, h.
+CLI::Option* AddTimeOption(CLI::App* app, double* seconds, double least, double greatest,
+                           const std::string& description);
 
 /// Prints one line on stderr that begins with the program's name. Returns kBadInput.
 int Fail(const std::string& message);

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <map>
 #include <new>
 #include <optional>
 #include <sstream>
@@ -79,6 +80,15 @@ CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& des
                              : fmt::format("{}; expected 0 to 18446744073709551615", support::Excerpt(text));
           },
           "UINT64"));
+}
+
+CLI::Option* AddTimeOption(CLI::App* app, double* seconds, double least, double greatest,
+                           const std::string& description) {
+  const std::map<std::string, double> units = {{"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}};
+  return app->add_option("--time", *seconds, description)
+      ->check(Between(least, greatest))
+      ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::DEFAULT, "ms|s|min|h"))
+      ->type_name("TIME");
 }
 
 void RunChoice::AddOptions(CLI::App* app) {

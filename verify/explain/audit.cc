@@ -8,6 +8,7 @@
 #include <numeric>
 #include <span>
 
+#include "core/names.h"
 #include "reference/models/lowering.h"
 #include "reference/models/models.h"
 #include "reference/models/operands.h"
@@ -259,15 +260,10 @@ Audit AuditGroups(std::span<const reference::Gemm> gemms, bool reduce_range, int
 }  // namespace
 
 std::string_view ToString(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::kProven:
-      return "proven";
-    case Verdict::kHoldsOnData:
-      return "holds_on_data";
-    case Verdict::kViolated:
-      return "violated";
-  }
-  return "unknown";
+  static constexpr Name<Verdict> kVerdicts[] = {{"proven", Verdict::kProven},
+                                                {"holds_on_data", Verdict::kHoldsOnData},
+                                                {"violated", Verdict::kViolated}};
+  return intact::NameOf(kVerdicts, verdict);
 }
 
 std::string_view InWords(Verdict verdict) {

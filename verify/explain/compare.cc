@@ -13,6 +13,7 @@
 #include <variant>
 
 #include "core/isas.h"
+#include "core/names.h"
 #include "core/result.h"
 #include "core/types.h"
 #include "reference/models/arithmetic.h"
@@ -502,21 +503,11 @@ reference::Operation AccumulatorProblem(reference::Operation operation) {
 }
 
 std::string_view ToString(Cause cause) {
-  switch (cause) {
-    case Cause::kInt16Saturation:
-      return "int16 saturation";
-    case Cause::kInt32Overflow:
-      return "int32 overflow";
-    case Cause::kReducedWeights:
-      return "reduced weights";
-    case Cause::kFloatSums:
-      return "float sums";
-    case Cause::kRequantization:
-      return "requantization";
-    case Cause::kImplementationError:
-      return "implementation error";
-  }
-  return "unknown";
+  static constexpr Name<Cause> kCauses[] = {
+      {"int16 saturation", Cause::kInt16Saturation}, {"int32 overflow", Cause::kInt32Overflow},
+      {"reduced weights", Cause::kReducedWeights},   {"float sums", Cause::kFloatSums},
+      {"requantization", Cause::kRequantization},    {"implementation error", Cause::kImplementationError}};
+  return intact::NameOf(kCauses, cause);
 }
 
 int64_t Comparison::Unexplained() const { return by_cause[static_cast<size_t>(Cause::kImplementationError)]; }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include "core/names.h"
 
 namespace intact::verify {
 
@@ -10,35 +11,22 @@ std::string_view NameOf(intact_pairing pairing) {
 }
 
 std::string_view NameOf(intact_engine_pairs pairs) {
-  switch (pairs) {
-    case INTACT_ENGINE_PAIRS_NONE:
-      return "none";
-    case INTACT_ENGINE_PAIRS_DEPTHS:
-      return "depths";
-    case INTACT_ENGINE_PAIRS_HALVES:
-      return "halves";
-    case INTACT_ENGINE_PAIRS_WITHIN_TAP:
-      return "within_tap";
-    case INTACT_ENGINE_PAIRS_FLATTENED:
-      return "flattened";
-  }
-  return "unknown";
+  static constexpr Name<intact_engine_pairs> kPairs[] = {{"none", INTACT_ENGINE_PAIRS_NONE},
+                                                         {"depths", INTACT_ENGINE_PAIRS_DEPTHS},
+                                                         {"halves", INTACT_ENGINE_PAIRS_HALVES},
+                                                         {"within_tap", INTACT_ENGINE_PAIRS_WITHIN_TAP},
+                                                         {"flattened", INTACT_ENGINE_PAIRS_FLATTENED}};
+  return intact::NameOf(kPairs, pairs);
 }
 
 std::string_view InWords(intact_engine_pairs pairs) {
-  switch (pairs) {
-    case INTACT_ENGINE_PAIRS_NONE:
-      return "no products";
-    case INTACT_ENGINE_PAIRS_DEPTHS:
-      return "adjacent depths";
-    case INTACT_ENGINE_PAIRS_HALVES:
-      return "adjacent depths of each half";
-    case INTACT_ENGINE_PAIRS_WITHIN_TAP:
-      return "adjacent channels of a tap";
-    case INTACT_ENGINE_PAIRS_FLATTENED:
-      return "adjacent depths of the flattened window";
-  }
-  return "unknown";
+  static constexpr Name<intact_engine_pairs> kPairs[] = {
+      {"no products", INTACT_ENGINE_PAIRS_NONE},
+      {"adjacent depths", INTACT_ENGINE_PAIRS_DEPTHS},
+      {"adjacent depths of each half", INTACT_ENGINE_PAIRS_HALVES},
+      {"adjacent channels of a tap", INTACT_ENGINE_PAIRS_WITHIN_TAP},
+      {"adjacent depths of the flattened window", INTACT_ENGINE_PAIRS_FLATTENED}};
+  return intact::NameOf(kPairs, pairs);
 }
 
 reference::Model MaddubsOf(intact_pairing pairing) {

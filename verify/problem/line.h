@@ -18,17 +18,14 @@
 #include <vector>
 
 #include "core/isas.h"
+#include "core/names.h"
 #include "core/result.h"
 #include "core/types.h"
 
 namespace intact::verify {
 
-/// A value of an enumeration, and its name in lines.
-template <class E>
-struct Name {
-  std::string_view text;
-  E value;
-};
+using intact::Name;
+using intact::NameOf;
 
 /// The names of `types`.
 template <size_t kCount>
@@ -54,13 +51,6 @@ inline const std::vector<Name<intact_isa>>& Isas() {
 }
 
 inline Error Invalid(std::string message) { return Error{INTACT_INVALID_ARGUMENT, std::move(message)}; }
-
-template <class Names, class E>
-std::string_view NameOf(const Names& names, E value) {
-  const auto found = std::find_if(std::begin(names), std::end(names),
-                                  [value](const Name<E>& name) { return name.value == value; });
-  return found == std::end(names) ? std::string_view("unknown") : found->text;
-}
 
 /// Errors list the known names.
 template <class Names, class E = decltype(std::begin(std::declval<const Names&>())->value)>

@@ -5,9 +5,6 @@
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "support/output_file.h"
-#include "verify/report/report_html.h"
-#include "verify/report/report_json.h"
 #include "verify/studies/layer.h"
 
 namespace intact::verify {
@@ -40,18 +37,6 @@ std::vector<LayerAudit> AuditBuiltinLayers() {
     audits.push_back({layer.name, AuditReduceRange(layer.gemm(), layer.reduce_range)});
   }
   return audits;
-}
-
-std::optional<Error> WriteReport(const Report& report, const ReportFiles& files) {
-  return WriteReportFiles(ToJson(report), ToHtml(report), files);
-}
-
-std::optional<Error> WriteReportFiles(const Json& report, const std::string& page, const ReportFiles& files) {
-  const std::string text = report.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
-  ASSIGN_OR_RETURN(support::OutputFile json, support::OutputFile::Write(files.json, text));
-  ASSIGN_OR_RETURN(support::OutputFile html, support::OutputFile::Write(files.html, page));
-  if (std::optional<Error> error = json.Publish()) return error;
-  return html.Publish();
 }
 
 }  // namespace intact::verify

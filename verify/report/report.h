@@ -67,7 +67,6 @@
 
 #include <cstdint>
 #include <intact/intact.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -107,16 +106,6 @@ struct Report {
 Result<std::vector<Ramp>> RunBuiltinRamps();
 /// The audits of the built-in layers.
 std::vector<LayerAudit> AuditBuiltinLayers();
-
-/// The files of the report in a folder.
-struct ReportFiles {
-  explicit ReportFiles(const std::string& folder)
-      : json(folder + "/report.json"), html(folder + "/report.html") {}
-  std::string json, html;
-};
-
-/// Writes both files, each whole or not at all; neither appears before both are written.
-std::optional<Error> WriteReport(const Report& report, const ReportFiles& files);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_REPORT_H_

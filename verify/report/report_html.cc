@@ -132,17 +132,13 @@ std::string RampSection(const std::vector<Ramp>& ramps) {
 }
 
 std::string SweepSection(const SweepResult& sweep, std::string_view title, std::string_view problems) {
-  std::vector<support::html::Row> rows;
+  std::vector<SweepRow> rows;
   for (const SweepCell& cell : sweep.cells) {
-    rows.push_back({intact_isa_name(cell.isa), Str(ToString(cell.mode)), Str(cell.problems),
-                    Str(cell.skipped), FaultCell(cell.failed), Str(cell.outputs), Str(cell.differing),
-                    FaultCell(cell.Unexplained())});
+    rows.push_back({{intact_isa_name(cell.isa), Str(ToString(cell.mode))}, &cell});
   }
   return fmt::format("<h2>{}</h2>\n<p>All kernels, {}, all fills, against the scalar reference.</p>\n", title,
                      problems) +
-         support::html::Table(
-             {"ISA", "mode", "problems", "skipped", "failed", "outputs", "not exact", "unexplained"}, rows,
-             2);
+         SweepTable({"ISA", "mode"}, rows);
 }
 
 std::string FailuresSection(const Report& report) {
@@ -193,6 +189,22 @@ std::string CostSection(const std::vector<Cost>& costs) {
 }
 
 }  // namespace
+
+std::string SweepTable(support::html::Row head, const std::vector<SweepRow>& rows) {
+  const size_t first_number = head.size();
+  for (const char* count : {"problems", "skipped", "failed", "outputs", "not exact", "unexplained"}) {
+    head.emplace_back(count);
+  }
+  std::vector<support::html::Row> lines;
+  for (const auto& [names, cell] : rows) {
+    const support::html::Row counts = {Str(cell->problems),     Str(cell->skipped),
+                                       FaultCell(cell->failed), Str(cell->outputs),
+                                       Str(cell->differing),    FaultCell(cell->Unexplained())};
+    lines.push_back(names);
+    lines.back().insert(lines.back().end(), counts.begin(), counts.end());
+  }
+  return support::html::Table(head, lines, first_number);
+}
 
 std::string MapFigure(const SaturationMap& map, std::string_view name) {
   std::string plot =

@@ -4,12 +4,21 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "support/html.h"
 #include "verify/report/report.h"
 
 namespace intact::verify {
 
 std::string ToHtml(const Report& report);
+
+/// A table of sweeps: the cells of `names`, under `head`, then the counts of the sweep's cell.
+struct SweepRow {
+  support::html::Row names;
+  const SweepCell* cell;
+};
+std::string SweepTable(support::html::Row head, const std::vector<SweepRow>& rows);
 
 /// A saturation map as a picture; `name` identifies the picture on its page.
 std::string MapFigure(const SaturationMap& map, std::string_view name);

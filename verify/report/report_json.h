@@ -54,8 +54,5 @@ Json ToJson(const std::vector<Mixture>& mixtures);
 Json ToJson(const RandomSweepResult& random);
 Json ToJson(const Report& report);
 
-/// Writes a report's two files, each whole or not at all; neither appears before both are written.
-std::optional<Error> WriteReportFiles(const Json& report, const std::string& page, const ReportFiles& files);
-
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_REPORT_JSON_H_

@@ -110,23 +110,15 @@ std::string ComputesSection(const TargetReport& report) {
 }
 
 std::string SweepSection(const TargetReport& report) {
-  std::vector<support::html::Row> rows;
+  std::vector<SweepRow> rows;
   for (const TargetFindings& findings : report.targets) {
     for (const SweepCell& cell : findings.sweep.cells) {
-      const auto fault = [](int64_t count) {
-        return support::html::Cell(fmt::format("{}", count),
-                                   count > 0 ? support::html::Tone::kBad : support::html::Tone::kPlain);
-      };
-      rows.push_back({findings.target, findings.name, findings.claims, fmt::format("{}", cell.problems),
-                      fmt::format("{}", cell.skipped), fault(cell.failed), fmt::format("{}", cell.outputs),
-                      fmt::format("{}", cell.differing), fault(cell.Unexplained())});
+      rows.push_back({{findings.target, findings.name, findings.claims}, &cell});
     }
   }
   return "<h2>Sweep</h2>\n<p>GEMMs around the blocks and convolutions around the edges, all fills, against "
          "the scalar reference.</p>\n" +
-         support::html::Table({"target", "name", "claims", "problems", "skipped", "failed", "outputs",
-                               "not exact", "unexplained"},
-                              rows, 3);
+         SweepTable({"target", "name", "claims"}, rows);
 }
 
 std::string FailureSection(const TargetReport& report) {
@@ -243,10 +235,6 @@ std::string ToHtml(const TargetReport& report) {
                                             : "Nothing was compared on some target; see below.")) +
           ComputesSection(report) + SweepSection(report) + FailureSection(report) + PictureSection(report) +
           SkipSection(report));
-}
-
-std::optional<Error> WriteReport(const TargetReport& report, const ReportFiles& files) {
-  return WriteReportFiles(ToJson(report), ToHtml(report), files);
 }
 
 }  // namespace intact::verify

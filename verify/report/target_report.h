@@ -60,8 +60,5 @@ std::string ToText(const TargetReport& report);
 Json ToJson(const TargetReport& report);
 std::string ToHtml(const TargetReport& report);
 
-/// Writes both files, each whole or not at all; neither appears before both are written.
-std::optional<Error> WriteReport(const TargetReport& report, const ReportFiles& files);
-
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_TARGET_REPORT_H_

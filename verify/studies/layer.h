@@ -53,7 +53,7 @@
 // Layers are requantized as frameworks do it. si, sw, so and sr are the scales of input, weights, output and
 // residual: scale[n] = si·sw[n]/so rounded to float32 once, bias_f32[n] = bias[n]/so, residual_scale = sr/so.
 // The activation's bounds are divided by so, and rounded to integers for 8-bit outputs. Outputs of other
-// types have so = 1. PyTorch's own outputs confirm these rules byte for byte (tests/verify/layer_test.cc). A
+// types have so = 1. PyTorch's own outputs confirm these rules byte for byte (tests/verify/studies/layer_test.cc). A
 // dynamic layer computes the contract with scales[n] = sw[n]/so.
 #ifndef INTACT_VERIFY_STUDIES_LAYER_H_
 #define INTACT_VERIFY_STUDIES_LAYER_H_

@@ -109,50 +109,17 @@ Error RunAs(const Plan& plan, Args args, const RunOptions& options) {
   return stray ? Failed(fmt::format("wrote outside its scratch: {}", *stray)) : Error();
 }
 
-template <class Plan, class Operation>
-Result<std::vector<uint8_t>> RunKept(const KeptPlan<Plan>& kept, const Operation& operation,
-                                     const RunOptions& options) {
-  const auto run = [&](const auto& args) { return RunAs(*kept.plan, args, options); };
-  return Named(RunGuarded(operation, options, run), *kept.plan);
-}
-
-template <class Plan, class Operation>
-class HeldOperation : public HeldPlan {
- public:
-  HeldOperation(Operation operation, const RunOptions& options)
-      : operation_(std::move(operation)), options_(options) {}
-
-  Error Create() { return Make(operation_, options_, &kept_); }
-  Result<std::vector<uint8_t>> Run() const override { return RunKept(kept_, operation_, options_); }
-
- private:
-  const Operation operation_;
-  const RunOptions options_;
-  KeptPlan<Plan> kept_;
-};
-
-template <class Plan, class Operation>
-Result<std::unique_ptr<HeldPlan>> HoldPlan(Operation operation, const RunOptions& options) {
-  auto held = std::make_unique<HeldOperation<Plan, Operation>>(std::move(operation), options);
-  RETURN_IF_ERROR(held->Create());
-  return std::unique_ptr<HeldPlan>(std::move(held));
-}
-
 // A kernel is freed with the last plan that uses it. Keeping each plan until the next one is made lets
 // consecutive problems share kernels.
 template <class Plan, class Operation>
 Result<std::vector<uint8_t>> RunOnNewPlan(const Operation& operation, const RunOptions& options) {
   thread_local KeptPlan<Plan> kept;
   RETURN_IF_ERROR(Make(operation, options, &kept));
-  return RunKept(kept, operation, options);
+  const auto run = [&](const auto& args) { return RunAs(*kept.plan, args, options); };
+  return Named(RunGuarded(operation, options, run), *kept.plan);
 }
 
 }  // namespace
-
-Result<std::unique_ptr<HeldPlan>> Hold(reference::Operation operation, const RunOptions& options) {
-  if (auto* gemm = std::get_if<reference::Gemm>(&operation)) return HoldPlan<Gemm>(std::move(*gemm), options);
-  return HoldPlan<Conv>(std::get<reference::Conv>(std::move(operation)), options);
-}
 
 Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Operation& operation,
                                                const RunOptions& options) const {

@@ -2,7 +2,6 @@
 #ifndef INTACT_VERIFY_TARGETS_INTACT_TARGET_H_
 #define INTACT_VERIFY_TARGETS_INTACT_TARGET_H_
 
-#include <memory>
 #include <vector>
 
 #include "verify/problem/target.h"
@@ -14,15 +13,6 @@ namespace intact::verify {
 /// The plan that runs an operation. UNSUPPORTED if the library chose another ISA than options.isa.
 Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options);
 Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options);
-
-/// An operation with its plan, for repeated runs. Run() is thread-safe.
-class HeldPlan {
- public:
-  virtual ~HeldPlan() = default;
-  /// Runs on guarded memory; returns dense output bytes.
-  virtual Result<std::vector<uint8_t>> Run() const = 0;
-};
-Result<std::unique_ptr<HeldPlan>> Hold(reference::Operation operation, const RunOptions& options);
 
 /// Runs on guarded memory.
 class IntactTarget : public Target {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,9 +12,19 @@
 
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
-#include "tests/verify/mutants/mutants.h"
+#include "verify/explain/compare.h"
+#include "verify/problem/problem.h"
+#include "verify/problem/target.h"
 
 namespace intact::verify {
+
+struct Mutant {
+  std::unique_ptr<Target> target;  // named after the fault
+  std::string fault;               // description
+  Problem problem;                 // a problem that must show the fault
+  Cause cause;                     // the expected classification
+  std::string detail;              // text that the verifier's report must contain
+};
 
 /// A faulty computation of the output bytes. A correct one would accumulate by `model`.
 using Computation = std::function<std::vector<uint8_t>(const reference::Gemm& gemm, reference::Model model)>;

@@ -1,4 +1,4 @@
-// Targets with a planted fault. A verifier that cannot fail proves nothing: tests/verify/mutants_test.cc
+// Targets with a planted fault. A verifier that cannot fail proves nothing: tests/verify/sweep/mutants_test.cc
 // shows that each fault is caught and classified correctly.
 #ifndef INTACT_TESTS_VERIFY_MUTANTS_MUTANTS_H_
 #define INTACT_TESTS_VERIFY_MUTANTS_MUTANTS_H_
@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "verify/explain/compare.h"
-#include "verify/problem/problem.h"
+#include "tests/verify/mutants/mutant_parts.h"
 #include "verify/problem/target.h"
 
 namespace intact::verify {
@@ -20,14 +19,6 @@ class ReferenceTarget : public Target {
   /// Computes convolutions by the loop nest if their model is the exact one.
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override;
-};
-
-struct Mutant {
-  std::unique_ptr<Target> target;  // named after the fault
-  std::string fault;               // description
-  Problem problem;                 // a problem that must show the fault
-  Cause cause;                     // the expected classification
-  std::string detail;              // text that the verifier's report must contain
 };
 
 /// intact with schedules for an activation range that is one too small: int16 groups may have one pair too

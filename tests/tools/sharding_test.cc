@@ -55,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Sweeps, ShardingOfEach, testing::Values("sweep", "group
 TEST_F(Sharding, RandomFindingsAreMerged) {
   const auto sweep = [this](const std::string& shard) {
     const std::string name = shard.substr(0, 1) + ".json";
-    return nlohmann::json::parse(Sweep("--hours 0.0001 --shard " + shard, name));
+    return nlohmann::json::parse(Sweep("--time 0.36 --shard " + shard, name));
   };
   const nlohmann::json first = sweep("1/2");
   nlohmann::json second = sweep("2/2");

@@ -1,13 +1,20 @@
 // Rows with their own quantization, batches of items, and a transposed A: every ISA equals the reference,
 // however threads and parts share a run. Every buffer lies between guards.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/isas.h"
+#include "core/types.h"
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
 #include "tests/support/on_every_isa.h"
@@ -67,11 +74,41 @@ constexpr const char* kLines[] = {
     "gemm u8u8u8 m=35 n=33 k=66 quant=rows zaper=row res=u8 scale=channel",
 };
 
+// Problems whose runs have a quantization of A, of all types, numbers and epilogues: rows of one matrix, and items of a batch.
+std::vector<std::string> QuantizedLines() {
+  constexpr const char* kShapes[] = {"m=1 n=1 k=1",      "m=1 n=40 k=67",   "m=5 n=17 k=64",
+                                     "m=9 n=33 k=129",   "m=20 n=48 k=300", "m=40 n=65 k=96",
+                                     "m=200 n=19 k=130", "m=700 n=24 k=36"};
+  std::minstd_rand random(7);
+  const auto pick = [&random](const auto& all) { return all[random() / 7 % std::size(all)]; };
+  const auto maybe = [&](const char* words) { return pick(std::array<std::string, 2>{"", words}); };
+  std::vector<std::string> lines;
+  for (size_t i = 0; i < 160; ++i) {
+    const std::string how = pick(std::array<std::string, 3>{"rows", "dynamic_rows", "dynamic_tensor"});
+    const std::string_view a = core::NameOf(pick(std::array{INTACT_U8, INTACT_S8}));
+    const std::string_view b = core::NameOf(pick(std::array{INTACT_U8, INTACT_S8}));
+    const intact_type drawn = pick(core::kOutputTypes);
+    const intact_type c = how != "rows" && drawn == INTACT_S32 ? INTACT_F32 : drawn;
+    std::string line = fmt::format("gemm {}{}{} {} quant={} seed={}", a, b, core::NameOf(c),
+                                   kShapes[i % std::size(kShapes)], how, i + 1);
+    line += how == "rows" ? " zaper=row"
+                          : fmt::format(" src={} x={}", core::NameOf(pick(core::kSourceTypes)),
+                                        verify::ToString(pick(verify::AllNumbers())));
+    line += maybe(" zb=5 zbper=channel");
+    if (c != INTACT_S32) line += " scale=channel" + maybe(" bias=f32") + maybe(" res=s8");
+    if (i % 4 == 3) line += " mode=saturating";
+    if (i % 3 == 0)
+      line += pick(std::array<std::string, 3>{" batch=2 itempad=5", " batch=3", " batch=7 items=pointers"});
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
 class Items : public OnEachIsa<> {
  protected:
   // Expects that run(plan, args), an Error, computes what the reference computes, on this ISA.
   template <class Run>
-  static void Expect(const char* line, const Run& run) {
+  static void Expect(const std::string& line, const Run& run) {
     Problem problem = Parsed(line);
     problem.isa = ThisIsa();
     const reference::Gemm gemm = verify::MaterializeGemm(problem);
@@ -81,36 +118,51 @@ class Items : public OnEachIsa<> {
     const Result<Bytes> output = verify::RunGuarded(
         gemm, options, [&](const intact_gemm_args& args) { return run(plan->handle(), args); });
     ASSERT_TRUE(output) << output.error().message;
-    EXPECT_EQ(*output, reference::Outputs(gemm, reference::Accumulators(gemm, reference::Model::kExact)));
+    const reference::Model model = verify::ExpectedModel(gemm, problem.isa);
+    EXPECT_EQ(*output, reference::Outputs(gemm, reference::Accumulators(gemm, model)));
   }
 
   static Error ErrorOf(intact_status status) { return {status, intact_last_error()}; }
 };
 
-TEST_P(Items, OnAnyNumberOfThreads) {
+// Expects the reference's bytes on this number of threads, and in this number of parts.
+class Divided : public Items {
+ protected:
+  static void ExpectOnThreads(const std::string& line, int32_t threads) {
+    SCOPED_TRACE(fmt::format("{} threads={}", line, threads));
+    Expect(line, [=](const intact_gemm* plan, intact_gemm_args args) {
+      args.threads = threads;
+      return ErrorOf(intact_gemm_run(plan, &args));
+    });
+  }
+  static void ExpectInParts(const std::string& line, int32_t parts) {
+    SCOPED_TRACE(fmt::format("{} parts={}", line, parts));
+    Expect(line, [=](const intact_gemm* plan, const intact_gemm_args& args) {
+      Error error;
+      for (int32_t part = parts - 1; part >= 0 && error.ok(); --part) {
+        error = ErrorOf(intact_gemm_run_part(plan, &args, part, parts));
+      }
+      return error;
+    });
+  }
+};
+
+TEST_P(Divided, ByAnyNumberOfThreads) {
   for (const char* line : kLines) {
-    for (const int32_t threads : {1, 2, 5}) {
-      SCOPED_TRACE(std::string(line) + " threads=" + std::to_string(threads));
-      Expect(line, [=](const intact_gemm* plan, intact_gemm_args args) {
-        args.threads = threads;
-        return ErrorOf(intact_gemm_run(plan, &args));
-      });
-    }
+    for (const int32_t threads : {1, 2, 5}) ExpectOnThreads(line, threads);
   }
 }
 
-TEST_P(Items, InAnyNumberOfParts) {
+TEST_P(Divided, InAnyNumberOfParts) {
   for (const char* line : kLines) {
-    for (const int32_t parts : {2, 3, 11}) {
-      SCOPED_TRACE(std::string(line) + " parts=" + std::to_string(parts));
-      Expect(line, [=](const intact_gemm* plan, const intact_gemm_args& args) {
-        Error error;
-        for (int32_t part = parts - 1; part >= 0 && error.ok(); --part) {
-          error = ErrorOf(intact_gemm_run_part(plan, &args, part, parts));
-        }
-        return error;
-      });
-    }
+    for (const int32_t parts : {2, 3, 11}) ExpectInParts(line, parts);
+  }
+}
+
+TEST_P(Divided, WithQuantizationsOfRuns) {
+  for (const std::string& line : QuantizedLines()) {
+    for (const int32_t threads : {1, 3}) ExpectOnThreads(line, threads);
+    ExpectInParts(line, 5);
   }
 }
 
@@ -191,6 +243,11 @@ TEST_P(Items, ScratchOfATransposedAIsThatOfABlock) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Items, ::testing::Combine(::testing::ValuesIn(core::kIsaLadder)),
+                         [](const auto& name) {
+                           return std::string(intact_isa_name(std::get<0>(name.param)));
+                         });
+
+INSTANTIATE_TEST_SUITE_P(All, Divided, ::testing::Combine(::testing::ValuesIn(core::kIsaLadder)),
                          [](const auto& name) {
                            return std::string(intact_isa_name(std::get<0>(name.param)));
                          });

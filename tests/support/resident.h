@@ -1,13 +1,13 @@
 // The memory that this process uses.
-#ifndef INTACT_SUPPORT_RESIDENT_H_
-#define INTACT_SUPPORT_RESIDENT_H_
+#ifndef INTACT_TESTS_SUPPORT_RESIDENT_H_
+#define INTACT_TESTS_SUPPORT_RESIDENT_H_
 
 #include <unistd.h>
 
 #include <cstdint>
 #include <fstream>
 
-namespace intact::support {
+namespace intact::tests {
 
 /// The bytes of this process that are in memory now, including shared pages.
 inline int64_t ResidentBytes() {
@@ -16,5 +16,5 @@ inline int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-}  // namespace intact::support
-#endif  // INTACT_SUPPORT_RESIDENT_H_
+}  // namespace intact::tests
+#endif  // INTACT_TESTS_SUPPORT_RESIDENT_H_

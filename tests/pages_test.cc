@@ -1,0 +1,84 @@
+// The Markdown pages name files that exist.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <regex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace intact::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+// "a/{b,c}.cc" is a/b.cc and a/c.cc; also of several braces.
+std::vector<std::string> Expanded(const std::string& path) {
+  const size_t open = path.find('{');
+  if (open == std::string::npos) return {path};
+  const size_t close = path.find('}', open);
+  std::vector<std::string> all;
+  for (size_t begin = open; begin != close;) {
+    const size_t end = path.find_first_of(",}", begin + 1);
+    const std::string one =
+        path.substr(0, open) + path.substr(begin + 1, end - begin - 1) + path.substr(close + 1);
+    for (std::string& whole : Expanded(one)) all.push_back(std::move(whole));
+    begin = end;
+  }
+  return all;
+}
+
+// The files in `text` between backquotes that have a folder and a known extension, without files that programs write
+// (report/…) and installed ones (share/…).
+std::vector<std::string> FilesIn(const std::string& text) {
+  static const std::regex kFile(R"(`([\w./{},-]+/[\w.{},-]+\.(?:cc|c|h|hpp|py|sh|md|txt|json|cmake))`)");
+  std::vector<std::string> files;
+  for (std::sregex_iterator found(text.begin(), text.end(), kFile), end; found != end; ++found) {
+    for (std::string& file : Expanded((*found)[1])) {
+      if (!file.starts_with("report/") && !file.starts_with("share/")) files.push_back(std::move(file));
+    }
+  }
+  return files;
+}
+
+// Public headers are named as programs include them.
+bool Exists(const std::string& file) {
+  const fs::path tree(INTACT_SOURCE_DIR);
+  return fs::exists(tree / file) || fs::exists(tree / "include" / file);
+}
+
+std::vector<fs::path> Pages() {
+  std::vector<fs::path> pages;
+  for (const std::string_view folder : {"", "docs"}) {
+    for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(INTACT_SOURCE_DIR) / folder)) {
+      if (entry.path().extension() == ".md") pages.push_back(entry.path());
+    }
+  }
+  return pages;
+}
+
+TEST(Pages, NameFilesThatExist) {
+  size_t files = 0;
+  for (const fs::path& page : Pages()) {
+    std::ifstream stream(page);
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    for (const std::string& file : FilesIn(text)) {
+      EXPECT_TRUE(Exists(file)) << page.filename() << " names " << file << ", which does not exist";
+      ++files;
+    }
+  }
+  EXPECT_GT(files, 150u);
+}
+
+TEST(Pages, FilesAreFoundInTheirText) {
+  EXPECT_THAT(FilesIn("`a/b.cc` a/c.cc `d.h`, `e/{f,g}/{h,i}.py` and `report/a.json`"),
+              testing::ElementsAre("a/b.cc", "e/f/h.py", "e/f/i.py", "e/g/h.py", "e/g/i.py"));
+  EXPECT_FALSE(Exists("kernels/none.h"));
+  EXPECT_TRUE(Exists("intact/intact.h"));
+}
+
+}  // namespace
+}  // namespace intact::tests
