@@ -46,11 +46,9 @@ def rules_version() -> str:
         installed = importlib.metadata.version("onnxruntime")
     except importlib.metadata.PackageNotFoundError:
         return known[0]
-    return (
-        installed
-        if min(map(_numbers, known)) <= _numbers(installed) <= max(map(_numbers, known))
-        else known[0]
-    )
+    if min(map(_numbers, known)) <= _numbers(installed) <= max(map(_numbers, known)):
+        return installed
+    return known[0]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -101,11 +101,9 @@ class Scope:
         if node.op_type == "Transpose" and node.input:
             shape = self.shape_of(node.input[0], depth + 1)
             axes = attributes(node).get("perm") or range(len(shape or ()))[::-1]
-            return (
-                None
-                if shape is None or sorted(axes) != list(range(len(shape)))
-                else tuple(shape[axis] for axis in axes)
-            )
+            if shape is None or sorted(axes) != list(range(len(shape))):
+                return None
+            return tuple(shape[axis] for axis in axes)
         if node.op_type == "Reshape" and len(node.input) > 1:
             return self._reshaped(node, depth)
         return None
@@ -237,11 +235,9 @@ class Scope:
             return np.uint8
         if node.op_type == "QuantizeLinear":
             has_point = len(node.input) > 2 and node.input[2]
-            return (
-                self.type_of(node.input[2], depth + 1)
-                if has_point
-                else DTYPES.get(attributes(node).get("output_dtype") or 2)
-            )
+            if has_point:
+                return self.type_of(node.input[2], depth + 1)
+            return DTYPES.get(attributes(node).get("output_dtype") or 2)
         if (row_of(node).moves or row_of(node).range is BOUNDED) and node.input:
             return self.type_of(node.input[0], depth + 1)
         point = row_of(node).c_point

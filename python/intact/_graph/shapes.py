@@ -38,11 +38,9 @@ def reshaped(dims: list, target: list) -> list:
     out: list = [None] * len(target)
 
     def symbol(dim):
-        return (
-            dim[0][0].axis.root()
-            if len(dim) == 1 and len(dim[0]) == 1 and size_of(dim) is None
-            else size_of(dim)
-        )
+        if len(dim) == 1 and len(dim[0]) == 1 and size_of(dim) is None:
+            return dim[0][0].axis.root()
+        return size_of(dim)
 
     begin = 0
     while (
@@ -113,11 +111,9 @@ def reshape(tensors, node):
         def copied(i):
             if i >= len(x):
                 return None
-            return (
-                x[i][0][0].axis
-                if size_of(x[i]) is None and len(x[i]) == 1 and len(x[i][0]) == 1
-                else size_of(x[i])
-            )
+            if size_of(x[i]) is None and len(x[i]) == 1 and len(x[i][0]) == 1:
+                return x[i][0][0].axis
+            return size_of(x[i])
 
         target = [copied(i) if size == 0 and isinstance(size, int) else size for i, size in enumerate(target)]
     if x is None or target is None:

@@ -500,11 +500,9 @@ def residual_type(call: _Call) -> Any:
 
 
 def _floats(values: torch.Tensor) -> torch.Tensor:
-    return (
-        values
-        if values.dtype == torch.float32 and values.is_contiguous()
-        else values.to(torch.float32).contiguous()
-    )
+    if values.dtype == torch.float32 and values.is_contiguous():
+        return values
+    return values.to(torch.float32).contiguous()
 
 
 def _quantized(f: torch.Tensor, call: _Call) -> torch.Tensor:
