@@ -493,10 +493,8 @@ def compare_outputs(name: str, outputs: list, held: "list[np.ndarray] | None" = 
         control_changed,
     )
     if len(outputs[0]) > 3:
-        found.exact_to_float, found.stock_to_float = (
-            decibels(before, exact_error),
-            decibels(before, stock_error),
-        )
+        found.exact_to_float = decibels(before, exact_error)
+        found.stock_to_float = decibels(before, stock_error)
     if held and all(one.shape == exact.shape for one, (exact, *_) in zip(held, outputs)):
         by = [
             distances(np.asarray(exact, np.float64), np.asarray(one, np.float64))

@@ -240,11 +240,9 @@ def _find_input(matched: Matched, scope: Scope, known: set[str]) -> None:
         and scale.size == point.size == 1
         and 0 < scale.reshape(-1)[0] < np.inf
     ):
-        matched.scale, matched.point, matched.cut_type = (
-            float(scale.reshape(-1)[0]),
-            int(point.reshape(-1)[0]),
-            point.dtype,
-        )
+        matched.scale = float(scale.reshape(-1)[0])
+        matched.point = int(point.reshape(-1)[0])
+        matched.cut_type = point.dtype
         matched.cut = layer.activation
         before = quantizer.input[0] if quantizer is not None and quantizer.op_type == "QuantizeLinear" else ""
     elif layer.op_type in ("DynamicQuantizeMatMul", "DynamicQuantizeLSTM"):

@@ -111,10 +111,8 @@ def weights_in_words(scope: Any, node: Any) -> str:
     """The bits and the blocks of the weights of a QDQ product."""
 
     dequantizer = scope.dequantizer(node.input[1])
-    stored, block = (
-        scope.shape_of_constant(dequantizer.input[0]),
-        attributes(dequantizer).get("block_size", 0),
-    )
+    stored = scope.shape_of_constant(dequantizer.input[0])
+    block = attributes(dequantizer).get("block_size", 0)
     bits = _BITS.get(stored[0]) if stored else None
     return (f" of {bits} bits" if bits else "") + (f" in blocks of {block}" if block else "")
 

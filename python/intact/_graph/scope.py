@@ -264,10 +264,8 @@ class Scope:
                 if len(node.input) > i and node.input[i]:
                     value = self.constant(node.input[i])
                     bounds[i - 1] = None if value is None or value.size != 1 else float(value.reshape(-1)[0])
-            low, high = (
-                (-math.inf if bounds[0] is None else bounds[0]),
-                (math.inf if bounds[1] is None else bounds[1]),
-            )
+            low = -math.inf if bounds[0] is None else bounds[0]
+            high = math.inf if bounds[1] is None else bounds[1]
             if math.isnan(low) or math.isnan(high):
                 return -math.inf, math.inf, ""
             return min(low, high), high, op  # if low > high, Clip returns `high`

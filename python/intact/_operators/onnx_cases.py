@@ -179,13 +179,11 @@ def _gemm(**more: Any) -> Draw:
 
 
 def _einsum(rng: np.random.Generator) -> _Problem:
-    b, h, i, j, d = (
-        int(rng.integers(1, 3)),
-        int(rng.integers(1, 4)),
-        draw_size(rng, 40),
-        draw_size(rng, 200),
-        draw_size(rng, 600),
-    )
+    b = int(rng.integers(1, 3))
+    h = int(rng.integers(1, 4))
+    i = draw_size(rng, 40)
+    j = draw_size(rng, 200)
+    d = draw_size(rng, 600)
     return _Problem([floats(rng, (b, h, i, d)), floats(rng, (b, h, j, d))], {"equation": "bhid,bhjd->bhij"})
 
 
@@ -351,12 +349,10 @@ def _grouped_query(rng: np.random.Generator) -> _Problem:
 
 
 def _rotary(rng: np.random.Generator) -> _Problem:
-    b, heads, s, width = (
-        int(rng.integers(1, 3)),
-        int(rng.choice([1, 2, 4])),
-        draw_size(rng, 40),
-        int(rng.choice([8, 16, 32, 64])),
-    )
+    b = int(rng.integers(1, 3))
+    heads = int(rng.choice([1, 2, 4]))
+    s = draw_size(rng, 40)
+    width = int(rng.choice([8, 16, 32, 64]))
     angles = rng.uniform(0, 6.3, (s, width // 2)).astype(np.float32)
     places = np.tile(np.arange(s), (b, 1))
     return _Problem([floats(rng, (b, heads, s, width)), places, np.cos(angles), np.sin(angles)])
@@ -364,12 +360,10 @@ def _rotary(rng: np.random.Generator) -> _Problem:
 
 def _recurrent(gates: int) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        steps, b, inner, hidden = (
-            int(rng.integers(1, 6)),
-            int(rng.integers(1, 9)),
-            draw_size(rng, 600),
-            draw_size(rng, 300),
-        )
+        steps = int(rng.integers(1, 6))
+        b = int(rng.integers(1, 9))
+        inner = draw_size(rng, 600)
+        hidden = draw_size(rng, 300)
         directions = int(rng.integers(1, 3))
         weights = [draw_weights(rng, (directions, gates * hidden, n)) for n in (inner, hidden)]
         return _Problem(
@@ -556,13 +550,11 @@ def _quantized_attention(rng: np.random.Generator) -> _Problem:
 
 
 def _quantized_lstm(rng: np.random.Generator) -> _Problem:
-    steps, b, inner, hidden, kind = (
-        int(rng.integers(1, 5)),
-        int(rng.integers(1, 4)),
-        draw_size(rng, 40),
-        draw_size(rng, 40),
-        _kind(rng),
-    )
+    steps = int(rng.integers(1, 5))
+    b = int(rng.integers(1, 4))
+    inner = draw_size(rng, 40)
+    hidden = draw_size(rng, 40)
+    kind = _kind(rng)
     weights = [_bytes(rng, (1, n, 4 * hidden), kind) for n in (inner, hidden)]
     absent: list[np.ndarray | None] = [None] * 4
     points = [_scale(rng, (1,)), _bytes(rng, (1,), kind)] * 2
@@ -574,13 +566,11 @@ def _quantized_lstm(rng: np.random.Generator) -> _Problem:
 
 
 def _blocks(rng: np.random.Generator) -> _Problem:
-    k, n, m, block, bits = (
-        32 * int(rng.integers(1, 9)),
-        draw_size(rng, 100),
-        draw_size(rng, 40),
-        32,
-        int(rng.choice([4, 8])),
-    )
+    k = 32 * int(rng.integers(1, 9))
+    n = draw_size(rng, 100)
+    m = draw_size(rng, 40)
+    block = 32
+    bits = int(rng.choice([4, 8]))
     packed = _bytes(rng, (n, k // block, block * bits // 8))
     return _Problem(
         [floats(rng, (m, k)), packed, _scale(rng, (n * (k // block),))],
