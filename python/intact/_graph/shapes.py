@@ -19,7 +19,7 @@ from .dims import (
     unify,
     whole,
 )
-from .nodes import attributes
+from .nodes import attributes, input_of
 
 
 def transpose(tensors, node):
@@ -146,7 +146,7 @@ def flatten(tensors, node):
 
 def _axes_of(tensors, node) -> list | None:
     axes = attributes(node).get("axes")
-    if axes is None and len(node.input) > 1 and node.input[1]:
+    if axes is None and input_of(node, 1):
         value = tensors.scope.constant(node.input[1])
         axes = None if value is None else value.reshape(-1).tolist()
     return axes
@@ -247,7 +247,7 @@ def split(tensors, node):
     axis %= len(x)
     fix_size(x[axis])
     sizes = values.get("split")
-    if len(node.input) > 1 and node.input[1]:
+    if input_of(node, 1):
         value = tensors.scope.constant(node.input[1])
         sizes = None if value is None else value.tolist()
     total = size_of(x[axis])
@@ -273,7 +273,7 @@ def slice_(tensors, node):
     found = []
     for i, name in enumerate(("starts", "ends", "axes", "steps")):
         value = values.get(name)
-        if value is None and len(node.input) > i + 1 and node.input[i + 1]:
+        if value is None and input_of(node, i + 1):
             constant = tensors.scope.constant(node.input[i + 1])
             if constant is None and name in ("axes", "steps"):
                 return None
@@ -334,7 +334,7 @@ def pad(tensors, node):
     if pads is None and len(node.input) > 1:
         value = tensors.scope.constant(node.input[1])
         pads = None if value is None else value.reshape(-1).tolist()
-    if x is None or pads is None or len(pads) != 2 * len(x) or (len(node.input) > 3 and node.input[3]):
+    if x is None or pads is None or len(pads) != 2 * len(x) or input_of(node, 3):
         return None
     out = []
     for i, dim in enumerate(x):
@@ -359,7 +359,7 @@ def resize(tensors, node):
         return None
     if attributes(node).get("axes") is not None:
         return None
-    if len(node.input) > 3 and node.input[3]:  # sizes
+    if input_of(node, 3):  # sizes
         fix_size(*x)
     return [[x[0], x[1]] + [frozen(None, "Resize") for _ in x[2:]]]
 
