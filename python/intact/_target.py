@@ -179,12 +179,10 @@ def _conv(pipe: _Pipe) -> tuple[ConvProblem, tuple]:
     def each(field: Any, least: int) -> tuple:
         return tuple(max(field[i], least) for i in dims)
 
-    kernel, stride, dilation, groups = (
-        each(desc.kernel, 1),
-        each(desc.stride, 1),
-        each(desc.dilation, 1),
-        max(desc.groups, 1),
-    )
+    kernel = each(desc.kernel, 1)
+    stride = each(desc.stride, 1)
+    dilation = each(desc.dilation, 1)
+    groups = max(desc.groups, 1)
     padding = tuple((desc.pad_begin[i], desc.pad_end[i]) for i in dims)
     output = tuple(args.output[i] for i in dims)
     shape = (args.batch, *output, desc.output_channels)
@@ -218,10 +216,8 @@ def _grouped(pipe: _Pipe) -> tuple[GroupedProblem, tuple]:
     rows = (m, groups) if by_groups else (m,)
     a_scales, a_zero_points = shaped(pipe.array(np.float32), rows), shaped(pipe.array(np.int32), rows)
     b = pipe.array(signed if b_type.endswith("8") else np.uint8).reshape(n, -1)
-    scales, points = (
-        pipe.array(DTYPES[TYPE_NAMES[desc.scale_type]]).reshape(n, groups),
-        shaped(pipe.array(signed), (n, groups)),
-    )
+    scales = pipe.array(DTYPES[TYPE_NAMES[desc.scale_type]]).reshape(n, groups)
+    points = shaped(pipe.array(signed), (n, groups))
     weights = GroupedWeights(b, scales, k, desc.group or k, b_type, points, pipe.array(np.float32))
     return GroupedProblem(
         a,

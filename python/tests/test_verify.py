@@ -132,31 +132,42 @@ def test_a_right_target_passes():
     assert sweep.report["schema"] == "intact-sweep"
 
 
+def verified(name, *arguments):
+    """`intact verify` on a class of this file."""
+    command, environment = native(["verify", *arguments, "--target", f"python:{__file__}:{name}"])
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
 def test_a_wrong_one_is_found():
-    command, environment = native(
-        ["verify", "replay", "gemm u8s8s32 m=3 n=4 k=20", "--target", f"python:{__file__}:Wrong"]
-    )
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    run = verified("Wrong", "replay", "gemm u8s8s32 m=3 n=4 k=20")
     assert run.returncode == 1 and "m 2 n 3" in run.stdout
 
 
 def test_saturation_is_named():
-    sweep = intact.verify.sweep(Clamps)
-    assert "clamped to int16 (maddubs)" in sweep.text
+    run = verified("Clamps", "sweep", "--quick", "--shard", "1/8")
+    assert "clamped to int16 (maddubs)" in run.stdout, run
+
+
+def test_a_failing_sweep():
+    run = verified("Raises", "sweep", "--quick", "--shard", "1/8")
+    assert run.returncode == 1 and "KeyError: 'scales'" in run.stdout, run
 
 
 @pytest.mark.parametrize(
-    "target,words",
-    [(Raises, "KeyError: 'scales'"), (WrongShape, r"returned shape (1, 1) of float64; expected (")],
+    "target,words,status",
+    [
+        ("Raises", "KeyError: 'scales'", 1),
+        ("WrongShape", "returned shape (1, 1) of float64; expected (3, 4) of int32", 1),
+        ("Skips", "no products today", 2),
+    ],
 )
-def test_what_a_class_raises_is_a_finding(target, words):
-    sweep = intact.verify.sweep(target)
-    assert not sweep.passed and words in sweep.text
+def test_what_a_class_raises_is_reported(target, words, status):
+    run = verified(target, "replay", "gemm u8s8s32 m=3 n=4 k=20")
+    assert run.returncode == status and words in run.stdout + run.stderr, run
 
 
 def test_a_process_that_ended_is_a_finding_and_started_again():
-    command, environment = native(["verify", "pairing", "--target", f"python:{__file__}:Exits"])
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    run = verified("Exits", "pairing")
     assert run.returncode == 1
     lines = [line.split(": ", 1) for line in run.stdout.splitlines()[1:]]
     words = {line[0].split("  ")[1]: [] for line in lines}
@@ -309,20 +320,15 @@ class LateGroups(Groups):
     shift = 1
 
 
-def grouped(name, *more):
-    command, environment = native(["verify", *more, "--target", f"python:{__file__}:{name}"])
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-
-
 LINE = "grouped s8u4f32 m=3 n=4 k=70 src=none per=group"
 
 
 def test_grouped_weights():
-    run = grouped("Groups", "replay", LINE, LINE.replace("u4", "s8") + " zb=yes")
+    run = verified("Groups", "replay", LINE, LINE.replace("u4", "s8") + " zb=yes")
     assert run.returncode == 0 and run.stdout.count("12 outputs: exact") == 2, run
-    run = grouped("LateGroups", "replay", LINE)
+    run = verified("LateGroups", "replay", LINE)
     assert run.returncode == 1 and "groups begin one depth too early" in run.stdout, run
-    run = grouped("Right", "replay", LINE)
+    run = verified("Right", "replay", LINE)
     assert run.returncode == 2 and "has no grouped weights" in run.stderr, run
 
 

@@ -337,10 +337,8 @@ def _unit(call: Call, expected: torch.Tensor, steps: int, per_row: bool):
 def _categorise(layer: Layer, threshold: float) -> None:
     is_dynamic = layer.kind == "linear_dynamic"
     if is_dynamic and layer.implementation.differing:  # the contract defines every bit
-        layer.category, layer.evidence = (
-            "implementation error",
-            f"intact against its contract: {layer.implementation}",
-        )
+        layer.category = "implementation error"
+        layer.evidence = f"intact against its contract: {layer.implementation}"
         return
     for who, difference in (("intact", layer.float_reference), ("the engine", layer.engine_float_reference)):
         # Rounding may change few outputs by one. Dynamic layers may differ from float by their input's steps.

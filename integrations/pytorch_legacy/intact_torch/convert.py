@@ -345,11 +345,9 @@ def _swap_quantize(graph_module, node: torch.fx.Node, layer: str) -> Optional[st
         map(lambda name: _is_a_number(graph_module, given[name]), ("scale", "zero_point"))
     ):
         return "it quantizes a list of tensors, or its scale is computed"
-    node.args, node.kwargs, node.target = (
-        tuple(given[name] for name in names),
-        {"layer": layer},
-        _intact.quantize,
-    )
+    node.args = tuple(given[name] for name in names)
+    node.kwargs = {"layer": layer}
+    node.target = _intact.quantize
     return None
 
 

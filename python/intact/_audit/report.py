@@ -134,21 +134,17 @@ def _harm(output: Any) -> str:
 
 
 def decibels_in_words(distance: float) -> str:
-    return (
-        "identical"
-        if distance == math.inf
-        else "infinitely far"
-        if distance == -math.inf
-        else f"{distance:.0f} dB"
-    )
+    if distance == math.inf:
+        return "identical"
+    if distance == -math.inf:
+        return "infinitely far"
+    return f"{distance:.0f} dB"
 
 
 def _share_in_words(distance: float) -> str:
-    return (
-        f" by {100 * 10 ** (-distance / 20):.2g} % ({decibels_in_words(distance)})"
-        if math.isfinite(distance)
-        else ""
-    )
+    if math.isfinite(distance):
+        return f" by {100 * 10 ** (-distance / 20):.2g} % ({decibels_in_words(distance)})"
+    return ""
 
 
 def _products_verdict(audit: Audit) -> str:
@@ -411,11 +407,9 @@ def finite(value: Any) -> Any:
 
 def _layer_on_data(audit: Audit, name: str) -> dict | None:
     found = audit.on_data.layers.get(name) if audit.on_data else None
-    return (
-        None
-        if found is None
-        else {"results": found.results, "changed": found.changed, "sqnr": finite(found.sqnr)}
-    )
+    if found is None:
+        return None
+    return {"results": found.results, "changed": found.changed, "sqnr": finite(found.sqnr)}
 
 
 def to_json(audit: Audit) -> dict:

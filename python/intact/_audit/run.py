@@ -14,7 +14,7 @@ from .._engines.session import SESSION, constants_size, emulated, float_session,
 from .._engines.table import Engine, engines, pairs_of
 from .._formats.model import QuantizedLayer
 from .._graph.control import control_variant
-from .._graph.nodes import array_of_tensor, attributes, every_node
+from .._graph.nodes import array_of_tensor, attributes, every_node, input_of
 from .._graph.operators import row_of
 from .._graph.scope import Scope
 from .._graph.weights import SHARED_SIZE, set_array
@@ -291,7 +291,7 @@ def zero_point(layer: QuantizedLayer, scope: Any) -> int | None:
         name = node.input[place]
     elif layer.is_qdq:
         dequantizer = scope.producer(node.input[0])
-        name = dequantizer.input[2] if len(dequantizer.input) > 2 else ""
+        name = input_of(dequantizer, 2)
     value = scope.constant(name) if name else np.zeros((), np.uint8)
     return None if value is None else int(value.reshape(-1)[0])
 
@@ -493,10 +493,8 @@ def compare_outputs(name: str, outputs: list, held: "list[np.ndarray] | None" = 
         control_changed,
     )
     if len(outputs[0]) > 3:
-        found.exact_to_float, found.stock_to_float = (
-            decibels(before, exact_error),
-            decibels(before, stock_error),
-        )
+        found.exact_to_float = decibels(before, exact_error)
+        found.stock_to_float = decibels(before, stock_error)
     if held and all(one.shape == exact.shape for one, (exact, *_) in zip(held, outputs)):
         by = [
             distances(np.asarray(exact, np.float64), np.asarray(one, np.float64))

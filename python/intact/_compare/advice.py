@@ -15,6 +15,7 @@ import numpy as np
 
 from .._engines.data import decibels
 from .._engines.session import session_of
+from .._graph.nodes import input_of
 from .._graph.operators import row_of
 from .comparison import Advice, ComparedLayer, Comparison, Distance
 
@@ -151,7 +152,7 @@ class _Network:
         inputs = [x, self.constant(weights)]
         row = row_of(node)
         bias, point = row.inputs.bias, row.c_point
-        if bias is not None and len(node.input) > bias and node.input[bias]:
+        if bias is not None and input_of(node, bias):
             if m.biases is None:
                 return False
             inputs.append(self.constant(m.biases[0] if change.bias is None else change.bias))
@@ -174,7 +175,7 @@ class _Network:
         bias = {"DynamicQuantizeMatMul": 4, "MatMulIntegerToFloat": 6}.get(node.op_type, 99)
         inputs = [x, self.constant(weights)]
         op = "Conv" if m.layer.is_convolution else "MatMul"
-        if len(node.input) > bias and node.input[bias]:
+        if input_of(node, bias):
             product = self.add(place, op, inputs)
             self.add(place, "Add", [product, node.input[bias]], [name])
         else:

@@ -430,10 +430,8 @@ class _Runs:
         fed, wanted = [], []
         for done, (run, run_before) in enumerate(zip(self.inputs, before)):
             source = str(runs[done].source)
-            floats, values = (
-                {**run_before, **_results(self.before, run_before, source)},
-                _results(self.probe, run, source),
-            )
+            floats = {**run_before, **_results(self.before, run_before, source)}
+            values = _results(self.probe, run, source)
             stock = dict(zip(self.names, elsewhere[done])) if elsewhere else _results(self.stock, run, source)
             three = [_results(self.plain, run, source), stock, _results(self.control, run, source)]
             feeds = {**run, **self._feeds(floats, probes, source)}

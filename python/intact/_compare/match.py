@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from .._formats.model import QuantizedLayer
-from .._graph.nodes import as_matrix, attributes, load_onnx
+from .._graph.nodes import as_matrix, attributes, input_of, load_onnx
 from .._graph.operators import row_of
 from .._graph.scope import Scope
 from .._library import excerpt, invalid
@@ -173,7 +173,7 @@ def float_nodes(scope: Scope, graph: Any) -> list[FloatNode]:
 
 
 def _constant(scope: Scope, node: Any, i: int) -> np.ndarray | None:
-    return scope.constant(node.input[i]) if len(node.input) > i and node.input[i] else None
+    return scope.constant(node.input[i]) if input_of(node, i) else None
 
 
 def _weights_scale(layer: QuantizedLayer, scope: Scope) -> np.ndarray | None:
@@ -196,12 +196,7 @@ def _dequantize(matched: Matched, scope: Scope, direction: int) -> str:
         return "it is in an inner graph"
     scale, node = _weights_scale(layer, scope), layer.weights_node
     point = _constant(scope, node, layer.point_input)
-    if (
-        len(node.input) > layer.point_input
-        and node.input[layer.point_input]
-        and point is None
-        or scale is None
-    ):
+    if input_of(node, layer.point_input) and point is None or scale is None:
         return "its weights' scale or zero point is no constant"
     values = [scale.astype(np.float64), np.zeros(1) if point is None else point.astype(np.float64)]
     if layer.op_type == "DynamicQuantizeLSTM":
@@ -240,11 +235,9 @@ def _find_input(matched: Matched, scope: Scope, known: set[str]) -> None:
         and scale.size == point.size == 1
         and 0 < scale.reshape(-1)[0] < np.inf
     ):
-        matched.scale, matched.point, matched.cut_type = (
-            float(scale.reshape(-1)[0]),
-            int(point.reshape(-1)[0]),
-            point.dtype,
-        )
+        matched.scale = float(scale.reshape(-1)[0])
+        matched.point = int(point.reshape(-1)[0])
+        matched.cut_type = point.dtype
         matched.cut = layer.activation
         before = quantizer.input[0] if quantizer is not None and quantizer.op_type == "QuantizeLinear" else ""
     elif layer.op_type in ("DynamicQuantizeMatMul", "DynamicQuantizeLSTM"):
@@ -279,7 +272,7 @@ def _find_outputs(layer: QuantizedLayer, scope: Scope) -> list[Output]:
 
     if row_of(layer).c_point is not None:
         place = row_of(layer).inputs.c_scale
-        if len(node.input) > place and node.input[place]:
+        if input_of(node, place):
             return quantized(node.output[0], _constant(scope, node, place), _constant(scope, node, place + 1))
     if layer.op_type in ("MatMulInteger", "ConvInteger"):
         scaled = multipliers(scope, node)[0]
@@ -301,7 +294,7 @@ def _find_biases(matched: Matched, scope: Scope, before: Scope) -> None:
         return
     wanted = _constant(before, other.node, 2)
     stored = None
-    if layer.is_qdq and len(node.input) > 2 and node.input[2]:
+    if layer.is_qdq and input_of(node, 2):
         stored, maker = scope.constant(node.input[2]), scope.producer(node.input[2])
         if maker is not None and maker.op_type == "DequantizeLinear":
             integers, scale, point = (_constant(scope, maker, i) for i in range(3))

@@ -54,11 +54,9 @@ def _spread(d: "Distance | None") -> str:
     if d is None or len(d.samples) < 2:
         return ""
     low, high = d.spread
-    return (
-        f"{low:.0f} to {high:.0f} dB"
-        if math.isfinite(low) and math.isfinite(high)
-        else f"{_dB(low)} to {_dB(high)}"
-    )
+    if math.isfinite(low) and math.isfinite(high):
+        return f"{low:.0f} to {high:.0f} dB"
+    return f"{_dB(low)} to {_dB(high)}"
 
 
 def _alone(layer: ComparedLayer, *keys: str) -> float:

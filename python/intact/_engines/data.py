@@ -14,13 +14,11 @@ from .._library import excerpt, invalid
 
 
 def decibels(signal: float, noise: float) -> float:
-    return (
-        math.inf
-        if noise == 0
-        else -math.inf
-        if signal == 0 or math.isinf(noise)
-        else 10 * math.log10(signal / noise)
-    )
+    if noise == 0:
+        return math.inf
+    if signal == 0 or math.isinf(noise):
+        return -math.inf
+    return 10 * math.log10(signal / noise)
 
 
 class Run(dict):

@@ -128,11 +128,9 @@ def held_to_avx2(
         results, said = _run_elsewhere(
             [sys.executable], held_to.environment("avx2"), str(path), names, inputs
         )
-    return (
-        (results, "")
-        if results
-        else ([], f"ONNX Runtime could not be held to AVX2: {excerpt(said.strip()[-200:], 200)}")
-    )
+    if results:
+        return results, ""
+    return [], f"ONNX Runtime could not be held to AVX2: {excerpt(said.strip()[-200:], 200)}"
 
 
 # bytes of a session for each byte of constants: while it is made, it has loaded and packed them

@@ -122,11 +122,9 @@ class QuantizedModel:
 
     def decided_by(self) -> list[str]:
         """Who says which QDQ groups multiply integers: a line, or none for a model without QDQ groups."""
-        return (
-            [f"note: {self.fusions.source} decided which QDQ groups multiply integers"]
-            if self.fusions
-            else []
-        )
+        if self.fusions:
+            return [f"note: {self.fusions.source} decided which QDQ groups multiply integers"]
+        return []
 
     def unique(self, name: str, suffix: str = "") -> str:
         """A unique name of a layer, safe to print. If `name` is taken, the operator's number is appended."""

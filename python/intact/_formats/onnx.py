@@ -223,11 +223,9 @@ class _Reader(Layers):
     def _steps(scope: Scope, node: Any, inputs: Inputs) -> np.ndarray | None:
         """The requantization scales, if they are constants."""
         steps = inputs.steps
-        return (
-            ratio(*(scope.constant(node.input[i]) if len(node.input) > i else None for i in steps))
-            if steps
-            else None
-        )
+        if steps:
+            return ratio(*(scope.constant(node.input[i]) if len(node.input) > i else None for i in steps))
+        return None
 
 
 def read_onnx(

@@ -181,11 +181,9 @@ class _Table:
         begin, length = self.vector(field, size)
         if most is not None and length > most:
             raise invalid(f"a vector has {length} elements; expected at most {most}")
-        return (
-            np.frombuffer(self._data, np.dtype(dtype).newbyteorder("<"), length, begin)
-            if length
-            else np.zeros(0, dtype)
-        )
+        if length:
+            return np.frombuffer(self._data, np.dtype(dtype).newbyteorder("<"), length, begin)
+        return np.zeros(0, dtype)
 
     def tables(self, field: int) -> "_Tables":
         return _Tables(self._data, *self.vector(field, 4))

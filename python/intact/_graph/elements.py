@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from .dims import Axis, fix_size, freeze, frozen, is_free, size_of, unify, whole
-from .nodes import attributes
+from .nodes import attributes, input_of
 from .products import contracted
 
 
@@ -164,7 +164,7 @@ def reduce(tensors, node):
     x = tensors.of(node, 0)
     values = attributes(node)
     axes = values.get("axes")
-    if len(node.input) > 1 and node.input[1]:
+    if input_of(node, 1):
         found = tensors.scope.constant(node.input[1])
         if found is None:
             return None

@@ -19,7 +19,7 @@ from typing import Any, Callable
 import numpy as np
 
 from .._library import PACKAGE
-from .nodes import attributes, every_node
+from .nodes import attributes, every_node, input_of
 from .operators import row_of
 
 _MOST_BYTES = 1 << 30  # larger models are not given to ONNX Runtime, which would copy them
@@ -46,11 +46,9 @@ def rules_version() -> str:
         installed = importlib.metadata.version("onnxruntime")
     except importlib.metadata.PackageNotFoundError:
         return known[0]
-    return (
-        installed
-        if min(map(_numbers, known)) <= _numbers(installed) <= max(map(_numbers, known))
-        else known[0]
-    )
+    if min(map(_numbers, known)) <= _numbers(installed) <= max(map(_numbers, known)):
+        return installed
+    return known[0]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -113,10 +111,8 @@ def weights_in_words(scope: Any, node: Any) -> str:
     """The bits and the blocks of the weights of a QDQ product."""
 
     dequantizer = scope.dequantizer(node.input[1])
-    stored, block = (
-        scope.shape_of_constant(dequantizer.input[0]),
-        attributes(dequantizer).get("block_size", 0),
-    )
+    stored = scope.shape_of_constant(dequantizer.input[0])
+    block = attributes(dequantizer).get("block_size", 0)
     bits = _BITS.get(stored[0]) if stored else None
     return (f" of {bits} bits" if bits else "") + (f" in blocks of {block}" if block else "")
 
@@ -171,10 +167,6 @@ def _asked(proto: Any, folder: Path) -> tuple[dict[int, set[str]], str]:
     return found, onnxruntime.__version__
 
 
-def _input(node: Any, i: int) -> str:
-    return node.input[i] if len(node.input) > i else ""
-
-
 def _constant(scope: Any, name: str) -> np.ndarray | None:
     """A scale or a zero point that no caller can override; None if a run gives it."""
     source = scope.scope_of(name)
@@ -224,7 +216,8 @@ def _is_moved(scope: Any, quantizer: Any, dequantizer: Any) -> bool:
     if [reader.output[0] for reader in scope.readers(between)] != [real]:
         return False
     points = [
-        _constant(scope, _input(node, 2)) if _input(node, 2) else None for node in (quantizer, dequantizer)
+        _constant(scope, input_of(node, 2)) if input_of(node, 2) else None
+        for node in (quantizer, dequantizer)
     ]
     return (
         all(point is not None and point.size == 1 for point in points)
@@ -245,7 +238,7 @@ def _is_held(scope: Any, node: Any, i: int) -> bool:
 
 def _has_one_point(scope: Any, node: Any) -> bool:
     """Whether the zero point of a QuantizeLinear or a DequantizeLinear is one constant number."""
-    point = _constant(scope, node.input[2]) if _input(node, 2) else None
+    point = _constant(scope, node.input[2]) if input_of(node, 2) else None
     return point is not None and point.size == 1
 
 
@@ -258,7 +251,7 @@ def _has_one_constant(scope: Any, node: Any) -> bool:
 
 def _type(scope: Any, dequantizer: Any) -> Any:
     """The NumPy type of the integers that a DequantizeLinear reads, or None."""
-    known = scope.type_of(_input(dequantizer, 2)) if _input(dequantizer, 2) else None
+    known = scope.type_of(input_of(dequantizer, 2)) if input_of(dequantizer, 2) else None
     return known or scope.type_of(dequantizer.input[0])
 
 
@@ -281,7 +274,7 @@ def _takes_transposes(scope: Any, node: Any) -> bool:
 
 def exchanges_operands(scope: Any, node: Any) -> bool:
     """Whether ONNX Runtime multiplies Bᵀ by Aᵀ, because a Transpose alone reads a Gemm without a bias."""
-    readers = _readers(scope, node.output[0]) if node.op_type == "Gemm" and not _input(node, 2) else []
+    readers = _readers(scope, node.output[0]) if node.op_type == "Gemm" and not input_of(node, 2) else []
     return len(readers) == 1 and readers[0].op_type == "Transpose" and not scope.is_output(node.output[0])
 
 
@@ -289,7 +282,7 @@ def _clamps_as_the_quantizer(scope: Any, node: Any, quantizer: Any) -> bool:
     """Whether a Relu or a Clip changes nothing, because the QuantizeLinear behind it clamps at least as
     much."""
     scale, point = _constant(scope, quantizer.input[1]), np.zeros((), np.uint8)
-    if _input(quantizer, 2):
+    if input_of(quantizer, 2):
         point = _constant(scope, quantizer.input[2])
     if point is None or point.size != 1 or point.dtype.kind not in "iu":
         return False
@@ -431,7 +424,7 @@ def bias_difference(scope: Any, dequantizers: tuple, bias: Any) -> tuple[np.ndar
     """a_scale·b_scale of each channel, how far the scale of a bias is from it, and whether the bias has
     another zero point than 0; None if a scale is no constant."""
     scales = [_constant(scope, node.input[1]) for node in (*dequantizers, bias)]
-    point = _constant(scope, bias.input[2]) if _input(bias, 2) else np.zeros(1)
+    point = _constant(scope, bias.input[2]) if input_of(bias, 2) else np.zeros(1)
     if any(scale is None for scale in scales) or point is None or scales[0].size != 1:
         return None
     a, b, own = (scale.reshape(-1).astype(np.float32) for scale in scales)
@@ -445,7 +438,7 @@ def bias_difference(scope: Any, dequantizers: tuple, bias: Any) -> tuple[np.ndar
 def wrong_bias(scope: Any, node: Any) -> str:
     """What ONNX Runtime computes wrongly of a group that it computes in integers: it ignores the scale and
     the zero point of the bias."""
-    name = _input(node, 2) or _addition(scope, node)[1]
+    name = input_of(node, 2) or _addition(scope, node)[1]
     maker = scope.producer(name) if name else None
     if maker is None or maker.op_type != "DequantizeLinear":
         return ""
@@ -467,7 +460,7 @@ class _Group:
         self.a, self.b = (scope.dequantizer(name) for name in node.input[:2])
         self.add, bias = _addition(scope, node)
         self.rule = rules()["groups"].get("Gemm" if self.add is not None else node.op_type)
-        self.bias = bias or _input(node, 2)  # a name
+        self.bias = bias or input_of(node, 2)  # a name
         self.quantizer, self.output_reason = _output(scope, node)
         self.through = scope.producer(node.input[1])
         self.stored = scope.shape_of_constant(self.b.input[0])  # of the weights
@@ -600,7 +593,10 @@ _FLOATS: tuple[tuple[str, Callable[[_Group], Any]], ...] = (
     (
         "its transposed weights have no zero point",  # then ONNX Runtime does not move the Transpose in front
         lambda g: (
-            g.stored is not None and g.through.op_type == "Transpose" and g.opset < 21 and not _input(g.b, 2)
+            g.stored is not None
+            and g.through.op_type == "Transpose"
+            and g.opset < 21
+            and not input_of(g.b, 2)
         ),
     ),
     (
@@ -622,7 +618,7 @@ _FLOATS: tuple[tuple[str, Callable[[_Group], Any]], ...] = (
     ("its activations are s8 and its weights u8", lambda g: g.is_s8 and not g.has_s8_weights),
     (
         "its activations or its weights have no zero point",
-        lambda g: g.rule["needs_zero_points"] and not (_input(g.a, 2) and _input(g.b, 2)),
+        lambda g: g.rule["needs_zero_points"] and not (input_of(g.a, 2) and input_of(g.b, 2)),
     ),
     ("it has a bias, and alpha or beta is not 1", lambda g: g.bias and g.has_factor()),
     ("its bias is float", _Group.has_float_bias),
@@ -705,7 +701,7 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
         why = ""
     if why or types and (not _is_since(version, since["of 16 bits"]) or set(types) - {np.uint16, np.int16}):
         return False
-    bias = bias or _input(node, 2)
+    bias = bias or input_of(node, 2)
     if bias and not _is_bias_of_nbits(scope, node, bias):
         return False
     scales = [scope.dequantizer(name) for name in node.input[:2]]
@@ -726,7 +722,7 @@ def becomes_matmul_nbits(scope: Any, node: Any, version: str) -> bool:
             bool(values.get(name)) ^ (_takes_transposes(scope, node) and _turns(scope, operand) % 2 == 1)
             for name, operand in zip(("transA", "transB"), node.input)
         ]
-        if values.get("alpha", 1.0) != 1 or any(turned) or _input(node, 2) and values.get("beta", 1.0) != 1:
+        if values.get("alpha", 1.0) != 1 or any(turned) or input_of(node, 2) and values.get("beta", 1.0) != 1:
             return False
     return _are_weights_of_nbits(scope, node, dequantizer)
 

@@ -57,6 +57,11 @@ def captured(node: Any, depth: int = 0) -> set[str]:
     return names
 
 
+def input_of(node: Any, i: int) -> str:
+    """The name of a node's input; "" if it is absent."""
+    return node.input[i] if len(node.input) > i else ""
+
+
 def as_matrix(weights: np.ndarray) -> np.ndarray:
     """A product's weights as K×N; the items of a batch are side by side."""
     return np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)

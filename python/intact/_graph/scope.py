@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .nodes import DTYPES, array_of_tensor, attributes, captured, four_bits, type_name
+from .nodes import DTYPES, array_of_tensor, attributes, captured, four_bits, input_of, type_name
 from .operators import BOUNDED, row_of
 
 
@@ -101,11 +101,9 @@ class Scope:
         if node.op_type == "Transpose" and node.input:
             shape = self.shape_of(node.input[0], depth + 1)
             axes = attributes(node).get("perm") or range(len(shape or ()))[::-1]
-            return (
-                None
-                if shape is None or sorted(axes) != list(range(len(shape)))
-                else tuple(shape[axis] for axis in axes)
-            )
+            if shape is None or sorted(axes) != list(range(len(shape))):
+                return None
+            return tuple(shape[axis] for axis in axes)
         if node.op_type == "Reshape" and len(node.input) > 1:
             return self._reshaped(node, depth)
         return None
@@ -216,7 +214,7 @@ class Scope:
 
     def point(self, node: Any, depth: int = 0) -> np.ndarray | None:
         """The zero point of a QuantizeLinear to 8 bits, if it is a constant."""
-        if len(node.input) > 2 and node.input[2]:
+        if input_of(node, 2):
             value = self.constant(node.input[2], depth)
         else:
             value = np.zeros((), DTYPES.get(attributes(node).get("output_dtype") or 2, np.uint16))
@@ -236,12 +234,10 @@ class Scope:
         if node.op_type == "DynamicQuantizeLinear":
             return np.uint8
         if node.op_type == "QuantizeLinear":
-            has_point = len(node.input) > 2 and node.input[2]
-            return (
-                self.type_of(node.input[2], depth + 1)
-                if has_point
-                else DTYPES.get(attributes(node).get("output_dtype") or 2)
-            )
+            has_point = input_of(node, 2)
+            if has_point:
+                return self.type_of(node.input[2], depth + 1)
+            return DTYPES.get(attributes(node).get("output_dtype") or 2)
         if (row_of(node).moves or row_of(node).range is BOUNDED) and node.input:
             return self.type_of(node.input[0], depth + 1)
         point = row_of(node).c_point
@@ -265,13 +261,11 @@ class Scope:
         if op == "Clip":
             bounds = [attributes(node).get("min"), attributes(node).get("max")]
             for i in (1, 2):
-                if len(node.input) > i and node.input[i]:
+                if input_of(node, i):
                     value = self.constant(node.input[i])
                     bounds[i - 1] = None if value is None or value.size != 1 else float(value.reshape(-1)[0])
-            low, high = (
-                (-math.inf if bounds[0] is None else bounds[0]),
-                (math.inf if bounds[1] is None else bounds[1]),
-            )
+            low = -math.inf if bounds[0] is None else bounds[0]
+            high = math.inf if bounds[1] is None else bounds[1]
             if math.isnan(low) or math.isnan(high):
                 return -math.inf, math.inf, ""
             return min(low, high), high, op  # if low > high, Clip returns `high`

@@ -19,7 +19,7 @@ from .dims import (
     unify,
     whole,
 )
-from .nodes import attributes
+from .nodes import attributes, input_of
 
 
 def transpose(tensors, node):
@@ -38,11 +38,9 @@ def reshaped(dims: list, target: list) -> list:
     out: list = [None] * len(target)
 
     def symbol(dim):
-        return (
-            dim[0][0].axis.root()
-            if len(dim) == 1 and len(dim[0]) == 1 and size_of(dim) is None
-            else size_of(dim)
-        )
+        if len(dim) == 1 and len(dim[0]) == 1 and size_of(dim) is None:
+            return dim[0][0].axis.root()
+        return size_of(dim)
 
     begin = 0
     while (
@@ -113,11 +111,9 @@ def reshape(tensors, node):
         def copied(i):
             if i >= len(x):
                 return None
-            return (
-                x[i][0][0].axis
-                if size_of(x[i]) is None and len(x[i]) == 1 and len(x[i][0]) == 1
-                else size_of(x[i])
-            )
+            if size_of(x[i]) is None and len(x[i]) == 1 and len(x[i][0]) == 1:
+                return x[i][0][0].axis
+            return size_of(x[i])
 
         target = [copied(i) if size == 0 and isinstance(size, int) else size for i, size in enumerate(target)]
     if x is None or target is None:
@@ -150,7 +146,7 @@ def flatten(tensors, node):
 
 def _axes_of(tensors, node) -> list | None:
     axes = attributes(node).get("axes")
-    if axes is None and len(node.input) > 1 and node.input[1]:
+    if axes is None and input_of(node, 1):
         value = tensors.scope.constant(node.input[1])
         axes = None if value is None else value.reshape(-1).tolist()
     return axes
@@ -251,7 +247,7 @@ def split(tensors, node):
     axis %= len(x)
     fix_size(x[axis])
     sizes = values.get("split")
-    if len(node.input) > 1 and node.input[1]:
+    if input_of(node, 1):
         value = tensors.scope.constant(node.input[1])
         sizes = None if value is None else value.tolist()
     total = size_of(x[axis])
@@ -277,7 +273,7 @@ def slice_(tensors, node):
     found = []
     for i, name in enumerate(("starts", "ends", "axes", "steps")):
         value = values.get(name)
-        if value is None and len(node.input) > i + 1 and node.input[i + 1]:
+        if value is None and input_of(node, i + 1):
             constant = tensors.scope.constant(node.input[i + 1])
             if constant is None and name in ("axes", "steps"):
                 return None
@@ -338,7 +334,7 @@ def pad(tensors, node):
     if pads is None and len(node.input) > 1:
         value = tensors.scope.constant(node.input[1])
         pads = None if value is None else value.reshape(-1).tolist()
-    if x is None or pads is None or len(pads) != 2 * len(x) or (len(node.input) > 3 and node.input[3]):
+    if x is None or pads is None or len(pads) != 2 * len(x) or input_of(node, 3):
         return None
     out = []
     for i, dim in enumerate(x):
@@ -363,7 +359,7 @@ def resize(tensors, node):
         return None
     if attributes(node).get("axes") is not None:
         return None
-    if len(node.input) > 3 and node.input[3]:  # sizes
+    if input_of(node, 3):  # sizes
         fix_size(*x)
     return [[x[0], x[1]] + [frozen(None, "Resize") for _ in x[2:]]]
 

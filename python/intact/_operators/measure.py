@@ -293,17 +293,15 @@ def to_text(table: Table) -> str:
 
 def to_json(table: Table) -> str:
     def counts(found: Differences | None) -> Any:
-        return (
-            None
-            if found is None
-            else {
-                "problems": found.problems,
-                "problems_changed": found.problems_changed,
-                "values": found.values,
-                "changed": found.changed,
-                "nans": found.nans,
-            }
-        )
+        if found is None:
+            return None
+        return {
+            "problems": found.problems,
+            "problems_changed": found.problems_changed,
+            "values": found.values,
+            "changed": found.changed,
+            "nans": found.nans,
+        }
 
     return (
         json.dumps(

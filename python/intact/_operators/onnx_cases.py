@@ -179,13 +179,11 @@ def _gemm(**more: Any) -> Draw:
 
 
 def _einsum(rng: np.random.Generator) -> _Problem:
-    b, h, i, j, d = (
-        int(rng.integers(1, 3)),
-        int(rng.integers(1, 4)),
-        draw_size(rng, 40),
-        draw_size(rng, 200),
-        draw_size(rng, 600),
-    )
+    b = int(rng.integers(1, 3))
+    h = int(rng.integers(1, 4))
+    i = draw_size(rng, 40)
+    j = draw_size(rng, 200)
+    d = draw_size(rng, 600)
     return _Problem([floats(rng, (b, h, i, d)), floats(rng, (b, h, j, d))], {"equation": "bhid,bhjd->bhij"})
 
 
@@ -351,12 +349,10 @@ def _grouped_query(rng: np.random.Generator) -> _Problem:
 
 
 def _rotary(rng: np.random.Generator) -> _Problem:
-    b, heads, s, width = (
-        int(rng.integers(1, 3)),
-        int(rng.choice([1, 2, 4])),
-        draw_size(rng, 40),
-        int(rng.choice([8, 16, 32, 64])),
-    )
+    b = int(rng.integers(1, 3))
+    heads = int(rng.choice([1, 2, 4]))
+    s = draw_size(rng, 40)
+    width = int(rng.choice([8, 16, 32, 64]))
     angles = rng.uniform(0, 6.3, (s, width // 2)).astype(np.float32)
     places = np.tile(np.arange(s), (b, 1))
     return _Problem([floats(rng, (b, heads, s, width)), places, np.cos(angles), np.sin(angles)])
@@ -364,12 +360,10 @@ def _rotary(rng: np.random.Generator) -> _Problem:
 
 def _recurrent(gates: int) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        steps, b, inner, hidden = (
-            int(rng.integers(1, 6)),
-            int(rng.integers(1, 9)),
-            draw_size(rng, 600),
-            draw_size(rng, 300),
-        )
+        steps = int(rng.integers(1, 6))
+        b = int(rng.integers(1, 9))
+        inner = draw_size(rng, 600)
+        hidden = draw_size(rng, 300)
         directions = int(rng.integers(1, 3))
         weights = [draw_weights(rng, (directions, gates * hidden, n)) for n in (inner, hidden)]
         return _Problem(
@@ -401,6 +395,16 @@ def _bytes(rng: np.random.Generator, shape: tuple[int, ...], kind: Any = np.uint
     return rng.integers(limits.min, limits.max + 1, shape).astype(kind)
 
 
+def _parameters(rng: np.random.Generator, kind: Any = np.uint8) -> list[np.ndarray]:
+    """A scale and a zero point."""
+    return [_scale(rng), _bytes(rng, (), kind)]
+
+
+def _tensor(rng: np.random.Generator, shape: tuple[int, ...], kind: Any = np.uint8) -> list[np.ndarray]:
+    """A quantized tensor, its scale and its zero point."""
+    return [_bytes(rng, shape, kind), *_parameters(rng, kind)]
+
+
 def _kind(rng: np.random.Generator) -> Any:
     return np.uint8 if rng.random() < 0.5 else np.int8
 
@@ -430,16 +434,7 @@ def _integer_product(rng: np.random.Generator) -> _Problem:
 def _quantized_product(rng: np.random.Generator) -> _Problem:
     m, n, k, kind = draw_size(rng, 100), draw_size(rng, 100), draw_size(rng, 200), _kind(rng)
     return _Problem(
-        [
-            _bytes(rng, (m, k)),
-            _scale(rng),
-            _bytes(rng, ()),
-            _bytes(rng, (k, n), kind),
-            _scale(rng),
-            _bytes(rng, (), kind),
-            _scale(rng),
-            _bytes(rng, ()),
-        ],
+        [*_tensor(rng, (m, k)), *_tensor(rng, (k, n), kind), *_parameters(rng)],
         rows=(0,),
         constants=(3, 4, 5),
     )
@@ -463,10 +458,7 @@ def _to_float_product(rng: np.random.Generator) -> _Problem:
 
 def _dynamic_product(rng: np.random.Generator) -> _Problem:
     m, n, k, kind = draw_size(rng, 100), draw_size(rng, 100), draw_size(rng, 200), _kind(rng)
-    return _Problem(
-        [floats(rng, (m, k)), _bytes(rng, (k, n), kind), _scale(rng), _bytes(rng, (), kind)],
-        constants=(1, 2, 3),
-    )
+    return _Problem([floats(rng, (m, k)), *_tensor(rng, (k, n), kind)], constants=(1, 2, 3))
 
 
 def _integer_convolution(rng: np.random.Generator) -> _Problem:
@@ -482,7 +474,7 @@ def _quantized_convolution(rng: np.random.Generator) -> _Problem:
     plain, kind = _integer_convolution(rng), np.uint8
     image, weights, a_point, b_point = plain.inputs
     return _Problem(
-        [image, _scale(rng), a_point, weights, _scale(rng), b_point, _scale(rng), _bytes(rng, (), kind)],
+        [image, _scale(rng), a_point, weights, _scale(rng), b_point, *_parameters(rng, kind)],
         plain.attributes,
         (3, 4, 5),
         (0,),
@@ -491,38 +483,23 @@ def _quantized_convolution(rng: np.random.Generator) -> _Problem:
 
 def _quantized_binary(rng: np.random.Generator) -> _Problem:
     shape, kind = draw_shape(rng), _kind(rng)
-    inputs: list[np.ndarray | None] = []
-    for _ in range(2):
-        inputs += [_bytes(rng, shape, kind), _scale(rng), _bytes(rng, (), kind)]
-    return _Problem([*inputs, _scale(rng), _bytes(rng, (), kind)])
+    return _Problem([*_tensor(rng, shape, kind), *_tensor(rng, shape, kind), *_parameters(rng, kind)])
 
 
 def _quantized_unary(*, needs_opset: bool = False, **attributes: Any) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
         kind, shape = _kind(rng), draw_shape(rng, 2, 3)
         values = attributes | ({"axis": len(shape) - 1, "opset": 13} if needs_opset else {})
-        return _Problem(
-            [
-                _bytes(rng, shape, kind),
-                _scale(rng),
-                _bytes(rng, (), kind),
-                _scale(rng),
-                _bytes(rng, (), kind),
-            ],
-            values,
-            rows=(0,),
-            constants=(1, 2, 3, 4),
-        )
+        inputs = [*_tensor(rng, shape, kind), *_parameters(rng, kind)]
+        return _Problem(inputs, values, rows=(0,), constants=(1, 2, 3, 4))
 
     return draw
 
 
 def _quantized_pool(rng: np.random.Generator) -> _Problem:
     kind = _kind(rng)
-    image = _bytes(rng, (int(rng.integers(1, 3)), draw_size(rng, 40), 9, 8), kind)
-    return _Problem(
-        [image, _scale(rng), _bytes(rng, (), kind), _scale(rng), _bytes(rng, (), kind)], rows=(0,)
-    )
+    image = _tensor(rng, (int(rng.integers(1, 3)), draw_size(rng, 40), 9, 8), kind)
+    return _Problem([*image, *_parameters(rng, kind)], rows=(0,))
 
 
 def _quantized_window(rng: np.random.Generator) -> _Problem:
@@ -534,18 +511,14 @@ def _quantized_window(rng: np.random.Generator) -> _Problem:
 
 def _quantized_concat(rng: np.random.Generator) -> _Problem:
     kind, shape = _kind(rng), draw_shape(rng, 2, 3)
-    inputs: list[np.ndarray | None] = [_scale(rng), _bytes(rng, (), kind)]
-    for _ in range(2):
-        inputs += [_bytes(rng, shape, kind), _scale(rng), _bytes(rng, (), kind)]
+    inputs = [*_parameters(rng, kind), *_tensor(rng, shape, kind), *_tensor(rng, shape, kind)]
     return _Problem(inputs, {"axis": 1}, (0, 1, 3, 4, 6, 7), (2, 5))
 
 
 def _quantized_where(rng: np.random.Generator) -> _Problem:
     kind, shape = _kind(rng), draw_shape(rng)
-    inputs: list[np.ndarray | None] = [rng.random(shape) < 0.5]
-    for _ in range(2):
-        inputs += [_bytes(rng, shape, kind), _scale(rng), _bytes(rng, (), kind)]
-    return _Problem([*inputs, _scale(rng), _bytes(rng, (), kind)], {}, (2, 3, 5, 6, 7, 8))
+    inputs = [rng.random(shape) < 0.5, *_tensor(rng, shape, kind), *_tensor(rng, shape, kind)]
+    return _Problem([*inputs, *_parameters(rng, kind)], {}, (2, 3, 5, 6, 7, 8))
 
 
 def _quantized_gemm(rng: np.random.Generator) -> _Problem:
@@ -577,13 +550,11 @@ def _quantized_attention(rng: np.random.Generator) -> _Problem:
 
 
 def _quantized_lstm(rng: np.random.Generator) -> _Problem:
-    steps, b, inner, hidden, kind = (
-        int(rng.integers(1, 5)),
-        int(rng.integers(1, 4)),
-        draw_size(rng, 40),
-        draw_size(rng, 40),
-        _kind(rng),
-    )
+    steps = int(rng.integers(1, 5))
+    b = int(rng.integers(1, 4))
+    inner = draw_size(rng, 40)
+    hidden = draw_size(rng, 40)
+    kind = _kind(rng)
     weights = [_bytes(rng, (1, n, 4 * hidden), kind) for n in (inner, hidden)]
     absent: list[np.ndarray | None] = [None] * 4
     points = [_scale(rng, (1,)), _bytes(rng, (1,), kind)] * 2
@@ -595,13 +566,11 @@ def _quantized_lstm(rng: np.random.Generator) -> _Problem:
 
 
 def _blocks(rng: np.random.Generator) -> _Problem:
-    k, n, m, block, bits = (
-        32 * int(rng.integers(1, 9)),
-        draw_size(rng, 100),
-        draw_size(rng, 40),
-        32,
-        int(rng.choice([4, 8])),
-    )
+    k = 32 * int(rng.integers(1, 9))
+    n = draw_size(rng, 100)
+    m = draw_size(rng, 40)
+    block = 32
+    bits = int(rng.choice([4, 8]))
     packed = _bytes(rng, (n, k // block, block * bits // 8))
     return _Problem(
         [floats(rng, (m, k)), packed, _scale(rng, (n * (k // block),))],

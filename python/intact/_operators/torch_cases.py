@@ -212,10 +212,8 @@ def _integer_product(rng: np.random.Generator) -> _Problem:
 def _quantized_linear(activation: str = "none", has_float_output: bool = False) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
         m, n, k = draw_size(rng, 64), draw_size(rng, 100), draw_size(rng, 300)
-        steps, points = (
-            (float(x) for x in 10 ** rng.uniform(-3, -1, 2)),
-            [int(point) for point in rng.integers(0, 256, 2)],
-        )
+        steps = (float(x) for x in 10 ** rng.uniform(-3, -1, 2))
+        points = [int(point) for point in rng.integers(0, 256, 2)]
         x_scale, y_scale = steps
         name = str(rng.choice(["none", "relu"])) if activation == "none" else activation
 

@@ -225,11 +225,9 @@ class Plan(AnyPlan):
         if isinstance(values, np.ndarray):
             return self._input(argument, values, dtype, 1)
         given = numbers(argument, values)
-        return (
-            np.array([integer(argument, v) for v in given.tolist()], dtype)
-            if dtype == INT32
-            else given.astype(dtype)
-        )
+        if dtype == INT32:
+            return np.array([integer(argument, v) for v in given.tolist()], dtype)
+        return given.astype(dtype)
 
     def _residual(self, residual: Any, shape: tuple) -> np.ndarray:
         if self.residual_dtype is None:

@@ -191,11 +191,9 @@ class Candidates:
         if len(segment) != 1 or not segment[0].is_whole:
             free = [factor for factor in segment if factor.stride == 1 and not factor.axis.is_frozen]
             held = next((factor.axis.root().reason for factor in segment if factor.axis.is_frozen), "")
-            return (
-                "pairs within a channel that was flattened"
-                if free
-                else held or "its input channels are not one axis"
-            )
+            if free:
+                return "pairs within a channel that was flattened"
+            return held or "its input channels are not one axis"
         root = segment[0].axis.root()
         if root.reason:
             return root.reason

@@ -89,11 +89,9 @@ class Check:
         for output in self.outputs:
 
             def distance(differ: int, by: float) -> str:
-                return (
-                    f"{differ:,} of {output.values:,} values differ ({by:.1f} dB)"
-                    if differ
-                    else "equal bit for bit"
-                )
+                if differ:
+                    return f"{differ:,} of {output.values:,} values differ ({by:.1f} dB)"
+                return "equal bit for bit"
 
             repaired = (
                 f"repaired{', with shortened weights,' * self.is_shortened} "

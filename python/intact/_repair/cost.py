@@ -129,11 +129,9 @@ class Work:
         dims = self.axes.dims.get(node.output[0])
         sizes = self._sizes(node.output[0], dims)
         if is_convolution(node):
-            return (
-                None
-                if sizes is None or len(sizes) < 3 or None in sizes[2:]
-                else math.prod([sizes[0] or 1, *sizes[2:]])
-            )
+            if sizes is None or len(sizes) < 3 or None in sizes[2:]:
+                return None
+            return math.prod([sizes[0] or 1, *sizes[2:]])
         if node.op_type == "DynamicQuantizeLSTM":
             sizes = self._sizes(node.input[0], self.axes.dims.get(node.input[0]))
             sizes = sizes and sizes[:3]
@@ -145,11 +143,9 @@ class Work:
         if dims is None:
             return guessed
         known = [size_of(dim) for dim in dims]
-        return (
-            [size or other for size, other in zip(known, guessed)]
-            if guessed and len(guessed) == len(known)
-            else known
-        )
+        if guessed and len(guessed) == len(known):
+            return [size or other for size, other in zip(known, guessed)]
+        return known
 
     def _shape(self, i: int) -> tuple[int, int, float, int]:
         """Rows, outputs, depth and groups of a layer."""

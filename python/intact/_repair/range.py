@@ -19,7 +19,7 @@ from .._audit.run import exact_variant
 from .._engines.data import inputs_of
 from .._engines.session import session_of
 from .._formats.model import QuantizedLayer
-from .._graph.nodes import attributes
+from .._graph.nodes import attributes, input_of
 from .._graph.operators import row_of
 from .._library import excerpt, invalid
 from .editor import Editor
@@ -139,29 +139,17 @@ class _Widener(WeightsWidener):
         return tensor
 
     def _point(self, node: Any) -> "int | None":
-        value = (
-            self.scope.constant(node.input[2])
-            if len(node.input) > 2 and node.input[2]
-            else np.zeros((), np.uint8)
-        )
+        value = self.scope.constant(node.input[2]) if input_of(node, 2) else np.zeros((), np.uint8)
         return int(value.item()) if value is not None and value.size == 1 else None
 
     def _is_clip_to_7_bits(self, node: Any) -> bool:
-        low, high = (
-            self.scope.constant(node.input[i]) if len(node.input) > i and node.input[i] else None
-            for i in (1, 2)
-        )
+        low, high = (self.scope.constant(node.input[i]) if input_of(node, i) else None for i in (1, 2))
         return (
             high is not None
             and high.dtype == np.uint8
             and high.size == 1
             and high.item() == 127
-            and (
-                low is None
-                and not (len(node.input) > 1 and node.input[1])
-                or low is not None
-                and not low.any()
-            )
+            and (low is None and not input_of(node, 1) or low is not None and not low.any())
         )
 
     def _largest(self, tensors: "list[_Tensor]", runs: "list[dict[str, np.ndarray]]") -> dict[str, int]:

@@ -170,11 +170,9 @@ class Emitter:
 
     def _operand(self, value: Any, dtype: Any) -> str:
         """A scale or a zero point, for the whole tensor or for each channel."""
-        return (
-            self.constant(value.tensor, dtype=dtype)
-            if isinstance(value, Constant)
-            else self.scalar(value, dtype)
-        )
+        if isinstance(value, Constant):
+            return self.constant(value.tensor, dtype=dtype)
+        return self.scalar(value, dtype)
 
     def shape_of(self, node: Any) -> list | None:
         """A tensor's sizes as the graph states them. The first size of a module's tensors is open, because

@@ -140,10 +140,8 @@ class _Translator(Products, Functions, Moves):
         for user in node.users if depth < 16 else []:
             key = self._name(user)[1]
             if key in LINEAR | CONV and user.args and user.args[0] is node:
-                packed, module = (
-                    self._weights(user),
-                    self.modules.get(user.target) if user.op == "call_module" else None,
-                )
+                packed = self._weights(user)
+                module = self.modules.get(user.target) if user.op == "call_module" else None
                 weight = packed.weight_bias()[0] if packed is not None else getattr(module, "weight", None)
                 if not isinstance(weight, torch.Tensor) or weight.dim() < 2:
                     continue

@@ -42,10 +42,8 @@ class _Step:
     def __init__(self, call: "_Call", parameters: tuple, number: int, loaded: ctypes.CDLL):
         self.parameters, self._number = parameters, number
         weakref.finalize(self, loaded.intact_pytorch_free_step, number)
-        self._is_sum, self._has_bfloat16 = (
-            call.binary == "sum",
-            call.other is not None and call.other.dtype == torch.bfloat16,
-        )
+        self._is_sum = call.binary == "sum"
+        self._has_bfloat16 = call.other is not None and call.other.dtype == torch.bfloat16
         self.dtype, self.scale, self.zero_point = call.dtype, call.scale, call.zero_point
         is_fused = bounds_of(call.unary, call.unary_arguments) is not None
         self._unary = None if is_fused else function_of(call)
@@ -204,11 +202,9 @@ class Layers:
         """The output, or None if intact does not compute the call."""
         first = 7 if adapter.is_binary else 6  # the bias
         x, x_scale, x_zero_point, weight, w_scale = arguments[:5]
-        other, bias, parameters = (
-            arguments[6] if first == 7 else None,
-            arguments[first],
-            (adapter, arguments[first + 1 :]),
-        )
+        other = arguments[6] if first == 7 else None
+        bias = arguments[first]
+        parameters = (adapter, arguments[first + 1 :])
         layer = self._layers.get(id(weight))
         steps = layer.steps if layer is not None else []
         if isinstance(x_scale, float):
@@ -262,11 +258,9 @@ class _Call:
         self.x_scale, self.x_zero_point = _number_of(named["x_scale"]), _number_of(named["x_zp"])
         self.window = _window(named) if "stride" in named else None
         self.scale, self.zero_point, self.dtype = named["scale"], named["zp"], named["dtype"] or self.x.dtype
-        self.unary, self.unary_arguments, self.algorithm = (
-            named["unary"] or "none",
-            named["arguments"],
-            named["algorithm"],
-        )
+        self.unary = named["unary"] or "none"
+        self.unary_arguments = named["arguments"]
+        self.algorithm = named["algorithm"]
         self.binary = named.get("binary", "none")
         self.other = None if self.binary == "none" else named["other"]  # PyTorch ignores it then
         self.other_scale, self.other_zero_point = named.get("other_scale", 1.0), named.get("other_zp", 0)
@@ -299,11 +293,9 @@ class _Adapter:
         return _Call(dict(zip(self.names, arguments)))
 
 
-_INPUTS, _WINDOW, _OUTPUT = (
-    "x x_scale x_zp weight w_scale w_zp",
-    "stride padding dilation groups",
-    "scale zp dtype",
-)
+_INPUTS = "x x_scale x_zp weight w_scale w_zp"
+_WINDOW = "stride padding dilation groups"
+_OUTPUT = "scale zp dtype"
 _BINARY, _UNARY_OPERATOR = "other_scale other_zp binary alpha", "unary arguments algorithm"
 _linear = _Adapter(f"{_INPUTS} bias {_OUTPUT} {_UNARY_OPERATOR}")
 _linear_binary = _Adapter(f"{_INPUTS} other bias {_OUTPUT} {_BINARY} {_UNARY_OPERATOR}")
@@ -500,11 +492,9 @@ def residual_type(call: _Call) -> Any:
 
 
 def _floats(values: torch.Tensor) -> torch.Tensor:
-    return (
-        values
-        if values.dtype == torch.float32 and values.is_contiguous()
-        else values.to(torch.float32).contiguous()
-    )
+    if values.dtype == torch.float32 and values.is_contiguous():
+        return values
+    return values.to(torch.float32).contiguous()
 
 
 def _quantized(f: torch.Tensor, call: _Call) -> torch.Tensor:

@@ -19,11 +19,9 @@ class Products(Emitter):
         """The packed weights that an operator reads; None if there are none."""
         if node.op == "call_module":
             module = self.modules[node.target]
-            return (
-                Packed(module)
-                if callable(getattr(module, "weight", None)) and hasattr(module, "set_weight_bias")
-                else None
-            )
+            if callable(getattr(module, "weight", None)) and hasattr(module, "set_weight_bias"):
+                return Packed(module)
+            return None
         packed = self.value(node.args[1]) if len(node.args) > 1 else None
         if (
             packed is None
