@@ -30,15 +30,6 @@ def pointer(result, function, _):
     return result
 
 
-def quantize(x):
-    """What ggml makes of float activations M×K: int8 numbers (M×K), and a scale for each 32 of a row."""
-    groups = x.reshape(len(x), -1, 32)
-    largest = np.abs(groups).max(2)
-    factor = np.float32(127) / np.where(largest > 0, largest, np.float32(np.inf))
-    scales = (largest / np.float32(127)).astype(np.float16).astype(np.float32)
-    return np.rint(groups * factor[..., None]).astype(np.int8).reshape(x.shape), scales
-
-
 def weight_blocks(b_type, b, scales):
     """ggml's type, and the rows of blocks, of weights in groups of 32. `b`: N rows of s8, of u8 with zero point 128, or of u4, two in
     a byte, the even depth in the low four bits. `scales`: N×groups."""

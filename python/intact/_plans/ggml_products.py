@@ -50,7 +50,7 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.where((error != 0) & is_even, nearer, total).astype(np.float32)
 
 
-def _quantized(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def quantized(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Q8_0: int8 numbers of M×blocks×32 activations, and the scales of the blocks."""
     largest = np.abs(a).max(2)
     factor = np.float32(127) / np.where(largest > 0, largest, np.float32(np.inf))
@@ -111,7 +111,7 @@ def _of_lanes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _product_of_32(kind: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     def product(blocks: np.ndarray, a: np.ndarray) -> np.ndarray:
-        (codes, a_scales), (b, scales) = _quantized(a), _of_32(blocks, kind)
+        (codes, a_scales), (b, scales) = quantized(a), _of_32(blocks, kind)
         return _by_lanes(_of_lanes(codes[:, :, None], b[:, :, None])[:, :, :, 0], a_scales, scales)
 
     return product
