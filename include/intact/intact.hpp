@@ -116,6 +116,9 @@ struct RunOptions {
   bool a_transposed = false;               ///< A is k×m
 };
 
+class Gemm;
+class Conv;
+
 /// @cond private
 namespace detail {
 
@@ -185,18 +188,124 @@ inline void SetOptions(const RunOptions& options, auto* args) {
   args->scratch_bytes = options.scratch_bytes;
 }
 
-/// The bytes that `save(data, &size)` writes.
-template <class Save>
-Result<std::vector<uint8_t>> SaveToVector(const Save& save) {
-  size_t size = 0;
-  Error error = LastError(save(nullptr, &size));
-  if (!error.ok()) return error;
-  std::vector<uint8_t> bytes(size);
-  error = LastError(save(bytes.data(), &size));
-  if (!error.ok()) return error;
-  return bytes;
-}
+}  // namespace detail
+/// @endcond
 
+/// What plans of all kinds have: the base class of Gemm, Conv and Grouped. Errors and lifetimes are those of the
+/// calls of the C ABI, for example of intact_gemm_load().
+///
+/// Move-only; a moved-from plan may only be assigned to or destroyed. Immutable except during Tune(): many
+/// threads may call Run() at once.
+template <class Calls>
+class Plan {
+ public:
+  using Made = typename Calls::Plan;      ///< Gemm, Conv or Grouped
+  using Handle = typename Calls::Handle;  ///< the plan of the C ABI
+  using Args = typename Calls::Args;      ///< the arguments of a run
+
+  /// Creates a plan from a file that Save() wrote, on this or another machine. The file must not change while
+  /// the plan lives.
+  static Result<Made> Load(const std::string& path, int32_t max_isa = INTACT_ISA_ANY) {
+    Handle* handle = nullptr;
+    return Adopt(Calls::load(path.c_str(), max_isa, &handle), &handle);
+  }
+  /// Creates a plan from memory. A Gemm needs an alignment of 64 bytes, and the bytes as long as it lives. Other
+  /// plans need neither.
+  static Result<Made> LoadMemory(const void* data, size_t size, int32_t max_isa = INTACT_ISA_ANY) {
+    Handle* handle = nullptr;
+    return Adopt(Calls::load_memory(data, size, max_isa, &handle), &handle);
+  }
+  /// Writes the plan; the file appears whole or not at all.
+  Error Save(const std::string& path) const {
+    return detail::LastError(Calls::save(handle_.get(), path.c_str()));
+  }
+  /// The bytes that Save() writes.
+  Result<std::vector<uint8_t>> SaveMemory() const {
+    size_t size = 0;
+    Error error = detail::LastError(Calls::save_memory(handle_.get(), nullptr, &size));
+    if (!error.ok()) return error;
+    std::vector<uint8_t> bytes(size);
+    error = detail::LastError(Calls::save_memory(handle_.get(), bytes.data(), &size));
+    if (!error.ok()) return error;
+    return bytes;
+  }
+
+  /// Reports what a run needs.
+  Result<intact_run_info> Prepare(const Args& args) const {
+    intact_run_info info = INTACT_RUN_INFO_INIT;
+    Error error = detail::LastError(Calls::prepare(handle_.get(), &args, &info));
+    if (!error.ok()) return error;
+    return info;
+  }
+  /// A run with arguments of the C ABI; the caller is responsible for element types.
+  Error Run(const Args& args) const { return detail::LastError(Calls::run(handle_.get(), &args)); }
+  /// Part `part` of `parts` of a run, for callers that own their threads.
+  Error RunPart(const Args& args, int part, int parts) const {
+    return detail::LastError(Calls::run_part(handle_.get(), &args, part, parts));
+  }
+
+  /// What the plan chose.
+  const typename Calls::Info& Info() const noexcept { return info_; }
+  /// The plan for the C ABI; it lives as long as this object.
+  const Handle* handle() const noexcept { return handle_.get(); }
+
+ private:
+  friend Made;
+  Plan() = default;
+
+  /// The plan that a call with this status made.
+  static Result<Made> Adopt(intact_status status, Handle** handle) {
+    Error error = detail::LastError(status);
+    if (!error.ok()) return error;
+    Made made;
+    made.handle_.reset(*handle);
+    error = made.Query();
+    if (!error.ok()) return error;
+    return made;
+  }
+  Error Query() { return detail::LastError(Calls::query(handle_.get(), &info_)); }
+
+  struct Destroy {
+    void operator()(Handle* handle) const noexcept { Calls::destroy(handle); }
+  };
+  std::unique_ptr<Handle, Destroy> handle_;
+  typename Calls::Info info_ = Calls::kInfo;
+};
+
+/// @cond private
+namespace detail {
+struct GemmCalls {
+  using Plan = Gemm;
+  using Handle = intact_gemm;
+  using Args = intact_gemm_args;
+  using Info = intact_gemm_info;
+  static constexpr Info kInfo = INTACT_GEMM_INFO_INIT;
+  static constexpr auto load = intact_gemm_load;
+  static constexpr auto load_memory = intact_gemm_load_memory;
+  static constexpr auto save = intact_gemm_save;
+  static constexpr auto save_memory = intact_gemm_save_memory;
+  static constexpr auto prepare = intact_gemm_prepare;
+  static constexpr auto run = intact_gemm_run;
+  static constexpr auto run_part = intact_gemm_run_part;
+  static constexpr auto query = intact_gemm_query;
+  static constexpr auto destroy = intact_gemm_destroy;
+};
+struct ConvCalls {
+  using Plan = Conv;
+  using Handle = intact_conv;
+  using Args = intact_conv_args;
+  using Info = intact_conv_info;
+  static constexpr Info kInfo = INTACT_CONV_INFO_INIT;
+  static constexpr auto load = intact_conv_load;
+  static constexpr auto load_memory = intact_conv_load_memory;
+  static constexpr auto save = intact_conv_save;
+  static constexpr auto save_memory = intact_conv_save_memory;
+  static constexpr auto prepare = intact_conv_prepare;
+  static constexpr auto run = intact_conv_run;
+  static constexpr auto run_part = intact_conv_run_part;
+  static constexpr auto query = intact_conv_query;
+  static constexpr auto destroy = intact_conv_destroy;
+};
 }  // namespace detail
 /// @endcond
 
@@ -204,38 +313,18 @@ Result<std::vector<uint8_t>> SaveToVector(const Save& save) {
 ///
 /// Move-only; a moved-from Gemm may only be assigned to or destroyed. Immutable except during Tune(): many
 /// threads may call Run() at once. Dimensions and strides are in elements.
-class Gemm {
+class Gemm : public Plan<detail::GemmCalls> {
  public:
   /// Copies and packs `b`; desc.b_stride_k and desc.b_stride_n describe its layout. `b` is null with
   /// desc.runtime_b. Keeps no pointer to the caller's memory. Errors: see intact_gemm_create().
   static Result<Gemm> Create(const GemmDesc& desc, const void* b) {
     intact_gemm* handle = nullptr;
-    return Made(intact_gemm_create(&desc, &desc.linear, b, &handle), &handle);
+    return Adopt(intact_gemm_create(&desc, &desc.linear, b, &handle), &handle);
   }
 
-  /// Creates a plan from a file that Save() wrote, on this or another machine. The file must not change while
-  /// the Gemm lives. Errors: see intact_gemm_load().
-  static Result<Gemm> Load(const std::string& path, int32_t max_isa = INTACT_ISA_ANY) {
-    intact_gemm* handle = nullptr;
-    return Made(intact_gemm_load(path.c_str(), max_isa, &handle), &handle);
-  }
-
-  /// Creates a plan from memory, aligned to 64 bytes, that must stay valid and unchanged while the Gemm
-  /// lives. Errors: see intact_gemm_load().
-  static Result<Gemm> LoadMemory(const void* data, size_t size, int32_t max_isa = INTACT_ISA_ANY) {
-    intact_gemm* handle = nullptr;
-    return Made(intact_gemm_load_memory(data, size, max_isa, &handle), &handle);
-  }
-
-  /// Writes the plan; the file appears whole or not at all. Errors: see intact_gemm_save().
-  Error Save(const std::string& path) const {
-    return detail::LastError(intact_gemm_save(handle_.get(), path.c_str()));
-  }
-  /// The bytes that Save() writes.
-  Result<std::vector<uint8_t>> SaveMemory() const {
-    return detail::SaveToVector(
-        [&](void* data, size_t* size) { return intact_gemm_save_memory(handle_.get(), data, size); });
-  }
+  using Plan::Prepare;
+  using Plan::Run;
+  using Plan::RunPart;
 
   /// Chooses the fastest kernel for runs of `m` rows by measurement: see intact_gemm_tune(). No other thread
   /// may be using the Gemm.
@@ -253,10 +342,7 @@ class Gemm {
     args.m = m;
     args.a_transposed = options.a_transposed ? 1 : 0;
     detail::SetOptions(options, &args);
-    intact_run_info info = INTACT_RUN_INFO_INIT;
-    Error error = detail::LastError(intact_gemm_prepare(handle_.get(), &args, &info));
-    if (!error.ok()) return error;
-    return info;
+    return Prepare(args);
   }
 
   /// Computes `c` (m×n of the plan's c_type) from `a` (m×k of the plan's a_type or a_source_type; k×m with
@@ -317,18 +403,6 @@ class Gemm {
     return Arguments(a, c, residual, options, &args, &error) ? RunPart(args, part, parts) : error;
   }
 
-  /// Run() with arguments of the C ABI; the caller is responsible for element types.
-  Error Run(const intact_gemm_args& args) const {
-    return detail::LastError(intact_gemm_run(handle_.get(), &args));
-  }
-  /// RunPart() with arguments of the C ABI.
-  Error RunPart(const intact_gemm_args& args, int part, int parts) const {
-    return detail::LastError(intact_gemm_run_part(handle_.get(), &args, part, parts));
-  }
-
-  /// What the plan chose.
-  const intact_gemm_info& Info() const noexcept { return info_; }
-
   /// Which weights can make VPMADDUBSW saturate. The argument does not matter: a GEMM has the same pairs with
   /// each intact_pairing. Errors: see intact_gemm_certificate().
   Result<intact_certificate> Certificate(int32_t /*pairing*/ = INTACT_PAIRING_WITHIN_TAP) const {
@@ -338,23 +412,9 @@ class Gemm {
     return certificate;
   }
 
-  /// The plan for the C ABI; it lives as long as the Gemm.
-  const intact_gemm* handle() const noexcept { return handle_.get(); }
-
  private:
-  struct Destroy {
-    void operator()(intact_gemm* handle) const noexcept { intact_gemm_destroy(handle); }
-  };
-  explicit Gemm(intact_gemm* handle) : handle_(handle) {}
-
-  static Result<Gemm> Made(intact_status status, intact_gemm** handle) {
-    Error error = detail::LastError(status);
-    if (!error.ok()) return error;
-    Gemm gemm(*handle);
-    error = detail::LastError(intact_gemm_query(gemm.handle(), &gemm.info_));
-    if (!error.ok()) return error;
-    return gemm;
-  }
+  friend Plan;
+  Gemm() = default;
 
   // These set `args`, or set `*error` and return false.
   template <class A, class C>
@@ -410,46 +470,24 @@ class Gemm {
            detail::HasExtent("the number of residual's columns", residual.columns, c.columns, error) &&
            Arguments(a, c, options, args, error);
   }
-
-  std::unique_ptr<intact_gemm, Destroy> handle_;
-  intact_gemm_info info_ = INTACT_GEMM_INFO_INIT;
 };
 
 /// A plan of a convolution: see intact_conv_desc for shapes and layouts.
 ///
 /// Move-only; a moved-from Conv may only be assigned to or destroyed. Immutable except during Tune(): many
 /// threads may call Run() at once.
-class Conv {
+class Conv : public Plan<detail::ConvCalls> {
  public:
   /// Copies and packs `weights`, dense in the layout of intact_conv_desc. Keeps no pointer to the caller's
   /// memory. Errors: see intact_conv_create().
   static Result<Conv> Create(const ConvDesc& desc, const void* weights) {
     intact_conv* handle = nullptr;
-    return Made(intact_conv_create(&desc, &desc.linear, weights, &handle), &handle);
+    return Adopt(intact_conv_create(&desc, &desc.linear, weights, &handle), &handle);
   }
 
-  /// Creates a plan from a file that Save() wrote, on this or another machine. The file must not change while
-  /// the Conv lives. Errors: see intact_conv_load().
-  static Result<Conv> Load(const std::string& path, int32_t max_isa = INTACT_ISA_ANY) {
-    intact_conv* handle = nullptr;
-    return Made(intact_conv_load(path.c_str(), max_isa, &handle), &handle);
-  }
-
-  /// Creates a plan from memory, which is not needed afterwards. Errors: see intact_conv_load().
-  static Result<Conv> LoadMemory(const void* data, size_t size, int32_t max_isa = INTACT_ISA_ANY) {
-    intact_conv* handle = nullptr;
-    return Made(intact_conv_load_memory(data, size, max_isa, &handle), &handle);
-  }
-
-  /// Writes the plan; the file appears whole or not at all. Errors: see intact_conv_save().
-  Error Save(const std::string& path) const {
-    return detail::LastError(intact_conv_save(handle_.get(), path.c_str()));
-  }
-  /// The bytes that Save() writes.
-  Result<std::vector<uint8_t>> SaveMemory() const {
-    return detail::SaveToVector(
-        [&](void* data, size_t* size) { return intact_conv_save_memory(handle_.get(), data, size); });
-  }
+  using Plan::Prepare;
+  using Plan::Run;
+  using Plan::RunPart;
 
   /// Chooses the fastest way to compute inputs of these extents by measurement: see intact_conv_tune().
   /// Extents are required where the plan has INTACT_ANY_EXTENT. No other thread may be using the Conv.
@@ -457,7 +495,7 @@ class Conv {
                                 double milliseconds = 10) {
     intact_tune_info info = INTACT_TUNE_INFO_INIT;
     Error error = detail::LastError(intact_conv_tune(handle_.get(), extents.data(), milliseconds, &info));
-    if (error.ok()) error = detail::LastError(intact_conv_query(handle_.get(), &info_));
+    if (error.ok()) error = Query();
     if (!error.ok()) return error;
     return info;
   }
@@ -471,10 +509,7 @@ class Conv {
     args.batch = batch;
     for (size_t i = 0; i < extents.size(); ++i) args.input[i] = extents[i];
     detail::SetOptions(options, &args);
-    intact_run_info info = INTACT_RUN_INFO_INIT;
-    Error error = detail::LastError(intact_conv_prepare(handle_.get(), &args, &info));
-    if (!error.ok()) return error;
-    return info;
+    return Prepare(args);
   }
 
   /// Computes `c` from `a`. Both have the plan's types and channels, and must not overlap. Errors: a view
@@ -516,18 +551,6 @@ class Conv {
                : error;
   }
 
-  /// Run() with arguments of the C ABI; the caller is responsible for element types.
-  Error Run(const intact_conv_args& args) const {
-    return detail::LastError(intact_conv_run(handle_.get(), &args));
-  }
-  /// RunPart() with arguments of the C ABI.
-  Error RunPart(const intact_conv_args& args, int part, int parts) const {
-    return detail::LastError(intact_conv_run_part(handle_.get(), &args, part, parts));
-  }
-
-  /// What the plan chose.
-  const intact_conv_info& Info() const noexcept { return info_; }
-
   /// Which weights can make VPMADDUBSW saturate in the pairs of `pairing`, an intact_pairing. Errors: see
   /// intact_conv_certificate().
   Result<intact_certificate> Certificate(int32_t pairing) const {
@@ -537,23 +560,9 @@ class Conv {
     return certificate;
   }
 
-  /// The plan for the C ABI; it lives as long as the Conv.
-  const intact_conv* handle() const noexcept { return handle_.get(); }
-
  private:
-  struct Destroy {
-    void operator()(intact_conv* handle) const noexcept { intact_conv_destroy(handle); }
-  };
-  explicit Conv(intact_conv* handle) : handle_(handle) {}
-
-  static Result<Conv> Made(intact_status status, intact_conv** handle) {
-    Error error = detail::LastError(status);
-    if (!error.ok()) return error;
-    Conv conv(*handle);
-    error = detail::LastError(intact_conv_query(conv.handle(), &conv.info_));
-    if (!error.ok()) return error;
-    return conv;
-  }
+  friend Plan;
+  Conv() = default;
 
   // These set `args`, or set `*error` and return false.
   template <class A, class C>
@@ -600,9 +609,6 @@ class Conv {
     }
     return true;
   }
-
-  std::unique_ptr<intact_conv, Destroy> handle_;
-  intact_conv_info info_ = INTACT_CONV_INFO_INIT;
 };
 
 }  // namespace intact
