@@ -167,6 +167,7 @@ bool TfliteAddProduct(TfliteEngine* engine, const TfliteLinear* layer, int64_t m
 }
 
 /// Weights are OHWI, with the channels of a group as I. The arrays have a number for height and width.
+// NOLINTNEXTLINE(google-readability-function-size): Python calls it through C
 bool TfliteAddConvolution(TfliteEngine* engine, const TfliteLinear* layer, int64_t batch, int64_t inputs,
                           int64_t outputs, int64_t groups, const int64_t* input, const int64_t* kernel,
                           const int64_t* stride, const int64_t* dilation, const int64_t* pad_begin,

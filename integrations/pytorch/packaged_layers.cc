@@ -100,6 +100,7 @@ class PackagedLayers {
 
 /// `weight`: dense, as in Layer. `digest`: of the weights. A function may follow, if the type is Float.
 /// AOTInductor passes no empty list, so linear layers have no window.
+// NOLINTNEXTLINE(google-readability-function-size): the arguments of a PyTorch operator
 Tensor RunPackaged(const Tensor& x, const Tensor& x_scale, const Tensor& x_zero_point, const Tensor& weight,
                    std::string digest, const Tensor& w_scale, std::optional<Tensor> bias,
                    std::optional<Tensor> other, std::optional<Window> given_window, ScalarType type,

@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
-#include "verify/problem/problem.h"
-
 namespace intact::verify {
+
+struct Problem;
+struct GroupedProblem;
 
 /// Resets the fields that need `feature`.
 void ResetNeeding(intact_target_feature feature, Problem* problem);

@@ -12,7 +12,6 @@
 #include "support/origin.h"
 #include "verify/explain/pairing.h"
 #include "verify/problem/problem.h"
-#include "verify/sweep/grouped_sweep.h"
 
 namespace intact::verify {
 namespace {

@@ -190,12 +190,4 @@ std::vector<Problem> GroupedSweepProblems(std::span<const intact_isa> isas, Effo
   return problems;
 }
 
-std::map<std::string, int64_t> GroupedArithmetics(const SweepResult& sweep) {
-  std::map<std::string, int64_t> problems;
-  for (const SweepComputed& computed : sweep.computed) {
-    if (GroupedProblem::IsLine(computed.problem)) ++problems[computed.reproduced_by.at(0)];
-  }
-  return problems;
-}
-
 }  // namespace intact::verify

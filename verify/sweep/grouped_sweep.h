@@ -4,14 +4,13 @@
 #define INTACT_VERIFY_SWEEP_GROUPED_SWEEP_H_
 
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "verify/problem/grouped.h"
-#include "verify/sweep/sweep.h"
+#include "verify/problem/problem.h"
+#include "verify/sweep/effort.h"
 #include "verify/targets/grouped_target.h"
 
 namespace intact::verify {
@@ -28,9 +27,6 @@ std::optional<GroupedProblem> Changed(const GroupedTarget& target, const Grouped
 /// A smaller problem that `target` fails in the same way, with the same cause; `problem` itself if there is
 /// none.
 GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& problem);
-
-/// The number of problems of grouped weights that each arithmetic computes, on targets that are not ours.
-std::map<std::string, int64_t> GroupedArithmetics(const SweepResult& sweep);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_SWEEP_GROUPED_SWEEP_H_

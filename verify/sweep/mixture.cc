@@ -274,4 +274,12 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
 
 std::string InWords(const Mixture& mixture) { return fmt::format("{}", fmt::join(Phrases(mixture), "; ")); }
 
+std::map<std::string, int64_t> GroupedArithmetics(const SweepResult& sweep) {
+  std::map<std::string, int64_t> problems;
+  for (const SweepComputed& computed : sweep.computed) {
+    if (GroupedProblem::IsLine(computed.problem)) ++problems[computed.reproduced_by.at(0)];
+  }
+  return problems;
+}
+
 }  // namespace intact::verify

@@ -14,6 +14,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -62,6 +63,9 @@ std::string InWords(const Mixture::Sizes& sizes);
 std::vector<std::string> Phrases(const Mixture& mixture);
 /// All phrases in one line.
 std::string InWords(const Mixture& mixture);
+
+/// The number of problems of grouped weights that each arithmetic computes, on targets that are not ours.
+std::map<std::string, int64_t> GroupedArithmetics(const SweepResult& sweep);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_SWEEP_MIXTURE_H_

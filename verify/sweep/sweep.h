@@ -21,14 +21,9 @@
 #include "verify/explain/judge.h"
 #include "verify/problem/problem.h"
 #include "verify/problem/target.h"
+#include "verify/sweep/effort.h"
 
 namespace intact::verify {
-
-enum class Effort : uint8_t {
-  kQuick,     // a fifth of the standard; every tail that a block may leave
-  kStandard,  // some five thousand problems per ISA and mode
-  kThorough,  // four times kStandard, with other seeds
-};
 
 /// The problems of a sweep, for each of `isas` and `modes`.
 std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<const intact_mode> modes,
