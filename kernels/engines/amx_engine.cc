@@ -60,12 +60,12 @@ int64_t MaxDepth(int64_t block_rows, const CacheSizes& caches) {
 }
 
 // Cycles of a row in a block of two row tiles with all panels, `steps` tiles deep. A step has four dot
-// products and loads two tiles of A and two of B. Loads take a cycle for each row of a tile, or two if rows
-// cross cache lines.
+// products and loads two tiles of A and two of B. A product takes a cycle for each quad of the depth, also if
+// the tile of A has fewer rows. Loads take a cycle for each row of a tile, or two if rows cross cache lines.
 double RowCycles(int64_t tile_rows, int64_t panels, int64_t steps, bool crosses_lines) {
+  constexpr double kProducts = kMaxBlockTiles * kTileDepth / kQuad;
   const auto rows = static_cast<double>(tile_rows);
-  const double loads = 2 * (rows * (crosses_lines ? 2 : 1) + kTileRows);
-  const double step = std::max({4 * rows, loads, Costs().tiles.latency});
+  const double step = std::max(kProducts, 2 * (rows * (crosses_lines ? 2 : 1) + kTileRows));
   return static_cast<double>(CeilDivide(panels, 2) * steps) * step / (2 * rows);
 }
 
@@ -637,8 +637,7 @@ Error AmxEngine::GenerateKernels() {
 double AmxEngine::Cost(int64_t m) const {
   const int64_t panels = data_.weights.panels();
   const int64_t steps = CeilDivide(data_.k, kTileDepth);
-  const int64_t tile_rows = EvenTile(m);
-  const int64_t tiles = CeilDivide(m, tile_rows);
+  const int64_t tiles = CeilDivide(m, kTileRows);
   const int64_t pairs = tiles / 2, single = tiles % 2;
   const int64_t blocks = pairs * CeilDivide(panels, 2) + single * CeilDivide(panels, kMaxBlockTiles);
   const auto products = static_cast<double>(tiles * panels * steps);
@@ -646,8 +645,7 @@ double AmxEngine::Cost(int64_t m) const {
   const bool is_far = panels * data_.weights.panel_stride_bytes() > Caches().StreamedWeights();
   const TileCosts& costs = Costs().tiles;
   double cost =
-      costs.run + costs.block * static_cast<double>(blocks) +
-      (costs.product + costs.product_row * static_cast<double>(tile_rows)) * products +
+      costs.run + costs.block * static_cast<double>(blocks) + costs.product * products +
       (is_far ? costs.load_far : costs.load) * loads +
       (data_.element_bytes() == 1 ? costs.byte_output : costs.output) * static_cast<double>(m * panels);
   if (data_.k % kTileDepth != 0) cost += costs.staged_row * static_cast<double>(m * steps);

@@ -42,16 +42,14 @@ struct RuntimeCosts {
 struct TileCosts {
   double run = 0;          // a run, which configures the tiles
   double block = 0;        // a block of up to 2×2 tiles of C
-  double product = 0;      // a product of two tiles
-  double product_row = 0;  // each row of a product of two tiles
+  double product = 0;      // a product of two tiles, of any number of rows
   double load = 0;         // loading a tile of B
   double load_far = 0;     // loading a tile of B, if L2 does not hold the weights
   double output = 0;       // a row of 16 4-byte outputs
   double byte_output = 0;  // a row of 16 8-bit outputs
   double staged_row = 0;   // staging 64 bytes of a row, if k is no multiple of 64
-  // In cycles: copying a tap of a row, and each 64 bytes of the tap; the minimum time of four dot products of
-  // a block, which wait for each other.
-  double copy = 0, copy_tile = 0, latency = 0;
+  // In cycles: copying a tap of a row, and each 64 bytes of the tap.
+  double copy = 0, copy_tile = 0;
 };
 
 /// Limits between layouts and kernels (conv_layout.h, unit_conv.h, depthwise_conv.h, scheduled_sums.h). The
@@ -200,7 +198,6 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("tiles.run", kProducts, table.tiles.run);
   visit("tiles.block", kProducts, table.tiles.block);
   visit("tiles.product", kProducts, table.tiles.product);
-  visit("tiles.product_row", kProducts, table.tiles.product_row);
   visit("tiles.load", kProducts, table.tiles.load);
   visit("tiles.load_far", kProducts, table.tiles.load_far);
   visit("tiles.output", kProducts, table.tiles.output);
@@ -208,7 +205,6 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("tiles.staged_row", kProducts, table.tiles.staged_row);
   visit("tiles.copy", "cycles", table.tiles.copy);
   visit("tiles.copy_tile", "cycles", table.tiles.copy_tile);
-  visit("tiles.latency", "cycles", table.tiles.latency);
   auto& layout = table.layout;
   visit("layout.few_panels", "panels", layout.few_panels);
   visit("layout.planar_vectors", "vectors", layout.planar_vectors);

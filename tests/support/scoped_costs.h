@@ -26,7 +26,6 @@ inline kernels::CostTable CostsOfFreeTiles() {
   costs.tiles = {};
   costs.tiles.copy = own.copy;  // how tiles read lines, not whether they are used
   costs.tiles.copy_tile = own.copy_tile;
-  costs.tiles.latency = own.latency;
   return costs;
 }
 
