@@ -165,14 +165,12 @@ def version() -> str:
 
 
 class Argument(NamedTuple):
-    """An argument of `Linear`. `put`: the method that writes its value into the descriptor. `of`: the choices
-    of a name, or what `put` needs to know of values. `doc`: lines for the classes that pass the argument on;
-    a line may describe the next arguments too."""
+    """An argument of `Linear`. `convert`: gives the value of its field in the descriptor, from the argument's
+    name and value; None: `Linear` has a method for it. `field`: the field's name, if it is another one."""
 
     default: Any
-    put: Callable[..., None]
-    of: Any = None
-    doc: str = ""
+    convert: Callable[[str, Any], Any] | None = None
+    field: str = ""
 
 
 class Linear:
@@ -200,7 +198,10 @@ class Linear:
         self.desc.struct_size = ffi.sizeof(self.desc[0])
         self.desc.b_type = type_of("b_type", b_type)
         for name, argument in ARGUMENTS.items():
-            argument.put(self, name, values[name], *([] if argument.of is None else [argument.of]))
+            if argument.convert is None:
+                getattr(self, f"_put_{name}")(values[name])
+            else:
+                setattr(self.desc, argument.field or name, argument.convert(name, values[name]))
 
     def check_columns(self, columns: int) -> None:
         """Refuses a bias that does not have one value for each column. The C interface cannot check this: it
@@ -208,47 +209,29 @@ class Linear:
         if self.bias_count not in (None, columns):
             raise invalid(f"bias: has {self.bias_count} values; expected {columns}, one for each column")
 
-    def _put_type(self, name: str, value: Any) -> None:
-        setattr(self.desc, name, type_of(name, value))
+    def _put_scales(self, values: Any) -> None:
+        self.desc.scales, self.desc.scale_count = self._values("scales", values, np.float32)
 
-    def _put_integer(self, name: str, value: Any) -> None:
-        setattr(self.desc, name, integer(name, value))
+    def _put_b_zero_points(self, values: Any) -> None:
+        found = self._values("b_zero_points", values, np.int32)
+        self.desc.b_zero_points, self.desc.b_zero_point_count = found
 
-    def _put_number(self, name: str, value: Any) -> None:
-        setattr(self.desc, name, value)
+    def _put_bias(self, values: Any) -> None:
+        if values is not None and numbers("bias", values).dtype.kind == "f":
+            self.desc.bias_f32, self.bias_count = self._values("bias", values, np.float32)
+        elif values is not None:
+            self.desc.bias_s32, self.bias_count = self._values("bias", values, np.int32)
 
-    def _put_isa(self, name: str, value: Any) -> None:
-        self.desc.max_isa = isa_of(value)
-
-    def _put_choice(self, name: str, value: Any, choices: dict) -> None:
-        setattr(self.desc, "a_quantization" if name == "quantization" else name, choice(name, value, choices))
-
-    def _put_clamp(self, name: str, clamp: Any) -> None:
-        if clamp is not None:
+    def _put_clamp(self, bounds: Any) -> None:
+        if bounds is not None:
             self.desc.activation = lib.INTACT_ACTIVATION_CLAMP
-            self.desc.clamp_min, self.desc.clamp_max = self._two(name, clamp, float)
+            self.desc.clamp_min, self.desc.clamp_max = self._two("clamp", bounds, float)
 
-    def _put_range(self, name: str, given: Any) -> None:
-        if given is not None:
-            low, high = self._two(name, given, lambda value: integer(name, value))
-            if low == high == 0:
-                raise invalid(f"{name}: is (0, 0); expected more than one value")
-            self.desc.a_min, self.desc.a_max = low, high
+    def _put_multipliers(self, values: Any) -> None:
+        self.desc.multipliers, self._multipliers = self._values("multipliers", values, np.int32)
 
-    def _put_check(self, name: str, is_checked: Any) -> None:
-        self.desc.range_check = lib.INTACT_RANGE_CHECKED if is_checked else lib.INTACT_RANGE_UNCHECKED
-
-    def _put_values(self, name: str, values: Any, of: tuple[type, str]) -> None:
-        """`of`: the dtype, and the field that counts the values."""
-        pointer, count = self._values(name, values, of[0])
-        setattr(self.desc, name, pointer)
-        setattr(self.desc, of[1], count)
-
-    def _put_multipliers(self, name: str, values: Any) -> None:
-        self.desc.multipliers, self._multipliers = self._values(name, values, np.int32)
-
-    def _put_shifts(self, name: str, values: Any) -> None:
-        self.desc.shifts, count = self._values(name, values, np.int32)
+    def _put_shifts(self, values: Any) -> None:
+        self.desc.shifts, count = self._values("shifts", values, np.int32)
         if count and self._multipliers not in (0, count):
             raise invalid(
                 f"multipliers: has {self._multipliers} values; expected {count}, one for each shift"
@@ -256,24 +239,28 @@ class Linear:
         if count:
             self.desc.scale_count = count
 
-    def _put_table(self, name: str, given: Any) -> None:
+    def _put_lookup_table(self, given: Any) -> None:
         if given is None:
             return
-        table = np.ascontiguousarray(array_of(name, given))
+        table = np.ascontiguousarray(array_of("lookup_table", given))
         c_type = TYPE_NAMES[self.desc.c_type]
         if c_type not in ("u8", "s8") or table.dtype != DTYPES[c_type] or table.shape != (256,):
             raise invalid(
-                f"{name}: has shape {table.shape} and dtype {table.dtype}; expected 256 elements of an 8-bit c_type"
+                f"lookup_table: has shape {table.shape} and dtype {table.dtype}; expected 256 elements of an "
+                "8-bit c_type"
             )
         self._kept.append(table)
         self.desc.lookup_table = ffi.cast("void *", address(table))
 
-    def _put_bias(self, name: str, given: Any) -> None:
-        if given is not None:
-            given = numbers(name, given)
-            field, dtype = ("bias_f32", np.float32) if given.dtype.kind == "f" else ("bias_s32", np.int32)
-            pointer, self.bias_count = self._values(name, given, dtype)
-            setattr(self.desc, field, pointer)
+    def _put_a_range(self, bounds: Any) -> None:
+        if bounds is not None:
+            low, high = self._two("a_range", bounds, lambda value: integer("a_range", value))
+            if low == high == 0:
+                raise invalid("a_range: is (0, 0); expected more than one value")
+            self.desc.a_min, self.desc.a_max = low, high
+
+    def _put_check_range(self, is_checked: Any) -> None:
+        self.desc.range_check = lib.INTACT_RANGE_CHECKED if is_checked else lib.INTACT_RANGE_UNCHECKED
 
     @staticmethod
     def _two(argument: str, values: Any, convert: Any) -> tuple:
@@ -298,117 +285,59 @@ class Linear:
         return ffi.cast(pointer, address(array)), array.size
 
 
+def _one_of(choices: dict) -> Callable[[str, Any], int]:
+    return lambda argument, value: choice(argument, value, choices)
+
+
+# In the order of signatures.
 ARGUMENTS = {
-    "a_type": Argument(
-        "u8",
-        Linear._put_type,
-        doc="""\
+    "a_type": Argument("u8", type_of),
+    "c_type": Argument(None, type_of),
+    "scales": Argument(None),
+    "bias": Argument(None),
+    "a_zero_point": Argument(0, integer),
+    "b_zero_points": Argument(None),
+    "c_zero_point": Argument(0, integer),
+    "activation": Argument(None, _one_of(_ACTIVATIONS)),
+    "clamp": Argument(None),
+    "fixed_point": Argument(None, _one_of(_FIXED_POINTS)),
+    "multipliers": Argument(None),
+    "shifts": Argument(None),
+    "lookup_table": Argument(None),
+    "overflow": Argument("refused", _one_of(_OVERFLOWS)),
+    "a_range": Argument(None),
+    "check_range": Argument(True),
+    "residual_type": Argument(None, type_of),
+    "residual_scale": Argument(None, lambda _, value: value),
+    "residual_zero_point": Argument(0, integer),
+    "quantization": Argument("static", _one_of(_QUANTIZATIONS), "a_quantization"),
+    "a_source_type": Argument(None, type_of),
+    "mode": Argument("exact", _one_of(_MODES)),
+    "pairing": Argument("within_tap", _one_of(_PAIRINGS)),
+    "max_isa": Argument(None, lambda _, value: isa_of(value)),
+}
+
+_ARGUMENTS_IN_WORDS = """\
     - `a_type`: "u8" or "s8". `c_type`: "s32", "f32", "bf16", "f16", "u8" or "s8"; by default "f32" with `scales`, else "s32".
-""",
-    ),
-    "c_type": Argument(None, Linear._put_type),
-    "scales": Argument(
-        None,
-        Linear._put_values,
-        (np.float32, "scale_count"),
-        """\
     - `scales`: one number, or one for each column; 0 for a pruned column. The output is clamp(round_half_even(sum·scale + bias) +
       c_zero_point), in float32 steps. `sum` is the exact sum of products, each factor less its zero point.
-""",
-    ),
-    "bias": Argument(
-        None,
-        Linear._put_bias,
-        doc="""\
     - `bias`: one value for each column. Integers are added to the sums, floats to the scaled sums.
-""",
-    ),
-    "a_zero_point": Argument(
-        0,
-        Linear._put_integer,
-        doc="""\
     - `a_zero_point`, `c_zero_point`: integers. `b_zero_points`: one integer, or one for each column.
-""",
-    ),
-    "b_zero_points": Argument(None, Linear._put_values, (np.int32, "b_zero_point_count")),
-    "c_zero_point": Argument(0, Linear._put_integer),
-    "activation": Argument(
-        None,
-        Linear._put_choice,
-        _ACTIVATIONS,
-        """\
     - `activation="relu"`, or `clamp=(low, high)` in units of the output before `c_zero_point` is added.
-""",
-    ),
-    "clamp": Argument(None, Linear._put_clamp),
-    "fixed_point": Argument(
-        None,
-        Linear._put_choice,
-        _FIXED_POINTS,
-        """\
     - `fixed_point` "half_away" or "half_up": `multipliers` (0, or 2^30 to 2^31 − 1; may be omitted) and `shifts` instead of
       `scales`, one value or one for each column, as in TensorFlow Lite (intact.h); 8-bit outputs only.
-""",
-    ),
-    "multipliers": Argument(None, Linear._put_multipliers),
-    "shifts": Argument(None, Linear._put_shifts),
-    "lookup_table": Argument(
-        None,
-        Linear._put_table,
-        doc="""\
     - `lookup_table`: 256 elements of an 8-bit `c_type`; outputs q become lookup_table[q − lowest of `c_type`].
-""",
-    ),
-    "overflow": Argument(
-        "refused",
-        Linear._put_choice,
-        _OVERFLOWS,
-        """\
     - `overflow`: "refused" raises an error if for some activations a sum with its integer bias is outside int32; "wraps" computes
       sums modulo 2^32, as int32 additions wrap.
-""",
-    ),
-    "a_range": Argument(
-        None,
-        Linear._put_range,
-        doc="""\
     - `a_range=(low, high)`: the activation range. A narrow range makes kernels without VNNI faster. Each run checks it unless
       `check_range=False`.
-""",
-    ),
-    "check_range": Argument(True, Linear._put_check),
-    "residual_type": Argument(
-        None,
-        Linear._put_type,
-        doc="""\
     - `residual_type` "u8", "s8" or "f32": each run adds (residual − `residual_zero_point`)·`residual_scale`, 1 by default.
-""",
-    ),
-    "residual_scale": Argument(None, Linear._put_number),
-    "residual_zero_point": Argument(0, Linear._put_integer),
-    "quantization": Argument(
-        "static",
-        Linear._put_choice,
-        _QUANTIZATIONS,
-        """\
     - `quantization`: "static"; "tensor" (each run passes one value of `a_scales` and `a_zero_points` for all of A); "rows" (a
       value for each row); "dynamic_rows", "dynamic_tensor" (A is float32, or has the `a_source_type` "bf16" or "f16"; the run
       quantizes it to `a_type`). Convolutions do not support "rows" and "dynamic_rows".
-""",
-    ),
-    "a_source_type": Argument(None, Linear._put_type),
-    "mode": Argument(
-        "exact",
-        Linear._put_choice,
-        _MODES,
-        """\
     - `mode="saturating"` clamps pair sums to int16, as VPMADDUBSW does, for study. `pairing` chooses the pairs of a convolution:
       "within_tap" (oneDNN) or "flattened" (FBGEMM, ONNX Runtime). `max_isa`: a cap, one of `intact.isas()`.
-""",
-    ),
-    "pairing": Argument("within_tap", Linear._put_choice, _PAIRINGS),
-    "max_isa": Argument(None, Linear._put_isa),
-}
+"""
 
 
 def takes_linear(plan: type) -> type:
@@ -421,6 +350,5 @@ def takes_linear(plan: type) -> type:
         for name, argument in ARGUMENTS.items()
     ]
     plan.__signature__ = signature.replace(parameters=[*own, *passed])
-    lines = "".join(argument.doc for argument in ARGUMENTS.values())
-    plan.__doc__ = (plan.__doc__ or "").replace("    {linear}\n", lines)
+    plan.__doc__ = (plan.__doc__ or "").replace("    {linear}\n", _ARGUMENTS_IN_WORDS)
     return plan

@@ -9,7 +9,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .._engines.data import decibels, distances, dynamically_quantized, inputs_of, power
+from .._engines.data import decibels, distances, dynamically_quantized, inputs_of, outputs_of, power
 from .._engines.session import SESSION, constants_size, emulated, float_session, held_to_avx2, session_of
 from .._engines.table import Engine, engines, pairs_of
 from .._formats.model import QuantizedLayer
@@ -368,19 +368,8 @@ def run_on_data(
     return on_data
 
 
-def _each(
-    session: Any, inputs: "list[dict[str, np.ndarray]]", sources: list[str]
-) -> "Iterator[dict[str, np.ndarray]]":
-    """The outputs of each run, by name. `sources`: the files of the inputs."""
-    names = [output.name for output in session.get_outputs()]
-    for run, source in zip(inputs, sources):
-        try:
-            values = session.run(names, run)
-        except Exception as error:
-            raise invalid(
-                f"{excerpt(source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}"
-            ) from None
-        yield dict(zip(names, map(np.asarray, values)))
+def _each(session: Any, inputs: list, sources: list[str]) -> Iterator[dict[str, np.ndarray]]:
+    return (outputs_of(session, run, source) for run, source in zip(inputs, sources))
 
 
 class _Counter:

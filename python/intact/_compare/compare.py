@@ -16,7 +16,7 @@ import numpy as np
 
 from .._audit.audit import Audit, audit
 from .._audit.run import OnData, Sums, compare_outputs, exact_variant, memory_needed, take_data_in, windows
-from .._engines.data import Run, decibels, dynamically_quantized, inputs_of, load_data, power
+from .._engines.data import Run, decibels, dynamically_quantized, inputs_of, load_data, outputs_of, power
 from .._engines.session import SESSION, constants_size, emulated, held_to_avx2, session_of
 from .._engines.table import Engine, engines, pairs_of
 from .._graph.control import control_variant
@@ -275,19 +275,6 @@ def _with_outputs(proto: Any, names: list[str]) -> Any:
     return proto
 
 
-def _results(session: Any, inputs: dict, source: str) -> dict[str, np.ndarray]:
-    """A session's outputs by name. `source`: the file of the inputs. Arrays that are no inputs are
-    ignored."""
-    names = [output.name for output in session.get_outputs()]
-    try:
-        values = session.run(names, {value.name: inputs[value.name] for value in session.get_inputs()})
-    except Exception as error:
-        raise invalid(
-            f"{excerpt(source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}"
-        ) from None
-    return dict(zip(names, map(np.asarray, values)))
-
-
 def compare(
     path: str | os.PathLike,
     float_path: str | os.PathLike,
@@ -430,13 +417,15 @@ class _Runs:
         fed, wanted = [], []
         for done, (run, run_before) in enumerate(zip(self.inputs, before)):
             source = str(runs[done].source)
-            floats = {**run_before, **_results(self.before, run_before, source)}
-            values = _results(self.probe, run, source)
-            stock = dict(zip(self.names, elsewhere[done])) if elsewhere else _results(self.stock, run, source)
-            three = [_results(self.plain, run, source), stock, _results(self.control, run, source)]
+            floats = {**run_before, **outputs_of(self.before, run_before, source)}
+            values = outputs_of(self.probe, run, source)
+            stock = (
+                dict(zip(self.names, elsewhere[done])) if elsewhere else outputs_of(self.stock, run, source)
+            )
+            three = [outputs_of(self.plain, run, source), stock, outputs_of(self.control, run, source)]
             feeds = {**run, **self._feeds(floats, probes, source)}
             own = [
-                _results(session, feeds, source)
+                outputs_of(session, feeds, source)
                 for session in (self.own[::2] if found.is_emulated else self.own)
             ]
             for name in self.names:

@@ -105,6 +105,19 @@ def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict
     return taken
 
 
+def outputs_of(session: Any, inputs: dict, source: str) -> dict[str, np.ndarray]:
+    """A run's outputs by name. `source`: the file of the inputs. Arrays that are no inputs are
+    ignored."""
+    names = [output.name for output in session.get_outputs()]
+    try:
+        values = session.run(names, {value.name: inputs[value.name] for value in session.get_inputs()})
+    except Exception as error:
+        raise invalid(
+            f"{excerpt(source)}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}"
+        ) from None
+    return dict(zip(names, map(np.asarray, values)))
+
+
 def dynamically_quantized(x: np.ndarray) -> tuple[np.ndarray, np.float32, np.uint8]:
     """u8 values, their scale and zero point, as DynamicQuantizeLinear computes them."""
     low, high = min(x.min(initial=0), np.float32(0)), max(x.max(initial=0), np.float32(0))

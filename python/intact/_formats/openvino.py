@@ -68,10 +68,7 @@ _BOUNDS = {
     "HardSigmoid": (0.0, 1.0),
     "HSigmoid": (0.0, 1.0),
 }
-_RANGE_KEEPERS = set(
-    """MaxPool Reshape Transpose Squeeze Unsqueeze Split VariadicSplit StridedSlice Slice Gather
-    ShuffleChannels DepthToSpace SpaceToDepth Tile Broadcast ReduceMax ReduceMin""".split()
-)
+_RANGE_KEEPERS = KEEPERS - _MIXERS - {"BatchToSpace", "Identity"}
 _DEPTH = 32
 
 

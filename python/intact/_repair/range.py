@@ -16,12 +16,12 @@ import numpy as np
 
 from .._audit.audit import Audit
 from .._audit.run import exact_variant
-from .._engines.data import inputs_of
+from .._engines.data import inputs_of, outputs_of
 from .._engines.session import session_of
 from .._formats.model import QuantizedLayer
 from .._graph.nodes import attributes, input_of
 from .._graph.operators import row_of
-from .._library import excerpt, invalid
+from .._library import excerpt
 from .editor import Editor
 from .widen import Limits, Weights, WeightsWidener, Widened, WidenedActivations
 
@@ -157,27 +157,17 @@ class _Widener(WeightsWidener):
         from onnx import helper
 
         proto = exact_variant(self.audit, self.audit)
-        names = [
-            tensor.name
-            for tensor in tensors
-            if tensor.name not in {value.name for value in proto.graph.output}
-        ]
+        outputs = {value.name for value in proto.graph.output}
+        names = [tensor.name for tensor in tensors if tensor.name not in outputs]
         if not names:
             return {}
         proto.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in names)
         session = session_of(proto)
         largest = dict.fromkeys(names, 0)
         for run in runs:
-            inputs = inputs_of(session, run)
-            try:
-                values = session.run(names, inputs)
-            except Exception as error:
-                source = excerpt(getattr(run, "source", "--data"))
-                raise invalid(
-                    f"{source}: ONNX Runtime cannot run these inputs: {excerpt(error, 300)}"
-                ) from None
-            for name, value in zip(names, values):
-                largest[name] = max(largest[name], int(value.max(initial=0)))
+            values = outputs_of(session, inputs_of(session, run), getattr(run, "source", "--data"))
+            for name in names:
+                largest[name] = max(largest[name], int(values[name].max(initial=0)))
         return largest
 
     # ----- biases -------------------------------------------------------------------------------------------------------
