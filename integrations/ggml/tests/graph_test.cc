@@ -316,7 +316,7 @@ TEST(Backend, ReadsRowsWithAStride) {
   EXPECT_EQ(Graph::Values(product), Reference(kQ8, weights, 1, {}, n, k, own));
 }
 
-// Rows of a tensor [4, 2, 3, k] of any type, in an order of its dimensions of which ggml's CPU backend takes some only.
+// Rows of a tensor with two orders of its dimensions, and of types that ggml's CPU backend does not take.
 class RowsOf : public testing::TestWithParam<ggml_type> {};
 
 TEST_P(RowsOf, AnyStridesAreTaken) {
