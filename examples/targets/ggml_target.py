@@ -14,8 +14,12 @@ import os
 import numpy as np
 
 POINTER, SIZE = ctypes.c_void_p, ctypes.c_size_t
-F32, Q4_0, Q8_0, Q4_K, Q6_K = 0, 2, 8, 12, 14
-BLOCKS = {Q4_0: (32, 18), Q8_0: (32, 34), Q4_K: (256, 144), Q6_K: (256, 210)}  # weights and bytes of a block
+F32, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K = 0, 2, 3, 6, 7, 8, 12, 13, 14
+# Weights and bytes of a block.
+BLOCKS = {
+    **{Q4_0: (32, 18), Q4_1: (32, 20), Q5_0: (32, 22), Q5_1: (32, 24), Q8_0: (32, 34)},
+    **{Q4_K: (256, 144), Q5_K: (256, 176), Q6_K: (256, 210)},
+}
 # ggml scales groups of 32 by their largest activation, so 127 is added to each group; its weight is 0
 GROUP = 31
 

@@ -93,11 +93,14 @@ ggml_status AddTensor(ggml_backend_buffer_t buffer, ggml_tensor* tensor) try {
 void Pack(const ggml_tensor* tensor, const void* blocks) {
   Weights* const weights = WeightsOf(tensor);
   const int64_t matrices = tensor->ne[2] * tensor->ne[3];
-  weights->plan.reset(MakePlan(*FormatOf(tensor->type), matrices, tensor->ne[1], tensor->ne[0], blocks));
-  weights->is_packed = weights->plan != nullptr;
+  intact_grouped* plan = nullptr;
+  const intact_status status =
+      MakePlan(*FormatOf(tensor->type), matrices, tensor->ne[1], tensor->ne[0], blocks, &plan);
+  weights->plan.reset(plan);
+  weights->is_packed = plan != nullptr;
   if (!weights->is_packed)
     std::fprintf(stderr, "intact: %s: %s; ggml's CPU backend computes with it\n", tensor->name,
-                 intact_last_error());
+                 status == INTACT_OUT_OF_MEMORY ? "no memory to pack it" : intact_last_error());
 }
 
 std::byte* BytesOf(const ggml_tensor* tensor, size_t offset) {
@@ -205,7 +208,8 @@ ggml_status Compute(ggml_backend_t backend, ggml_cgraph* graph) {
                                      ? Multiply(plan, node, own->threads, &own->memory)
                                      : MultiplyById(plan, node, own->threads, &own->memory);
     if (status == INTACT_OK) continue;
-    std::fprintf(stderr, "intact: %s: %s: %s\n", node->name, intact_status_name(status), intact_last_error());
+    std::fprintf(stderr, "intact: %s: %s\n", node->name,
+                 status == INTACT_OUT_OF_MEMORY ? "no memory" : "names an expert that does not exist");
     return status == INTACT_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
   }
   return GGML_STATUS_SUCCESS;

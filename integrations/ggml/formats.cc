@@ -160,7 +160,9 @@ const Format* FormatOf(ggml_type type) {
   return found == std::end(kFormats) ? nullptr : found;
 }
 
-intact_grouped* MakePlan(const Format& format, int64_t experts, int64_t n, int64_t k, const void* blocks) {
+intact_status MakePlan(const Format& format, int64_t experts, int64_t n, int64_t k, const void* blocks,
+                       intact_grouped** plan) {
+  *plan = nullptr;
   const int64_t count = experts * n * (k / format.depths);
   std::vector<uint8_t> codes, scales;
   std::vector<float> minimums;
@@ -169,7 +171,7 @@ intact_grouped* MakePlan(const Format& format, int64_t experts, int64_t n, int64
     scales.resize(static_cast<size_t>(count * format.scale_bytes()));
     if (format.has_minimums) minimums.resize(static_cast<size_t>(count * (format.depths / format.group)));
   } catch (const std::bad_alloc&) {
-    return nullptr;
+    return INTACT_OUT_OF_MEMORY;
   }
   const auto* block = static_cast<const uint8_t*>(blocks);
   BlockParts to = {codes.data(), scales.data(), minimums.data()};
@@ -189,9 +191,7 @@ intact_grouped* MakePlan(const Format& format, int64_t experts, int64_t n, int64
   desc.scale_type = format.scale_type;
   desc.experts = experts;
   if (format.has_minimums) desc.b_minimums = minimums.data();
-  intact_grouped* plan = nullptr;
-  (void)intact_grouped_create(&desc, codes.data(), &plan);
-  return plan;
+  return intact_grouped_create(&desc, codes.data(), plan);
 }
 
 }  // namespace intact::ggml

@@ -36,9 +36,9 @@ struct Format {
 const Format* FormatOf(ggml_type type);
 
 /// Creates a plan of `experts` matrices of n columns of k depths, which lie one after the other at `blocks` as ggml stores
-/// them. Rows of A are f32, and quantized to s8 for each group. Returns null on an error, which intact_last_error() describes,
-/// or without memory.
-intact_grouped* MakePlan(const Format& format, int64_t experts, int64_t n, int64_t k, const void* blocks);
+/// them. Rows of A are f32, and quantized to s8 for each group. Errors: those of intact_grouped_create(); `*plan` is then null.
+intact_status MakePlan(const Format& format, int64_t experts, int64_t n, int64_t k, const void* blocks,
+                       intact_grouped** plan);
 
 }  // namespace intact::ggml
 

@@ -26,7 +26,8 @@ intact_status Multiply(const intact_grouped* plan, const ggml_tensor* node, int 
 
 /// Computes a MUL_MAT_ID node. `plan` holds the weights of its experts. Errors: INVALID_ARGUMENT (an expert does not exist),
 /// OUT_OF_MEMORY.
-intact_status MultiplyById(const intact_grouped* plan, const ggml_tensor* node, int threads, RowMemory* memory);
+intact_status MultiplyById(const intact_grouped* plan, const ggml_tensor* node, int threads,
+                           RowMemory* memory);
 
 }  // namespace intact::ggml
 

@@ -163,9 +163,7 @@ const FloatFunction::Kind& KindOf(const std::string& type) {
 
 }  // namespace
 
-void Exponential(const float* x, float* y, int64_t count) {
-  Apply<Power>(x, y, count, {});
-}
+void Exponential(const float* x, float* y, int64_t count) { Apply<Power>(x, y, count, {}); }
 
 void Sigmoid(const float* x, float* y, int64_t count) { Apply<Logistic>(x, y, count, {}); }
 

@@ -101,7 +101,7 @@ def add(
       intact then also computes float convolutions, products and sums that it leaves to ONNX Runtime
       otherwise. `mode` is "exact". docs/onnxruntime.md (Reproducible sessions) says what is not covered:
       nodes of constants only, other providers, the bits of NaNs. Needs ONNX Runtime's default optimizations.
-    - `quantize_activations`: intact also computes `MatMulNBits` nodes that do not ask for quantized
+    - `quantize_activations`: intact also computes `MatMulNBits` and `QMoE` nodes that do not ask for quantized
       activations (`accuracy_level` other than 4). Their outputs move by what the quantization to 8 bits
       moves.
 

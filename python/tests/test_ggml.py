@@ -60,12 +60,11 @@ def test_rearranged_weights_give_the_bytes_of_intact(kind, bits, k, n):
             assert np.array_equal(c, plan.run(q[:m], a_scales=a_scales[:m]))
 
 
+# ggml's number, and the depths of a block.
 KINDS = {
-    "q4_0": (2, 32),
-    "q8_0": (8, 32),
-    "q4_k": (12, 256),
-    "q6_k": (14, 256),
-}  # ggml's number, depths of a block
+    **{"q4_0": (2, 32), "q4_1": (3, 32), "q5_0": (6, 32), "q5_1": (7, 32), "q8_0": (8, 32)},
+    **{"q4_k": (12, 256), "q5_k": (13, 256), "q6_k": (14, 256)},
+}
 
 
 def random_blocks(kind, n, k):
@@ -73,7 +72,7 @@ def random_blocks(kind, n, k):
     rng = np.random.default_rng(k)
     size, blocks = FORMATS[kind].size, k // KINDS[kind][1]
     rows = rng.integers(0, 256, (n, blocks, size), dtype=np.uint8)
-    for at in {"q4_k": (0, 2), "q6_k": (208,)}.get(kind, (0,)):
+    for at in {"q6_k": (208,)}.get(kind, (0, 2) if kind[3:] in ("1", "k") else (0,)):
         scales = rng.uniform(0.001, 0.02, (n, blocks, 1)) * rng.choice([-1, 1], (n, blocks, 1))
         rows[..., at : at + 2] = scales.astype(np.float16).view(np.uint8)
     return rows.reshape(n, -1)

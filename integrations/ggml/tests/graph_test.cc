@@ -316,7 +316,7 @@ TEST(Backend, ReadsRowsWithAStride) {
   EXPECT_EQ(Graph::Values(product), Reference(kQ8, weights, 1, {}, n, k, own));
 }
 
-// Rows of a tensor [4, 2, 3, k] of any type, in an order of its dimensions of which ggml's CPU backend takes some only.
+// Rows of a tensor with two orders of its dimensions, and of types that ggml's CPU backend does not take.
 class RowsOf : public testing::TestWithParam<ggml_type> {};
 
 TEST_P(RowsOf, AnyStridesAreTaken) {
@@ -381,6 +381,24 @@ TEST(Backend, MultipliesByOneMatrixAfterTheOther) {
   graph.Compute({{rows, x.data()}}, product);
   EXPECT_EQ(graph.BackendOf(product), "INTACT");
   EXPECT_EQ(Graph::Values(product), Reference(kQ8, weights, matrices, {2 * m, 2 * m}, n, k, x));
+}
+
+TEST(Backend, ComputesNothingForExpertsThatDoNotExist) {
+  std::mt19937 random(10);
+  const int64_t k = 64, n = 32, experts = 2;
+  const Weights weights = MakeWeights(kQ8, experts * n * k, &random);
+  const std::vector<float> x = Numbers(k, &random);
+  for (const int32_t id : {-1, 2}) {
+    Graph graph(1);
+    ggml_tensor* const w = graph.AddWeights(kQ8, weights, n, k, experts);
+    ggml_tensor* const rows = Input(graph.context(), GGML_TYPE_F32, k, 1, 1);
+    ggml_tensor* const choice = Input(graph.context(), GGML_TYPE_I32, 1, 1);
+    ggml_tensor* const product = ggml_mul_mat_id(graph.context(), w, rows, choice);
+    testing::internal::CaptureStderr();
+    graph.Compute({{rows, x.data()}, {choice, &id}}, product, GGML_STATUS_FAILED);
+    EXPECT_NE(testing::internal::GetCapturedStderr().find("names an expert that does not exist\n"),
+              std::string::npos);
+  }
 }
 
 // What ggml's CPU backend computes with weights in its own memory.

@@ -9,6 +9,8 @@ import numpy as np
 from .._library import array_of, choice, invalid
 from .ggml_types import FORMATS, half, six_bits
 
+_Product = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of blocks and of activations
+
 _LANES = 8  # lane i of a sum has depths 4·i to 4·i + 3 of each 32
 _TILED_ROWS = 8  # so many rows of A and more are multiplied by the tiled kernels of K types
 
@@ -17,7 +19,8 @@ def like_ggml(blocks: Any, kind: str, a: Any) -> np.ndarray:
     """A·B as ggml 0.27's CPU backend computes it, with the bytes of its kernels for AVX2, AVX-512, AVX-512-VNNI and
     AMX CPUs: M×N, float32. The weights are not rearranged: they lie in a buffer of the type CPU.
 
-    - `blocks`: a tensor of a GGUF file, a row of bytes for each column of B; `kind`: "q4_0", "q8_0", "q4_k" or "q6_k".
+    - `blocks`: a tensor of a GGUF file, a row of bytes for each column of B; `kind`: "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_k",
+      "q5_k" or "q6_k".
     - `a`: M×K, float32. With K types, 8 and more rows are computed in another way than fewer rows.
 
     docs/peers.md has the formulas. The function is slow: it explains differences of two results."""
@@ -32,7 +35,8 @@ def like_ggml(blocks: Any, kind: str, a: Any) -> np.ndarray:
     k = rows.shape[1] // size * depths
     if a.dtype != np.float32 or a.ndim != 2 or a.shape[1] != k:
         raise invalid(f"a: has dtype {a.dtype} and shape {a.shape}; expected float32 and rows of {k}")
-    return _PRODUCTS[kind](rows.reshape(len(rows), -1, size), a.reshape(len(a), -1, depths))
+    with np.errstate(all="ignore"):  # scales of float16 may be infinite, as ggml's
+        return _PRODUCTS[kind](rows.reshape(len(rows), -1, size), a.reshape(len(a), -1, depths))
 
 
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -63,8 +67,7 @@ def _quantized_k(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     largest = np.take_along_axis(a, np.abs(a).argmax(2)[..., None], 2)
     factor = np.float32(-127) / np.where(largest != 0, largest, np.float32(np.inf))
     codes = np.minimum(np.rint(a * factor), 127).astype(np.int64)
-    with np.errstate(divide="ignore"):
-        scales = np.where(largest != 0, np.float32(1) / factor, np.float32(0))
+    scales = np.where(largest != 0, np.float32(1) / factor, np.float32(0))
     return codes, scales[..., 0].astype(np.float32)
 
 
@@ -97,38 +100,53 @@ def _tiled(
     return f
 
 
-def _of_32(blocks: np.ndarray, kind: str) -> tuple[np.ndarray, np.ndarray]:
-    """The integers of weights, N×blocks×32, and the scales of the blocks."""
-    codes, scales, _ = FORMATS[kind].read(blocks)
-    return codes.astype(np.int64) - (8 if kind == "q4_0" else 0), scales[..., 0].astype(np.float32)
-
-
 def _of_lanes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The products of M×blocks×groups×32 and N×blocks×groups×32: M×N×blocks×groups×lanes."""
     a, b = (each.reshape(*each.shape[:-1], _LANES, -1) for each in (a, b))
     return np.einsum("mbgik,nbgik->mnbgi", a, b)
 
 
-def _product_of_32(kind: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def _product_of_32(kind: str) -> _Product:
     def product(blocks: np.ndarray, a: np.ndarray) -> np.ndarray:
-        (codes, a_scales), (b, scales) = quantized(a), _of_32(blocks, kind)
-        return _by_lanes(_of_lanes(codes[:, :, None], b[:, :, None])[:, :, :, 0], a_scales, scales)
+        b, scales, minimums = FORMATS[kind].read(blocks)
+        b = b.astype(np.int64) - (8 if kind == "q4_0" else 0)
+        codes, a_scales = quantized(a)
+        f = _by_lanes(
+            _of_lanes(codes[:, :, None], b[:, :, None])[:, :, :, 0],
+            a_scales,
+            scales[..., 0].astype(np.float32),
+        )
+        if minimums is None:
+            return f
+        # Q8_1 also has the sum of a block, times its scale before the rounding to float16.
+        sums = (np.abs(a).max(2) / np.float32(127)) * codes.sum(2).astype(np.float32)
+        sums, least = sums.astype(np.float16).astype(np.float32), np.zeros_like(f)
+        for block in range(sums.shape[1]):
+            of_rows = np.broadcast_to(sums[:, block, None], f.shape)
+            least = fma(np.broadcast_to(minimums[None, :, block, 0], f.shape), of_rows, least)
+        return f + least
 
     return product
 
 
-def _q4_k(blocks: np.ndarray, a: np.ndarray) -> np.ndarray:
-    codes, a_scales = _quantized_k(a)
-    codes = codes.reshape(*codes.shape[:2], 8, 32)
-    b = FORMATS["q4_k"].read(blocks)[0].astype(np.int64).reshape(*blocks.shape[:2], 8, 32)
-    d, m = (half(blocks, at)[..., 0].astype(np.float32) for at in (0, 2))
-    of_d, of_m = (factors.astype(np.int64) for factors in six_bits(blocks))
-    sums = np.einsum("mnbgi,nbg->mnbi", _of_lanes(codes, b), of_d)
-    minimums = np.einsum("mbg,nbg->mnbg", codes.sum(3), of_m)
-    if len(a) >= _TILED_ROWS:
-        return _tiled(a_scales, d, sums.sum(3), m, minimums.sum(3))
-    pairs = minimums.reshape(*minimums.shape[:3], 4, 2).sum(4)
-    return _by_lanes(sums, a_scales, d) + _by_lanes(pairs, -a_scales, m)
+def _with_minimums(kind: str) -> _Product:
+    """Q4_K and Q5_K."""
+
+    def product(blocks: np.ndarray, a: np.ndarray) -> np.ndarray:
+        codes, a_scales = _quantized_k(a)
+        codes = codes.reshape(*codes.shape[:2], 8, 32)
+        b = FORMATS[kind].read(blocks)[0].astype(np.int64).reshape(*blocks.shape[:2], 8, 32)
+        d, m = (half(blocks, at)[..., 0].astype(np.float32) for at in (0, 2))
+        of_d, of_m = (factors.astype(np.int64) for factors in six_bits(blocks))
+        sums = np.einsum("mnbgi,nbg->mnbi", _of_lanes(codes, b), of_d)
+        minimums = np.einsum("mbg,nbg->mnbg", codes.sum(3), of_m)
+        if len(a) >= _TILED_ROWS:
+            return _tiled(a_scales, d, sums.sum(3), m, minimums.sum(3))
+        lanes = 4 if kind == "q4_k" else 1
+        minimums = minimums.reshape(*minimums.shape[:3], lanes, -1).sum(4)
+        return _by_lanes(sums, a_scales, d) + _by_lanes(minimums, -a_scales, m)
+
+    return product
 
 
 def _q6_k(blocks: np.ndarray, a: np.ndarray) -> np.ndarray:
@@ -147,9 +165,13 @@ def _q6_k(blocks: np.ndarray, a: np.ndarray) -> np.ndarray:
     return _by_lanes(sums - 32 * too_much, a_scales, d)
 
 
-_PRODUCTS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+_PRODUCTS: dict[str, _Product] = {
     "q4_0": _product_of_32("q4_0"),
+    "q4_1": _product_of_32("q4_1"),
+    "q5_0": _product_of_32("q5_0"),
+    "q5_1": _product_of_32("q5_1"),
     "q8_0": _product_of_32("q8_0"),
-    "q4_k": _q4_k,
+    "q4_k": _with_minimums("q4_k"),
+    "q5_k": _with_minimums("q5_k"),
     "q6_k": _q6_k,
 }
