@@ -390,7 +390,9 @@ TEST(Vectors, AreWhatTheKernelsOfEachIsaMake) {
     std::vector<Problem> problems;
     std::vector<uint64_t> digests;
     for (const File& file : Files()) {
-      for (const Json& vector : Json::parse(Contents(PathOf(file)))["vectors"]) {
+      const Json json = Json::parse(Contents(PathOf(file)));
+      ASSERT_EQ(json["vectors"].size(), file.lines.size());
+      for (const Json& vector : json["vectors"]) {
         problems.push_back(Parsed(vector["problem"].get<std::string>()));
         problems.back().SetIsa(isa);
         digests.push_back(support::Fnv1a(BytesOf(vector)));
