@@ -32,8 +32,8 @@ namespace intact::onnxruntime {
 /// 3. Else y = e ⊕ x[h0][w0] ⊕ x[h0][w0 + 1] ⊕ …, in the order (kh, kw). With dilation y begins with the first tap in the image, as in
 /// ONNX Runtime 1.32; 1.28 begins with e, which drops a NaN.
 ///
-/// An average is y divided by the number of taps in the image, or of all taps with `count_include_pad`. float_pool.cc says what the
-/// maximum of a NaN is; the sign and the payload of a NaN are not defined.
+/// An average is y divided by the number of taps in the image, or of all taps with `count_include_pad`. docs/arithmetic.md
+/// says what the maximum of a NaN and of zeros of two signs is; the sign and the payload of a NaN are not defined.
 class FloatPool : public Layer {
  public:
   /// The operators' inputs, as their definitions name them.

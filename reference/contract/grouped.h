@@ -1,12 +1,5 @@
-// Grouped weights (include/intact/grouped.h) in scalar code: the definition that every engine must equal byte
-// for byte. Like requantize.h, it assumes the default floating-point environment.
-//
-// With minimums, a weight is scale·(code − zero point) + minimum, and f begins with the minimums:
-//
-//   f = +0, then for g = 0, 1, …: f = fma(u_g, mb[n,g], f)     one float32 rounding
-//
-// u_g is float(Σ_{k in g} (a[m,k] − za)), times the scale of A, rounded to float32, if A has a scale for each
-// group. mb[n,g] is the minimum. The groups' sums acc_g follow, as in grouped.h.
+// Grouped weights in scalar code, section 8 of docs/arithmetic.md: the definition that every engine must equal byte for
+// byte. Like requantize.h, it assumes the default floating-point environment.
 #ifndef INTACT_REFERENCE_CONTRACT_GROUPED_H_
 #define INTACT_REFERENCE_CONTRACT_GROUPED_H_
 

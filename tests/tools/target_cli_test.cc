@@ -1,13 +1,14 @@
 // --target, --deadline and --reproduce of the command line, with a plug-in of planted faults.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <intact/intact.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-
+#include <sstream>
 #include <string>
 
 #include "tests/support/binary_test.h"
@@ -241,6 +242,66 @@ TEST_F(TargetCli, SweepGoesOnForATime) {
   EXPECT_EQ(hangs.status, 1) << "and ends before the hour";
   EXPECT_THAT(hangs.out, HasSubstr("FAILED: the target did not return within 0.05 s"));
   EXPECT_THAT(hangs.out, ContainsRegex("\nFAILED: [0-9]+ of [0-9]+ problems\nnot tried: .*\n$"));
+}
+
+TEST_F(TargetCli, ExitStatusesOfAllCommandsAreDocumented) {
+  const std::string page = Contents(INTACT_SOURCE "/docs/verification.md");
+  const std::string table =
+      page.substr(page.find("## Exit statuses"), page.find("## Commands") - page.find("## Exit statuses"));
+  for (const std::string parent : {"", "verify "}) {
+    const std::string help = Run(parent + "--help").out;
+    std::istringstream lines(help.substr(help.find("ubcommands:")));
+    std::string line, name;
+    int commands = 0;
+    for (std::getline(lines, line); std::getline(lines, line) && line.starts_with("  ");) {
+      if (line[2] == ' ') continue;  // a description goes on
+      std::istringstream(line) >> name;
+      ++commands;
+      EXPECT_THAT(table, HasSubstr("`" + parent + name + "`"));
+    }
+    EXPECT_GT(commands, 5) << help;
+  }
+}
+
+TEST_F(TargetCli, DigestsAreThoseOfThePage) {
+  const std::string isa = intact_isa_available(INTACT_ISA_AVX2) != 0 ? "avx2" : "portable";
+  const Outcome outcome = Run("verify digests --isa " + isa);
+  EXPECT_EQ(outcome.status, 0) << outcome.out;
+  EXPECT_THAT(outcome.out, HasSubstr("EQUAL: the digests of intact arithmetic 1\n"));
+  const std::string page = Contents(INTACT_SOURCE "/docs/arithmetic.md");
+  std::istringstream lines(outcome.out);
+  std::string line, command, quick, version, kernels, problems, outputs, digest;
+  int sweeps = 0;
+  for (std::getline(lines, line); std::getline(lines, line) && line.starts_with("  "); ++sweeps) {
+    std::istringstream(line) >> command >> quick >> version >> kernels >> problems >> outputs >> digest;
+    const std::string cells = " | " + version + " | " + problems + " | " + outputs + " | " + digest + " |";
+    EXPECT_THAT(page, HasSubstr("| `" + command + ' ' + quick + '`' + cells));
+  }
+  EXPECT_EQ(sweeps, 2);
+}
+
+TEST_F(TargetCli, SweepsExpectTheFailuresOfAList) {
+  const std::string list = folder_ + "/known.txt", xml = folder_ + "/sweep.xml",
+                    file = folder_ + "/sweep.json";
+  const std::string sweep = "verify sweep --quick --shard 1/40 --target '" + kFaulty + "' --junit '" + xml +
+                            "' --json '" + file + "'";
+  EXPECT_EQ(Run(sweep).status, 0);
+  const nlohmann::json digests = nlohmann::json::parse(Contents(file))["digests"];
+  EXPECT_THAT(Contents(xml), HasSubstr("name=\"intact verify sweep: faulty\" tests=\"" +
+                                       std::to_string(digests.size()) + "\" failures=\"0\""));
+  std::ofstream known(list);
+  known << "gemm u8s8s32 m=3 n=1234567 k=1  # not in the sweep\n" << std::flush;
+  const std::string expecting = sweep + " --expected-failures '" + list + "'";
+  const Outcome absent = Run(expecting);
+  EXPECT_EQ(absent.status, 0) << absent.out << absent.err;
+  EXPECT_THAT(absent.out, HasSubstr("expected failures: 0 of 1 listed problems failed; 1 did not run\n"));
+  known << digests.begin().key() << "\n" << std::flush;
+  const Outcome passed = Run(expecting);
+  EXPECT_EQ(passed.status, 1);
+  EXPECT_THAT(passed.out, HasSubstr("passed; expected a failure: remove the line from the list"));
+  EXPECT_THAT(Contents(xml), HasSubstr("failures=\"1\""));
+  known << "gemm u8s8s32 m=3\n" << std::flush;
+  ExpectBadInput(expecting, "known.txt: line 3: n is missing");
 }
 
 TEST_F(TargetCli, ReproducersAreOfThisRunAndNumberedAsItsFailures) {

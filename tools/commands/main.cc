@@ -27,6 +27,7 @@ int Main(int argc, char** argv) {
   AddVerifyPairing(verify, &command);
   AddVerifySweep(verify, &command);
   AddVerifyGrouped(verify, &command);
+  AddVerifyDigests(verify, &command);
   AddVerifyMerge(verify, &command);
   AddVerifyRamp(verify, &command);
   AddVerifyLayer(verify, &command);

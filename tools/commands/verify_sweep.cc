@@ -24,7 +24,9 @@
 #include "tools/console/target_option.h"
 #include "tools/console/terminal.h"
 #include "verify/explain/audit.h"
+#include "verify/report/expected_failures.h"
 #include "verify/report/report_json.h"
+#include "verify/report/report_junit.h"
 #include "verify/report/report_terminal.h"
 #include "verify/report/sweep_file.h"
 #include "verify/sweep/shard.h"
@@ -83,7 +85,9 @@ struct SweepOptions {
   std::string shard = "1/1";
   std::string journal;
   RandomSweepChoice random;
+  std::string expected_failures;
   std::string json;
+  std::string junit;
   std::string reproduce;
 };
 
@@ -148,6 +152,17 @@ Error WriteReproducers(const SweepOptions& options, const std::string& prefix, c
   return {};
 }
 
+/// Writes the C files of --reproduce, if it is given. `random`: of the random problems; or nullptr.
+Error WriteReproducers(const SweepOptions& options, const verify::Shard& shard, const verify::Target& target,
+                       const verify::SweepResult& sweep, const verify::SweepResult* random) {
+  if (options.reproduce.empty()) return {};
+  const std::string prefix = ReproducerPrefix(shard);
+  std::map<std::string, std::string> written;
+  Error error = WriteReproducers(options, prefix, target, sweep.failures, &written);
+  if (!error.ok() || random == nullptr) return error;
+  return WriteReproducers(options, prefix + "r", target, random->failures, &written);
+}
+
 /// The run that the user asks for, without its problems.
 Result<verify::SweepRun> DescribeRun(const SweepOptions& options, const verify::Target& target) {
   const Result<verify::Shard> shard = verify::ParseShard(options.shard);
@@ -192,6 +207,23 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
   return RunSweep(problems, target, options.emulate.on, {std::move(known), record}, step);
 }
 
+/// Writes --junit, if it is given.
+Error WriteJunit(const SweepOptions& options, const std::unique_ptr<verify::Target>& target,
+                 const verify::SweepResult& sweep, const verify::SweepResult* random) {
+  if (options.junit.empty()) return {};
+  const std::string suite =
+      fmt::format("intact verify {}: {}", options.is_grouped ? "grouped" : "sweep", target->Name());
+  return support::WriteFile(options.junit, verify::ToJunit(suite, sweep, random)).value_or(Error{});
+}
+
+/// The list of --expected-failures, if it is given.
+Result<std::optional<verify::ExpectedFailures>> ReadExpected(const SweepOptions& options) {
+  if (options.expected_failures.empty()) return std::optional<verify::ExpectedFailures>();
+  Result<verify::ExpectedFailures> expected = verify::ExpectedFailures::Read(options.expected_failures);
+  if (!expected) return Error{expected.error().status, "--expected-failures: " + expected.error().message};
+  return std::optional(std::move(*expected));
+}
+
 /// Goes on with random problems, which differ from shard to shard.
 Result<verify::RandomSweepResult> SweepOn(const SweepOptions& options, const verify::SweepRun& run,
                                           const verify::Target& target,
@@ -206,6 +238,8 @@ Result<verify::RandomSweepResult> SweepOn(const SweepOptions& options, const ver
 int Sweep(SweepOptions options) {
   const auto start = std::chrono::steady_clock::now();
   if (const Error error = options.emulate.Prepare(options.target.IsPlugin()); !error.ok()) return Fail(error);
+  Result<std::optional<verify::ExpectedFailures>> expected = ReadExpected(options);
+  if (!expected) return Fail(expected.error());
   if (!options.journal.empty() && !options.json.empty() && AreOneFile(options.journal, options.json)) {
     return Fail("--journal and --json are one file; expected two");
   }
@@ -233,14 +267,17 @@ int Sweep(SweepOptions options) {
   if (!options.reproduce.empty()) {  // before the work, not after it
     if (const Error error = ClearReproducers(options, shard); !error.ok()) return Fail(error);
   }
-  const Result<verify::SweepResult> sweep = RunShard(options, *run, part, **target);
+  Result<verify::SweepResult> sweep = RunShard(options, *run, part, **target);
   if (!sweep) return Fail(sweep.error());
   const bool is_whole = shard.count == 1;
   if (!is_whole) {
     Print("shard {}: {} of the {} problems\n", shard.ToString(), part.size(), problems.size());
   }
-  Print("{}{}", verify::ToText(fitted, ""), verify::ToText(*sweep, options.target.text));
+  if (*expected) (*expected)->Apply(&*sweep);
+  Print("{}{}{}", verify::ToText(fitted, ""), verify::ToText(*sweep, options.target.text),
+        *expected ? (*expected)->ToText() : "");
   support::Json json = verify::ToJson(*run, *sweep);
+  if (*expected) json["expected_failures"] = (*expected)->Met();
   std::optional<verify::RandomSweepResult> random;
   if (options.random.seconds > 0) {
     Result<verify::RandomSweepResult> result = SweepOn(options, *run, **target, start);
@@ -250,19 +287,14 @@ int Sweep(SweepOptions options) {
     json["random"] = verify::ToJson(*random);
   }
   const verify::SweepResult* others = random ? &random->sweep : nullptr;
+  if (const Error error = WriteJunit(options, *target, *sweep, others); !error.ok()) return Fail(error);
   const verify::SweepVerdict verdict = sweep->VerdictWith(others);
   // `verify merge` checks whether each cell of the whole sweep ran something.
   const bool is_for_merge = !is_whole && verdict == verify::SweepVerdict::kNothingCompared;
   if (is_whole) Print("{}", verify::VerdictText(*sweep, others));
   const int status = WriteJson(options.json, json, is_for_merge ? kParity : StatusOf(verdict));
-  if (!options.reproduce.empty()) {
-    const std::string prefix = ReproducerPrefix(shard);
-    std::map<std::string, std::string> written;
-    Error error = WriteReproducers(options, prefix, **target, sweep->failures, &written);
-    if (error.ok() && random) {
-      error = WriteReproducers(options, prefix + "r", **target, random->sweep.failures, &written);
-    }
-    if (!error.ok()) return Fail(error);
+  if (const Error error = WriteReproducers(options, shard, **target, *sweep, others); !error.ok()) {
+    return Fail(error);
   }
   return status;
 }
@@ -286,6 +318,12 @@ void AddOptions(const std::shared_ptr<SweepOptions>& options, CLI::App* sweep, C
         return is_other ? file + ": cannot be written: exists and is not a regular file" : "";
       });
   AddJsonOption(sweep, &options->json, "write counts, failures and digests");
+  AddFileOption(sweep, "--junit", &options->junit, "write a test for each problem, in the XML of JUnit");
+  RefuseEmpty(
+      sweep->add_option("--expected-failures", options->expected_failures,
+                        "problem lines that are known to fail, one in each line; '#' begins a comment. Their "
+                        "failures do not count; a problem of the list that passes does"))
+      ->type_name("FILE");
   RefuseEmpty(
       sweep->add_option(
           "--reproduce", options->reproduce,

@@ -36,6 +36,7 @@ std::optional<int> RunPythonCommand(int argc, char** argv);
 void AddInfo(CLI::App* app, Command* command);
 void AddVerifyCertify(CLI::App* verify, Command* command);
 void AddVerifyCompare(CLI::App* verify, Command* command);
+void AddVerifyDigests(CLI::App* verify, Command* command);
 void AddVerifyGrouped(CLI::App* verify, Command* command);
 void AddVerifyLayer(CLI::App* verify, Command* command);
 void AddVerifyMerge(CLI::App* verify, Command* command);

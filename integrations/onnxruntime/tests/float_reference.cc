@@ -1,7 +1,6 @@
-// The definitions of the provider's float operators, one element after the other, written from the comments of float_softmax.h,
-// float_conv.h, float_conv_transpose.h, float_matmul.h, float_matrix_conv.h, float_pool.h, float_reduce.h, float_function.cc (Log) and
-// logarithm.h. test_float_sweep.py compares the provider with them. A definition can
-// be computed with one planted fault, which the comparison must find.
+// The float operators of docs/arithmetic.md, one element after the other. test_float_sweep.py compares the provider with them, and
+// test_vectors.py makes the test vectors with them. A definition can be computed with one planted fault, which the
+// comparison must find.
 #include <algorithm>
 #include <array>
 #include <cfloat>
@@ -39,6 +38,8 @@ enum Fault : int32_t {
   kIgnoresPlace,      // sum over the last axes: as if each row began a tensor
   kNoColumns,         // pool: the order (kh, kw) instead of columns; whole images too
   kCountsAll,         // average: divides by all taps
+  kJoinsLast,         // maximum: of columns as of single elements
+  kFusesExp,          // exponential of Elu and others: with fused multiply-adds
 };
 
 float Exp(float x, Fault fault) {
@@ -190,9 +191,10 @@ struct PoolSizes {
   bool is_average, counts_padding;
 };
 
-float Joined(float a, float b, bool is_average) { return is_average ? a + b : a < b ? b : a; }
+// ⊕ and ⊗ of docs/arithmetic.md.
+float Joined(float a, float b, bool is_average) { return is_average ? a + b : a > b ? a : b; }
+float JoinedLast(float a, float b, bool is_average) { return is_average ? a + b : a < b ? b : a; }
 
-// Numbers only: float_pool.cc says what the maximum of a NaN is.
 float PoolOf(const PoolSizes& p, const float* x, int64_t out_h, int64_t out_w, Fault fault) {
   const float first = p.is_average ? 0.0f : -FLT_MAX;
   const int64_t h0 = out_h * p.stride[0] - p.pad_begin[0], w0 = out_w * p.stride[1] - p.pad_begin[1];
@@ -214,16 +216,17 @@ float PoolOf(const PoolSizes& p, const float* x, int64_t out_h, int64_t out_w, F
     }
     y = Joined(Joined(lanes[0], lanes[2], p.is_average), Joined(lanes[1], lanes[3], p.is_average),
                p.is_average);
-    for (int64_t i = fours; i < all; ++i) y = Joined(y, x[i], p.is_average);
+    for (int64_t i = fours; i < all; ++i) y = JoinedLast(y, x[i], p.is_average);
     count = all;
   } else if (has_columns && fault != kNoColumns) {
     bool is_first = true;
     for (int64_t w = w0; w < w0 + p.kernel[1]; ++w) {
       const bool is_inside = w >= 0 && w < p.width;
+      const auto join = w < p.width / 4 * 4 && fault != kJoinsLast ? Joined : JoinedLast;
       float column = first;
       for (int64_t h = std::max<int64_t>(h0, 0), begin = h;
            is_inside && h < std::min(p.height, h0 + p.kernel[0]); ++h, ++count)
-        column = h == begin ? x[h * p.width + w] : Joined(column, x[h * p.width + w], p.is_average);
+        column = h == begin ? x[h * p.width + w] : join(column, x[h * p.width + w], p.is_average);
       y = is_first ? column : Joined(y, column, p.is_average);
       is_first = false;
     }
@@ -231,7 +234,7 @@ float PoolOf(const PoolSizes& p, const float* x, int64_t out_h, int64_t out_w, F
     for (int64_t i = 0; i < p.kernel[0] * p.kernel[1]; ++i) {
       const int64_t h = h0 + i / p.kernel[1] * p.dilation[0], w = w0 + i % p.kernel[1] * p.dilation[1];
       if (h < 0 || h >= p.height || w < 0 || w >= p.width) continue;
-      y = is_dilated && count == 0 ? x[h * p.width + w] : Joined(y, x[h * p.width + w], p.is_average);
+      y = is_dilated && count == 0 ? x[h * p.width + w] : JoinedLast(y, x[h * p.width + w], p.is_average);
       ++count;
     }
   }
@@ -260,6 +263,50 @@ float EigenLog(float x, Fault fault) {
   const float q =
       step(r, step(r, step(r, 0.049616247954120038f, 0.59923249590823520f), 1.4999999999999927f), 1.0f);
   return step(e, 0.693147180559945309f, p / q);
+}
+
+// exp x as Eigen's pexp_float() has it for four adjacent elements; float_function.cc.
+float EigenExp(float x, Fault fault) {
+  const auto step = [&](float a, float b, float c) {
+    return fault == kFusesExp ? std::fma(a, b, c) : a * b + c;
+  };
+  if (std::isnan(x)) return x;
+  if (x < -104) return 0;
+  const float clamped = std::min(x, 88.723f);
+  const float m = std::floor(step(clamped, 1.44269504088896341f, 0.5f));
+  const float r = step(m, 2.12194440e-4f, step(m, -0.693359375f, clamped));
+  const float q = r * r;
+  const float even = step(q, step(q, 1.37449637986719608306884765625e-3f, 4.166965186595916748046875e-2f),
+                          0.49999988079071044921875f);
+  const float odd = step(q, 8.36894474923610687255859375e-3f, 0.16666518151760101318359375f);
+  const float y = step(q, step(r, odd, even), r + 1);
+  return std::max(static_cast<float>(std::ldexp(static_cast<double>(y), static_cast<int>(m))), x);
+}
+
+float EigenLog1p(float x) {
+  const float sum = x + 1, log = EigenLog(sum, kNone);
+  return sum == 1 || sum == log ? x : x * (log / (sum - 1));
+}
+
+// The operators of float_function.cc, in the order of their names.
+enum Function : int32_t { kCelu, kElu, kLog, kSelu, kSoftplus };
+
+float FunctionOf(Function function, float x, float alpha, float gamma, Fault fault) {
+  const auto above = [](float value) { return value < 0 ? 0.0f : value; };
+  const auto below = [](float value) { return value > 0 ? 0.0f : value; };
+  switch (function) {
+    case kCelu:
+      return above(x) + below(alpha * (EigenExp(x / alpha, fault) - 1));
+    case kElu:
+      return x >= 0 ? x : alpha * (EigenExp(x, fault) - 1);
+    case kSelu:
+      return gamma * above(x) + below(gamma * alpha * (EigenExp(x, fault) - 1));
+    case kSoftplus:
+      return x > 0 ? x + EigenLog1p(EigenExp(0 - x, fault)) : EigenLog1p(EigenExp(x, fault));
+    case kLog:
+      break;
+  }
+  return EigenLog(x, fault);
 }
 
 }  // namespace
@@ -399,9 +446,11 @@ void intact_pool_reference(const float* x, float* y, int64_t planes, const int64
                   i % p.out_width, static_cast<Fault>(which));
 }
 
-/// The operator Log.
-void intact_log_reference(const float* x, float* y, int64_t count, int32_t which) {
-  for (int64_t i = 0; i < count; ++i) y[i] = EigenLog(x[i], static_cast<Fault>(which));
+/// Celu, Elu, Log, Selu or Softplus.
+void intact_function_reference(const float* x, float* y, int64_t count, int32_t function, float alpha,
+                               float gamma, int32_t which) {
+  for (int64_t i = 0; i < count; ++i)
+    y[i] = FunctionOf(static_cast<Function>(function), x[i], alpha, gamma, static_cast<Fault>(which));
 }
 
 /// The last axes of (items, count).
