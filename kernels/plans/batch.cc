@@ -1,7 +1,6 @@
 #include "kernels/plans/batch.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <string>
 
@@ -19,33 +18,18 @@ int64_t OrDense(int64_t stride, int64_t dense) { return stride == 0 ? dense : st
 // Values of each item; 0 stands for one.
 int64_t CountOf(int64_t count) { return std::max<int64_t>(count, 1); }
 
-// a·b, or the largest int64 if a·b overflows: strides may be anything until they are checked.
-int64_t Times(int64_t a, int64_t b) {
-  int64_t product = 0;
-  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
-}
-
-// a + b, or the largest int64 if a + b overflows; b is not negative.
-int64_t Plus(int64_t a, int64_t b) {
-  int64_t sum = 0;
-  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-}
-
 struct Steps {
-  int64_t a_stride;  // elements from a row of A to the next; from a depth to the next if transposed
   ItemSteps a, c, residual;
 };
 
-Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
-  Steps steps{};
-  steps.a_stride = StrideOfA(args, k);
-  steps.a = ItemSteps::Of(args.m, k, steps.a_stride, args.a_batch_stride);
+inline Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
+  Steps steps = {ItemSteps::Of(args.m, k, StrideOfA(args, k), args.a_batch_stride),
+                 ItemSteps::Of(args.m, n, args.c_stride, args.c_batch_stride),
+                 ItemSteps::Of(args.m, n, args.residual_stride, args.residual_batch_stride)};
   if (IsTransposed(args)) {
     steps.a = {std::numeric_limits<int64_t>::max(), 1,
-               OrDense(args.a_batch_stride, Times(k, steps.a_stride))};
+               OrDense(args.a_batch_stride, Times(k, StrideOfA(args, k)))};
   }
-  steps.c = ItemSteps::Of(args.m, n, args.c_stride, args.c_batch_stride);
-  steps.residual = ItemSteps::Of(args.m, n, args.residual_stride, args.residual_batch_stride);
   return steps;
 }
 
@@ -134,44 +118,12 @@ Error CheckNoRuntimeB(const intact_gemm_args& args) {
 
 }  // namespace
 
-ItemSteps ItemSteps::Of(int64_t m, int64_t columns, int64_t row_stride, int64_t item_stride) {
-  const int64_t row = OrDense(row_stride, columns);
-  return {columns, row, OrDense(item_stride, Times(m, row))};
-}
-
-bool JoinItems(int64_t m, std::span<ItemSteps> tensors) {
-  const auto all = [&](const auto& holds) { return std::all_of(tensors.begin(), tensors.end(), holds); };
-  if (all([m](const ItemSteps& tensor) { return tensor.item == Times(m, tensor.row); })) return true;
-  if (m != 1 || !all([](const ItemSteps& tensor) { return tensor.item >= tensor.columns; })) return false;
-  for (ItemSteps& tensor : tensors) tensor.row = tensor.item;
-  return true;
-}
-
-Error CheckItemNumbers(int64_t m, int64_t batch) {
-  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
-  if (batch < 0 || batch > kMostRows) {
-    return Refuse([=] { return Unexpected("batch", batch, "0 to 2147483647"); });
-  }
-  if (m * batch <= kMostRows) return {};
-  return Refuse([=] { return Unexpected("m·batch", m * batch, "at most 2147483647"); });
-}
-
-Error CheckItemsApart(const ItemSteps& c, int64_t m, int64_t batch, int64_t given) {
-  // Items follow each other, or alternate row by row.
-  const int64_t item = Plus(Times(m - 1, c.row), c.columns);
-  const bool alternate =
-      c.item >= c.columns && (m == 1 || c.row >= Plus(Times(batch - 1, c.item), c.columns));
-  if (c.item >= item || alternate) return {};
-  return Unexpected("c_batch_stride", given,
-                    "0 or at least " + std::to_string(item) + ", because items of c must not overlap");
-}
-
 Error CheckItemStrides(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
-  const Steps steps = StepsOf(args, problem.n, k);
+  const auto [a, c, residual] = StepsOf(args, problem.n, k);
   if (args.c_items == nullptr) {
-    RETURN_IF_ERROR(CheckItemsApart(steps.c, args.m, args.batch, args.c_batch_stride));
+    RETURN_IF_ERROR(CheckItemsApart(c, args.m, args.batch, args.c_batch_stride));
   }
-  if (args.residual != nullptr && args.residual == args.c && steps.residual.item != steps.c.item) {
+  if (args.residual != nullptr && args.residual == args.c && residual.item != c.item) {
     return Unexpected(
         "residual_batch_stride", args.residual_batch_stride,
         "c_batch_stride, which is " + std::to_string(args.c_batch_stride) + ", because residual is c");
@@ -183,17 +135,16 @@ void Batch::FindItems(int64_t k, bool may_join) {
   has_pointers_ = args_.a_items != nullptr || args_.c_items != nullptr || args_.residual_items != nullptr ||
                   args_.b_items != nullptr;
   if (items_ == 1) return;
-  const Steps steps = StepsOf(args_, problem_.n, k);
-  a_step_ = steps.a.item;
-  c_step_ = steps.c.item;
-  residual_step_ = steps.residual.item;
+  auto [a, c, residual] = StepsOf(args_, problem_.n, k);
+  a_step_ = a.item;
+  c_step_ = c.item;
+  residual_step_ = residual.item;
   b_step_ = OrDense(args_.b_batch_stride, problem_.n * k);
   if (!may_join || has_pointers_ || problem_.has_runtime_b) return;
-  std::array tensors = {steps.a, steps.c, steps.residual};
-  if (!JoinItems(m_, std::span(tensors).first(problem_.output.has_residual() ? 3 : 2))) return;
-  if (!IsTransposed(args_)) first_.a_stride = tensors[0].row;
-  first_.c_stride = tensors[1].row;
-  first_.residual_stride = tensors[2].row;
+  if (!JoinItems(m_, &a, &c, problem_.output.has_residual() ? &residual : nullptr)) return;
+  if (!IsTransposed(args_)) first_.a_stride = a.row;
+  first_.c_stride = c.row;
+  first_.residual_stride = residual.row;
   m_ *= items_;
   items_ = 1;
 }

@@ -5,30 +5,73 @@
 #include <intact/intact.h>
 
 #include <cstdint>
-#include <span>
+#include <limits>
+#include <string>
 
 #include "core/result.h"
+#include "kernels/problem/checks.h"
 #include "kernels/problem/linear_problem.h"
 
 namespace intact::kernels {
+
+/// a·b, or the largest int64 if a·b overflows: strides may be anything until they are checked.
+inline int64_t Times(int64_t a, int64_t b) {
+  int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<int64_t>::max() : product;
+}
+
+/// a + b, or the largest int64 if a + b overflows; b is not negative.
+inline int64_t Plus(int64_t a, int64_t b) {
+  int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<int64_t>::max() : sum;
+}
 
 /// Where the rows and the items of a tensor lie, in elements.
 struct ItemSteps {
   int64_t columns;    // of a row, which are adjacent; the largest int64 if they are not
   int64_t row, item;  // from a row to the next, and from an item to the next
   /// Of items of `m` rows. Strides of 0 are dense.
-  static ItemSteps Of(int64_t m, int64_t columns, int64_t row_stride, int64_t item_stride);
+  static ItemSteps Of(int64_t m, int64_t columns, int64_t row_stride, int64_t item_stride) {
+    const int64_t row = row_stride == 0 ? columns : row_stride;
+    return {columns, row, item_stride == 0 ? Times(m, row) : item_stride};
+  }
 };
 
-/// Whether the items of a run are one item with the rows of all: in every tensor the next item begins where the next
-/// row would, or items have one row, and the next item begins beyond it. Then the rows of `tensors` are those of
-/// this item.
-bool JoinItems(int64_t m, std::span<ItemSteps> tensors);
+/// Whether the items of a run are one item with the rows of all: in every tensor the next item begins where the
+/// next row would, or items have one row, and the next item begins beyond it. Then the tensors' rows become
+/// those of this item. `residual` may be null.
+inline bool JoinItems(int64_t m, ItemSteps* a, ItemSteps* c, ItemSteps* residual) {
+  const auto follows = [m](const ItemSteps& tensor) { return tensor.item == Times(m, tensor.row); };
+  const auto is_row = [](const ItemSteps& tensor) { return tensor.item >= tensor.columns; };
+  if (follows(*a) && follows(*c) && (residual == nullptr || follows(*residual))) return true;
+  if (m != 1 || !is_row(*a) || !is_row(*c) || (residual != nullptr && !is_row(*residual))) return false;
+  a->row = a->item;
+  c->row = c->item;
+  if (residual != nullptr) residual->row = residual->item;
+  return true;
+}
 
 /// Checks the numbers of rows and items: each, and their product, is at most 2^31 − 1.
-Error CheckItemNumbers(int64_t m, int64_t batch);
+inline Error CheckItemNumbers(int64_t m, int64_t batch) {
+  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
+  if (batch < 0 || batch > kMostRows) {
+    return Refuse([=] { return Unexpected("batch", batch, "0 to 2147483647"); });
+  }
+  if (m * batch <= kMostRows) return {};
+  return Refuse([=] { return Unexpected("m·batch", m * batch, "at most 2147483647"); });
+}
 /// Checks that items of `c` do not overlap. `given`: the stride of the caller, for the message.
-Error CheckItemsApart(const ItemSteps& c, int64_t m, int64_t batch, int64_t given);
+inline Error CheckItemsApart(const ItemSteps& c, int64_t m, int64_t batch, int64_t given) {
+  // Items follow each other, or alternate row by row.
+  const int64_t item = Plus(Times(m - 1, c.row), c.columns);
+  const bool alternate =
+      c.item >= c.columns && (m == 1 || c.row >= Plus(Times(batch - 1, c.item), c.columns));
+  if (c.item >= item || alternate) return {};
+  return Refuse([=] {
+    return Unexpected("c_batch_stride", given,
+                      "0 or at least " + std::to_string(item) + ", because items of c must not overlap");
+  });
+}
 
 /// Where item `i` begins: items are `step` elements of `bytes` bytes apart. Addresses wrap. Null for null.
 template <class Pointer>

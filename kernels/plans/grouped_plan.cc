@@ -1,7 +1,7 @@
 #include "kernels/plans/grouped_plan.h"
 
 #include <algorithm>
-#include <array>
+#include <optional>
 
 #include "core/types.h"
 #include "kernels/codegen/dispatch.h"
@@ -51,10 +51,10 @@ Error GroupedPlan::SetEngine(Result<std::unique_ptr<const GroupedEngine>> engine
 }
 
 GroupedPlan::Items GroupedPlan::ItemsOf(const intact_grouped_args& args) const {
-  std::array steps = {ItemSteps::Of(args.m, problem_.k, args.a_stride, args.a_batch_stride),
-                      ItemSteps::Of(args.m, problem_.n, args.c_stride, args.c_batch_stride)};
-  const bool are_one = JoinItems(args.m, steps);
-  return {are_one ? 1 : args.batch, are_one ? args.m * args.batch : args.m, steps[0], steps[1]};
+  ItemSteps a = ItemSteps::Of(args.m, problem_.k, args.a_stride, args.a_batch_stride);
+  ItemSteps c = ItemSteps::Of(args.m, problem_.n, args.c_stride, args.c_batch_stride);
+  const bool are_one = args.batch == 1 || JoinItems(args.m, &a, &c, nullptr);
+  return {are_one ? 1 : args.batch, are_one ? args.m * args.batch : args.m, a, c};
 }
 
 intact_grouped_args GroupedPlan::ItemOf(const intact_grouped_args& args, const Items& items, int64_t item,
@@ -77,7 +77,7 @@ intact_grouped_args GroupedPlan::ItemOf(const intact_grouped_args& args, const I
 
 Error GroupedPlan::CheckSizes(const intact_grouped_args& args) const {
   RETURN_IF_ERROR(CheckGroupedSizes(problem_, args));
-  RETURN_IF_ERROR(CheckItemNumbers(args.m, args.batch));
+  if (args.batch != 1) RETURN_IF_ERROR(CheckItemNumbers(args.m, args.batch));
   RETURN_IF_ERROR(CheckStride("a_batch_stride", args.a_batch_stride, 0));
   RETURN_IF_ERROR(CheckStride("c_batch_stride", args.c_batch_stride, 0));
   if (args.batch < 2 || args.m == 0) return {};
@@ -86,7 +86,8 @@ Error GroupedPlan::CheckSizes(const intact_grouped_args& args) const {
 }
 
 Error GroupedPlan::CheckBuffers(const intact_grouped_args& args, const Items& items) const {
-  for (int64_t i = 0; i < items.count; ++i) {
+  if (args.batch == 1) RETURN_IF_ERROR(CheckGroupedBuffers(problem_, args));
+  for (int64_t i = 0; i < items.count && args.batch != 1; ++i) {
     RETURN_IF_ERROR(CheckGroupedBuffers(problem_, ItemOf(args, items, i, 0)));
   }
   return CheckGroupedValues(problem_, args, items.count * items.m);
@@ -162,7 +163,8 @@ Error GroupedPlan::RunChecked(const intact_grouped_args& args, const Items& item
   RETURN_IF_ERROR(CheckBuffers(args, items));
   const int64_t bytes = ShareBytes(items.m);
   if (IsLone(items)) {
-    const intact_grouped_args own = ItemOf(args, items, 0, 0);
+    std::optional<intact_grouped_args> joined;  // a copy takes longer than all checks
+    const intact_grouped_args& own = args.batch == 1 ? args : joined.emplace(ItemOf(args, items, 0, 0));
     const Partition cut = Cut(items.m, wanted);
     return run(cut.parts(), bytes,
                [&](int part, uint8_t* scratch) { RunShare(own, 0, cut.Share(part), scratch); });

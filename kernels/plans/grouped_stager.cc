@@ -13,15 +13,12 @@
 namespace intact::kernels {
 
 Error GroupedStager::MakeKernels(const GroupedProblem& problem, core::Isa isa) {
+  constexpr int kUnit = 64;
   problem_ = &problem;
+  chunk_rows_ = std::min<int64_t>(RowsPerBlock(problem.padded_k(), kUnit), 8 * kUnit);
   if (!problem.IsDynamic()) return {};
   ASSIGN_OR_RETURN(quantizer_, Quantizer::Create(isa, problem.a_type, problem.a_source_type));
   return {};
-}
-
-int64_t GroupedStager::ChunkRows() const {
-  constexpr int kUnit = 64;
-  return std::min<int64_t>(RowsPerBlock(problem_->padded_k(), kUnit), 8 * kUnit);
 }
 
 // A cache line more than the row, so that rows map to different sets of L1.

@@ -21,7 +21,7 @@ class GroupedStager {
   Error MakeKernels(const GroupedProblem& problem, core::Isa isa);
 
   /// Rows that are staged at a time: they stay in L2 while weights pass them.
-  int64_t ChunkRows() const;
+  int64_t ChunkRows() const { return chunk_rows_; }
   /// Scratch for `rows` rows, a multiple of 64.
   int64_t ScratchBytes(int64_t rows) const { return OffsetsOf(rows).end; }
   /// Stages rows [begin, begin + count) of A in `scratch`, aligned to 64 bytes. Needs the default
@@ -50,6 +50,7 @@ class GroupedStager {
 
   const GroupedProblem* problem_ = nullptr;
   Quantizer quantizer_;  // if runs quantize A
+  int64_t chunk_rows_ = 1;
 };
 
 }  // namespace intact::kernels
