@@ -352,9 +352,7 @@ Json VectorOf(const reference::Grouped& grouped) {
 Json VectorOf(std::string_view line) {
   const Problem problem = Parsed(line);
   Json json = {{"problem", line}};
-  json.update(problem.grouped
-                  ? VectorOf(verify::Materialize(*problem.grouped))
-                  : std::visit([](const auto& one) { return VectorOf(one); }, verify::Materialize(problem)));
+  json.update(std::visit([](const auto& one) { return VectorOf(one); }, verify::Materialize(problem)));
   return json;
 }
 
@@ -394,7 +392,7 @@ TEST(Vectors, AreWhatTheKernelsOfEachIsaMake) {
       ASSERT_EQ(json["vectors"].size(), file.lines.size());
       for (const Json& vector : json["vectors"]) {
         problems.push_back(Parsed(vector["problem"].get<std::string>()));
-        problems.back().SetIsa(isa);
+        problems.back().isa = isa;
         digests.push_back(support::Fnv1a(BytesOf(vector)));
       }
     }

@@ -39,7 +39,7 @@ std::map<intact_isa, uint64_t> DigestsOf(const verify::SweepResult& result) {
   for (const verify::SweepDigest& each : result.digests) {
     Result<verify::Problem> problem = verify::Problem::Parse(each.problem);
     const intact_isa isa = problem->isa;
-    problem->SetIsa(INTACT_ISA_ANY);
+    problem->isa = INTACT_ISA_ANY;
     lines[isa] += fmt::format("{} {:016x}\n", problem->ToString(), each.digest);
   }
   std::map<intact_isa, uint64_t> digests;
