@@ -15,7 +15,8 @@
 #include "fuzz/input.h"
 #include "support/random.h"
 #include "verify/problem/grouped.h"
-#include "verify/targets/grouped_target.h"
+#include "verify/targets/guarded_grouped.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::fuzz {
 namespace {
@@ -184,9 +185,9 @@ std::string CheckRefusedRun(Input* input, const Grouped& plan, const reference::
 }
 
 // A small problem.
-verify::GroupedProblem Draw(Input* input) {
+verify::Problem Draw(Input* input) {
   support::Random random(input->Word(), 0, 0);
-  verify::GroupedProblem problem = verify::GroupedProblem::Draw(&random);
+  verify::Problem problem = verify::DrawGrouped(&random);
   if (problem.m > 8) {
     problem.m %= 9;
     problem.item = problem.item_pad = 0;
@@ -200,26 +201,27 @@ verify::GroupedProblem Draw(Input* input) {
 
 std::string CheckGrouped(std::span<const uint8_t> bytes, const Tamper& tamper) {
   Input input(bytes);
-  const verify::GroupedProblem problem = Draw(&input);
-  const reference::Grouped grouped = verify::Materialize(problem);
+  const verify::Problem problem = Draw(&input);
+  const reference::Grouped grouped = verify::MaterializeGrouped(problem);
+  const verify::RunOptions options = verify::RunOptionsOf(problem);
   std::string wrong;
   if (input.OneIn(2)) {
-    (void)verify::CallGuarded(grouped, problem, [&](const intact_grouped_desc& desc, const void* b) -> Error {
+    (void)verify::CallGuarded(grouped, options, [&](const intact_grouped_desc& desc, const void* b) -> Error {
       wrong = CheckCreation(&input, desc, b);
       return {};
     });
   }
   if (!wrong.empty()) return fmt::format("{}: {}", problem.ToString(), wrong);
-  const Result<intact::Grouped> plan = verify::CreateGroupedPlan(grouped, problem);
+  const Result<intact::Grouped> plan = verify::CreatePlan(grouped, options);
   if (!plan) return fmt::format("{}: {}", problem.ToString(), plan.error().message);
   if (input.OneIn(2)) {
-    (void)verify::RunGuarded(grouped, problem, [&](const intact_grouped_args& args) -> Error {
+    (void)verify::RunGuarded(grouped, options, [&](const intact_grouped_args& args) -> Error {
       if (wrong.empty()) wrong = CheckRefusedRun(&input, *plan, grouped, args);
       return {};
     });
   }
   if (!wrong.empty()) return fmt::format("{}: {}", problem.ToString(), wrong);
-  Result<std::vector<uint8_t>> output = verify::RunGroupedPlan(*plan, grouped, problem);
+  Result<std::vector<uint8_t>> output = verify::RunOn(*plan, grouped, options);
   if (!output) return fmt::format("{}: {}", problem.ToString(), output.error().message);
   if (tamper && !output->empty()) tamper(&*output);
   if (*output == reference::Outputs(grouped)) return "";

@@ -96,6 +96,7 @@ struct Tensors {
 };
 
 bool CanBeRun(const verify::Layer& layer) {
+  if (layer.grouped() != nullptr) return false;
   if (layer.conv() == nullptr) return true;
   const reference::ConvGeometry& g = layer.conv()->geometry;
   const int64_t outputs = g.OutputPixels() * g.output_channels;

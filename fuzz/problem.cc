@@ -5,9 +5,8 @@
 #include "fuzz/check.h"
 #include "fuzz/peak_memory.h"
 #include "verify/explain/grouped.h"
-#include "verify/problem/grouped.h"
 #include "verify/problem/problem_size.h"
-#include "verify/targets/grouped_target.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::fuzz {
 namespace {
@@ -24,22 +23,18 @@ std::string WrongRefusal(const Error& error) {
 }
 
 // "", or why `problem` is not the problem of its own line.
-template <class P>
-std::string WrongLine(const P& problem) {
+std::string WrongLine(const Problem& problem) {
   if (const std::optional<Error> error = problem.Check()) return "parsed, but not valid: " + error->message;
-  const Result<P> again = P::Parse(problem.ToString());
+  const Result<Problem> again = Problem::Parse(problem.ToString());
   if (!again) return "its own line is refused: " + again.error().message;
   return *again == problem ? "" : "its own line is another problem: " + problem.ToString();
 }
 
-std::string CheckGrouped(std::string_view line) {
-  const Result<verify::GroupedProblem> problem = verify::GroupedProblem::Parse(line);
-  if (!problem) return WrongRefusal(problem.error());
-  if (std::string wrong = WrongLine(*problem); !wrong.empty()) return wrong;
-  const verify::GroupedProblem& p = *problem;
+// Runs a product with grouped weights.
+std::string CheckGrouped(const Problem& p) {
   const int64_t elements = p.m * (p.k + p.a_pad + p.n + p.c_pad) + p.n * (p.k + p.b_pad);
   if (p.m * p.n * p.k > kMostProducts || elements > kMostProducts) return "";
-  const auto judgement = verify::Judge(verify::IntactGroupedTarget(), *problem);
+  const auto judgement = verify::JudgeGrouped(verify::IntactTarget(), p);
   if (judgement) return judgement->failure;
   return judgement.error().status == INTACT_UNSUPPORTED ? "" : judgement.error().message;
 }
@@ -48,10 +43,10 @@ std::string CheckGrouped(std::string_view line) {
 
 std::string CheckProblem(std::span<const uint8_t> bytes) {
   const std::string_view line(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (verify::GroupedProblem::IsLine(line)) return CheckGrouped(line);
   const Result<Problem> problem = Problem::Parse(line);
   if (!problem) return WrongRefusal(problem.error());
   if (std::string wrong = WrongLine(*problem); !wrong.empty()) return wrong;
+  if (problem->grouped) return CheckGrouped(*problem);
 
   const int64_t foreseen = verify::MemoryOf(*problem);
   if (foreseen > kMostBytes) return "";

@@ -10,7 +10,7 @@
 namespace intact::bench {
 
 Probes::Probes(const reference::Operation& operation)
-    : pieces_(std::visit([](const auto& one) { return PiecesOf(one); }, operation)) {
+    : pieces_(reference::VisitLinear([](const auto& one) { return PiecesOf(one); }, operation)) {
   const Piece& last = pieces_.back();
   columns_ = last.first_column + last.gemm.n;
 }
@@ -45,7 +45,7 @@ void Probes::Piece::Add(const Activations& x, int64_t row, size_t probe) {
 
 void Probes::Add(const reference::Operation& operation, const Activations& x,
                  const std::vector<int64_t>& rows) {
-  std::visit([&](const auto& one) { Add(one, x, rows); }, operation);
+  reference::VisitLinear([&](const auto& one) { Add(one, x, rows); }, operation);
   count_ += rows.size();
 }
 

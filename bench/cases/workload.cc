@@ -235,7 +235,7 @@ void Workload::FindProbes() {
   std::map<Likeness, size_t> probes;
   for (int64_t row = 0; row < shape_.Rows(); ++row) {
     const auto likeness = [&](const auto& operation) { return LikenessOf(operation, row); };
-    const auto [found, is_new] = probes.emplace(std::visit(likeness, operation_), probes.size());
+    const auto [found, is_new] = probes.emplace(reference::VisitLinear(likeness, operation_), probes.size());
     if (is_new) maximum_probes_.push_back(row);
     like_.push_back(found->second);
   }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <functional>
+#include <intact/grouped.hpp>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -18,11 +19,13 @@
 #include "bench/measure/peaks.h"
 #include "bench/report/report_table.h"
 #include "core/isas.h"
+#include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "reference/contract/grouped.h"
 #include "support/random.h"
 #include "support/turns.h"
 #include "verify/report/report_json.h"
+#include "verify/targets/guarded_grouped.h"
 
 namespace intact::bench {
 namespace {
@@ -33,10 +36,6 @@ constexpr int64_t kCheckedRows = 128;
 // weights in another order or a neighbour's scale make a larger error. Rounding in float32 makes a smaller
 // error.
 constexpr double kLargestError = 2e-6;
-
-struct Destroy {
-  void operator()(intact_grouped* plan) const { intact_grouped_destroy(plan); }
-};
 
 /// `count` numbers from 0 to extent − 1, evenly spaced, with both ends; fewer if the extent is smaller.
 std::vector<int64_t> Sample(int64_t extent, int64_t count) {
@@ -54,7 +53,9 @@ class Operands {
   Operands(const GroupedShape& shape, int64_t m)
       : shape_(shape), m_(m), columns_(Sample(shape.n, kCheckedColumns)) {
     support::Random random(1, 0, 0);
-    b_.resize(static_cast<size_t>(shape.n * shape.k * shape.bits / 8));
+    format_.b_type = shape.bits == 4 ? INTACT_U4 : INTACT_S8;
+    format_.group = shape.group;
+    b_.resize(static_cast<size_t>(shape.n * format_.ColumnBytes(shape.k)));
     for (size_t i = 0; i + sizeof(uint64_t) <= b_.size(); i += sizeof(uint64_t)) {
       const uint64_t bytes = random.Next();
       std::memcpy(b_.data() + i, &bytes, sizeof(bytes));
@@ -69,24 +70,20 @@ class Operands {
   const uint8_t* a() const { return reinterpret_cast<const uint8_t*>(a_.data()); }
   int64_t m() const { return m_; }
 
-  intact_grouped_desc Describe(core::Isa isa, intact_granularity granularity) const {
-    intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;
-    desc.n = shape_.n;
-    desc.k = shape_.k;
-    desc.group = shape_.group;
-    desc.a_granularity = granularity;
-    desc.b_type = b_type();
+  intact_grouped_desc Describe(core::Isa isa, bool by_groups) const {
+    reference::Grouped all = SampleOf({}, by_groups);
+    all.n = shape_.n;
+    intact_grouped_desc desc = verify::DescOf(all, {{.isa = static_cast<intact_isa>(isa)}});
     desc.b_scales = scales_.data();
-    desc.max_isa = static_cast<int32_t>(isa);
     return desc;
   }
   const uint8_t* b() const { return b_.data(); }
   GroupedOperands ForPeers(core::Isa isa) const { return {shape_, isa, m_, b_, scales_}; }
 
   /// "" or what is wrong with the outputs of intact for `m` rows. Sampled outputs are compared.
-  std::string CompareWithReference(const float* c, int64_t m, intact_granularity granularity) const {
+  std::string CompareWithReference(const float* c, int64_t m, bool by_groups) const {
     const std::vector<int64_t> rows = Sample(m, kCheckedRows);
-    reference::Grouped sample = SampleOf(rows, granularity);
+    reference::Grouped sample = SampleOf(rows, by_groups);
     reference::QuantizeActivations(&sample);
     const std::vector<uint8_t> expected = reference::Outputs(sample);
     const std::vector<float> found = SampleOf(c, rows);
@@ -103,7 +100,7 @@ class Operands {
   /// rounds scales to `scale_type`.
   std::string CompareWithFloats(const float* c, int64_t m, intact_type scale_type) const {
     const std::vector<int64_t> rows = Sample(m, kCheckedRows);
-    const reference::Grouped sample = SampleOf(rows, INTACT_GRANULARITY_GROUPS);
+    const reference::Grouped sample = SampleOf(rows, true);
     const std::vector<float> found = SampleOf(c, rows);
     double largest = 0, magnitude = 0;
     std::vector<double> real(static_cast<size_t>(shape_.k));
@@ -114,9 +111,8 @@ class Operands {
         double sum = 0;
         for (int64_t k = 0; k < shape_.k; ++k) {
           const auto place = static_cast<size_t>(k);
-          const int middle = shape_.bits == 4 ? 8 : 0;
-          const double weight =
-              Scale(columns_[j], k / shape_.group) * (sample.b[j * real.size() + place] - middle);
+          const double weight = Scale(columns_[j], k / shape_.group) *
+                                (sample.b[j * real.size() + place] - format_.DefaultZeroPoint());
           sum += real[place] * weight;
           magnitude += std::fabs(real[place] * weight);
         }
@@ -133,12 +129,7 @@ class Operands {
   }
 
  private:
-  int64_t groups() const { return (shape_.k + shape_.group - 1) / shape_.group; }
-  int32_t b_type() const { return shape_.bits == 4 ? int32_t{INTACT_U4} : int32_t{INTACT_S8}; }
-  int16_t Weight(int64_t k, int64_t n) const {
-    if (shape_.bits == 8) return static_cast<int8_t>(b_[static_cast<size_t>(n * shape_.k + k)]);
-    return static_cast<int16_t>(b_[static_cast<size_t>((n * shape_.k + k) / 2)] >> (k % 2 * 4) & 15);
-  }
+  int64_t groups() const { return format_.Groups(shape_.k); }
   double Scale(int64_t n, int64_t g) const {
     return core::DecodeFloat(core::TraitsOf(INTACT_F16), scales_[static_cast<size_t>(n * groups() + g)]);
   }
@@ -156,20 +147,21 @@ class Operands {
       real[k] = scale * static_cast<double>(std::nearbyint(row[k] * factor));
   }
 
-  reference::Grouped SampleOf(const std::vector<int64_t>& rows, intact_granularity granularity) const {
+  reference::Grouped SampleOf(const std::vector<int64_t>& rows, bool by_groups) const {
     reference::Grouped sample;
     sample.m = std::ssize(rows);
     sample.n = std::ssize(columns_);
     sample.k = shape_.k;
-    sample.group = shape_.group;
-    sample.a_granularity = granularity;
-    sample.b_type = static_cast<intact_type>(b_type());
+    static_cast<core::WeightFormat&>(sample) = format_;
+    sample.SetGroupScales(by_groups);
     for (const int64_t row : rows) {
       const auto* const begin = reinterpret_cast<const uint8_t*>(&a_[static_cast<size_t>(row * shape_.k)]);
       sample.a_source.insert(sample.a_source.end(), begin, begin + shape_.k * int64_t{sizeof(float)});
     }
     for (const int64_t column : columns_) {
-      for (int64_t k = 0; k < shape_.k; ++k) sample.b.push_back(Weight(k, column));
+      const uint8_t* const weights = &b_[static_cast<size_t>(column * format_.ColumnBytes(shape_.k))];
+      for (int64_t k = 0; k < shape_.k; ++k)
+        sample.b.push_back(static_cast<int16_t>(format_.Code(weights, k)));
       const auto* const begin =
           reinterpret_cast<const uint8_t*>(&scales_[static_cast<size_t>(column * groups())]);
       sample.b_scales.insert(sample.b_scales.end(), begin, begin + groups() * int64_t{sizeof(uint16_t)});
@@ -185,6 +177,7 @@ class Operands {
   }
 
   GroupedShape shape_;
+  core::WeightFormat format_;  // with f16 scales
   int64_t m_;
   std::vector<int64_t> columns_;  // that are checked
   std::vector<uint8_t> b_;
@@ -195,40 +188,33 @@ class Operands {
 // A plan of intact.
 class GroupedPlan final : public GroupedContender {
  public:
-  static Result<std::unique_ptr<GroupedPlan>> Make(const Operands& operands, core::Isa isa,
-                                                   intact_granularity granularity) {
-    const intact_grouped_desc desc = operands.Describe(isa, granularity);
-    intact_grouped* plan = nullptr;
-    const intact_status status = intact_grouped_create(&desc, operands.b(), &plan);
-    if (status != INTACT_OK) return Error{status, intact_last_error()};
-    return std::unique_ptr<GroupedPlan>(new GroupedPlan(plan));
+  static Result<std::unique_ptr<GroupedPlan>> Make(const Operands& operands, core::Isa isa, bool by_groups) {
+    ASSIGN_OR_RETURN(Grouped plan, Grouped::Create(operands.Describe(isa, by_groups), operands.b()));
+    return std::unique_ptr<GroupedPlan>(new GroupedPlan(std::move(plan)));
   }
 
   const intact_grouped_info& info() const { return info_; }
   std::string Implementation() const override { return info_.kernel; }
   void SetRows(int64_t m) override {
     args_.m = m;
-    intact_run_info needs = INTACT_RUN_INFO_INIT;
-    if (intact_grouped_prepare(plan_.get(), &args_, &needs) != INTACT_OK) return;  // runs fail too
-    scratch_.resize(needs.scratch_bytes);
+    const Result<intact_run_info> needs = plan_.Prepare(args_);
+    if (!needs) return;  // runs fail too
+    scratch_.resize(needs->scratch_bytes);
     args_.scratch = scratch_.data();
     args_.scratch_bytes = scratch_.size();
   }
   bool Run(const uint8_t* a, uint8_t* c) override {
     args_.a = a;
     args_.c = c;
-    if (intact_grouped_run(plan_.get(), &args_) != INTACT_OK) throw std::runtime_error(intact_last_error());
+    if (const Error error = plan_.Run(args_); !error.ok()) throw std::runtime_error(error.message);
     return true;
   }
 
  private:
-  explicit GroupedPlan(intact_grouped* plan) : plan_(plan) {
-    intact_grouped_query(plan, &info_);
-    args_.threads = 1;
-  }
+  explicit GroupedPlan(Grouped plan) : plan_(std::move(plan)), info_(plan_.Info()) { args_.threads = 1; }
 
-  std::unique_ptr<intact_grouped, Destroy> plan_;
-  intact_grouped_info info_ = INTACT_GROUPED_INFO_INIT;
+  Grouped plan_;
+  intact_grouped_info info_;
   intact_grouped_args args_ = INTACT_GROUPED_ARGS_INIT;
   std::vector<uint8_t> scratch_;
 };
@@ -240,11 +226,10 @@ struct GroupedEntrant {
   std::function<std::string(const float* c, int64_t m)> check;  // "" or what is wrong
 };
 
-GroupedEntrant EnterIntact(const Operands& operands, core::Isa isa, intact_granularity granularity) {
-  Result<std::unique_ptr<GroupedPlan>> plan = GroupedPlan::Make(operands, isa, granularity);
-  GroupedEntrant entrant = {std::string(kIntact), Error{},
-                            [&operands, granularity](const float* c, int64_t m) {
-                              return operands.CompareWithReference(c, m, granularity);
+GroupedEntrant EnterIntact(const Operands& operands, core::Isa isa, bool by_groups) {
+  Result<std::unique_ptr<GroupedPlan>> plan = GroupedPlan::Make(operands, isa, by_groups);
+  GroupedEntrant entrant = {std::string(kIntact), Error{}, [&operands, by_groups](const float* c, int64_t m) {
+                              return operands.CompareWithReference(c, m, by_groups);
                             }};
   if (plan) {
     entrant.contender = std::unique_ptr<GroupedContender>(std::move(*plan));
@@ -433,9 +418,9 @@ GroupedResults RunGrouped(const Request& request, const GroupedSuite& suite,
   for (const core::Isa isa : request.isas) {
     for (const GroupedShape& shape : suite.shapes) {
       const Operands operands(shape, *std::ranges::max_element(suite.rows));
-      const GroupedEntrant ours = EnterIntact(operands, isa, INTACT_GRANULARITY_ROWS);
+      const GroupedEntrant ours = EnterIntact(operands, isa, false);
       std::vector<GroupedEntrant> by_groups;
-      if (!peers.empty()) by_groups.push_back(EnterIntact(operands, isa, INTACT_GRANULARITY_GROUPS));
+      if (!peers.empty()) by_groups.push_back(EnterIntact(operands, isa, true));
       for (const Peer* peer : peers) {
         for (const std::string& kernels : peer->GroupedKernels(shape, isa)) {
           by_groups.push_back(EnterPeer(operands, isa, *peer, kernels));

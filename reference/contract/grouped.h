@@ -67,6 +67,9 @@ struct Grouped : core::WeightFormat {
     const auto bytes = static_cast<size_t>(core::BytesOf(scale_type));
     return static_cast<float>(core::Decode(scale_type, &b_scales[Place(column, g) * bytes]));
   }
+  void SetGroupScales(bool has_group_scales) {
+    a_granularity = has_group_scales ? INTACT_GRANULARITY_GROUPS : INTACT_GRANULARITY_ROWS;
+  }
   bool HasGroupScales() const { return a_granularity == INTACT_GRANULARITY_GROUPS; }
   /// The number of the scale and zero point of A of a row and group g.
   size_t APlace(int64_t row, int64_t g) const {

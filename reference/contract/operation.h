@@ -1,7 +1,8 @@
-// A GEMM or a convolution with its tensors.
+// A GEMM, a convolution or a product with grouped weights, with its tensors.
 #ifndef INTACT_REFERENCE_CONTRACT_OPERATION_H_
 #define INTACT_REFERENCE_CONTRACT_OPERATION_H_
 
+#include <cassert>
 #include <cstdint>
 #include <type_traits>
 #include <variant>
@@ -9,17 +10,26 @@
 
 #include "reference/contract/conv.h"
 #include "reference/contract/gemm.h"
+#include "reference/contract/grouped.h"
 
 namespace intact::reference {
 
-using Operation = std::variant<Gemm, Conv>;
+using Operation = std::variant<Gemm, Conv, Grouped>;
+
+/// Calls visit(operation) for an operation that must be a GEMM or a convolution.
+template <class Visit, class OperationOrConst>
+decltype(auto) VisitLinear(Visit&& visit, OperationOrConst& operation) {
+  assert(!std::holds_alternative<Grouped>(operation));
+  if (auto* const gemm = std::get_if<Gemm>(&operation)) return visit(*gemm);
+  return visit(*std::get_if<Conv>(&operation));
+}
 
 /// What a GEMM and a convolution share.
 inline const Linear& LinearOf(const Operation& operation) {
-  return std::visit([](const Linear& one) -> const Linear& { return one; }, operation);
+  return VisitLinear([](const Linear& one) -> const Linear& { return one; }, operation);
 }
 inline Linear& LinearOf(Operation& operation) {
-  return std::visit([](Linear& one) -> Linear& { return one; }, operation);
+  return VisitLinear([](Linear& one) -> Linear& { return one; }, operation);
 }
 
 /// The size of a dense tensor. A convolution's tensor has a row for each pixel and a column for each channel.
@@ -35,16 +45,17 @@ inline Extents OutputOf(const Gemm& gemm) { return {gemm.rows(), gemm.n}; }
 inline Extents OutputOf(const Conv& conv) {
   return {conv.geometry.OutputPixels(), conv.geometry.output_channels};
 }
+inline Extents OutputOf(const Grouped& grouped) { return {grouped.m, grouped.n}; }
 inline Extents InputOf(const Operation& operation) {
-  return std::visit([](const auto& one) { return InputOf(one); }, operation);
+  return VisitLinear([](const auto& one) { return InputOf(one); }, operation);
 }
 inline Extents OutputOf(const Operation& operation) {
   return std::visit([](const auto& one) { return OutputOf(one); }, operation);
 }
 
-/// Output bytes from accumulators.
+/// Output bytes of a GEMM or a convolution from accumulators.
 inline std::vector<uint8_t> Outputs(const Operation& operation, const std::vector<int32_t>& accumulators) {
-  return std::visit([&](const auto& one) { return Outputs(one, accumulators); }, operation);
+  return VisitLinear([&](const auto& one) { return Outputs(one, accumulators); }, operation);
 }
 
 /// Calls visit(name, field) for each field of a Gemm or a Conv, except float_steps and taps, which only

@@ -47,7 +47,7 @@ std::optional<Arithmetic> ParseArithmetic(std::string_view text) {
 Predictor::Predictor(const Gemm& gemm) : Predictor(gemm.c_type, ItemsOf(gemm), 1) {}
 Predictor::Predictor(const Conv& conv) : Predictor(conv.c_type, Lower(conv), conv.geometry.groups) {}
 Predictor::Predictor(const Operation& operation)
-    : Predictor(std::visit([](const auto& one) { return Predictor(one); }, operation)) {}
+    : Predictor(VisitLinear([](const auto& one) { return Predictor(one); }, operation)) {}
 
 Predictor::Predictor(intact_type type, std::vector<Gemm> gemms, int64_t side_by_side)
     : type_(type),

@@ -14,17 +14,57 @@
 namespace intact::reference {
 namespace {
 
-constexpr std::array kModels = {
-    GroupedModel::kSeparateRounding,   GroupedModel::kReversedGroups,    GroupedModel::kRowScaleInside,
-    GroupedModel::kEightSums,          GroupedModel::kClampedPairs,      GroupedModel::kSumsInFloat,
-    GroupedModel::kSwappedNibbles,     GroupedModel::kNibbleHalves,      GroupedModel::kNoZeroPoint,
-    GroupedModel::kNextZeroPoint,      GroupedModel::kPreviousZeroPoint, GroupedModel::kNextColumnZeroPoint,
-    GroupedModel::kEarlyGroups,        GroupedModel::kLateGroups,        GroupedModel::kNoShortGroup,
-    GroupedModel::kNextScale,          GroupedModel::kOtherSign,         GroupedModel::kFirstExpert,
-    GroupedModel::kFirstExpertWeights, GroupedModel::kNextExpert,        GroupedModel::kEarlyExperts,
-    GroupedModel::kFirstExpertScales,  GroupedModel::kFirstExpertBias,   GroupedModel::kPreviousItem,
-    GroupedModel::kMinimumsLast,       GroupedModel::kMinimumOfGroup,    GroupedModel::kNextMinimum,
-    GroupedModel::kOtherMinimumSign,   GroupedModel::kNoMinimum};
+struct ModelRow {
+  GroupedModel model;
+  bool is_fault;
+  std::string_view phrase;
+};
+// The contract, then all other models.
+constexpr std::array kRows = std::to_array<ModelRow>({
+    {GroupedModel::kContract, false, "the contract"},
+    {GroupedModel::kSeparateRounding, false,
+     "the product and the sum of a group are rounded separately, without FMA"},
+    {GroupedModel::kReversedGroups, false, "groups are added from the last to the first"},
+    {GroupedModel::kRowScaleInside, false,
+     "the scale of the row multiplies the scale of each group, and not the sum of the groups"},
+    {GroupedModel::kEightSums, false,
+     "eight float32 sums, each of every eighth quad; then their sum, in halves"},
+    {GroupedModel::kClampedPairs, false, "pairs of adjacent depths clamped to int16 (maddubs)"},
+    {GroupedModel::kSumsInFloat, false, "the products of a group are added in float32"},
+    {GroupedModel::kSwappedNibbles, true, "the high four bits of a byte are read as the even depth"},
+    {GroupedModel::kNibbleHalves, true,
+     "the low four bits of a group's bytes are read as its first half, as in GGUF"},
+    {GroupedModel::kNoZeroPoint, true, "the zero points of weights are taken as 0"},
+    {GroupedModel::kNextZeroPoint, true, "a group uses the zero point of the next group"},
+    {GroupedModel::kPreviousZeroPoint, true, "a group uses the zero point of the group before it"},
+    {GroupedModel::kNextColumnZeroPoint, true, "a column uses the zero points of the next column"},
+    {GroupedModel::kEarlyGroups, true, "groups begin one depth too early"},
+    {GroupedModel::kLateGroups, true, "groups begin one depth too late"},
+    {GroupedModel::kNoShortGroup, true, "the short last group is missing"},
+    {GroupedModel::kNextScale, true, "a group uses the scale of the next group"},
+    {GroupedModel::kOtherHalf, true, "a group uses the scale of the other group of its pair"},
+    {GroupedModel::kOtherSign, true, "weights are read with the other sign"},
+    {GroupedModel::kFirstExpert, true, "all rows are computed as rows of expert 0"},
+    {GroupedModel::kFirstExpertWeights, true, "all rows are multiplied by the weights of expert 0"},
+    {GroupedModel::kNextExpert, true, "an expert's rows are computed as rows of the next expert"},
+    {GroupedModel::kEarlyExperts, true, "an expert's last row is computed as a row of the next expert"},
+    {GroupedModel::kFirstExpertScales, true, "all experts use the scales and zero points of expert 0"},
+    {GroupedModel::kFirstExpertBias, true, "all experts use the bias of expert 0"},
+    {GroupedModel::kPreviousItem, true,
+     "an item of a batch is computed with the activations of the item before"},
+    {GroupedModel::kMinimumsLast, false, "the minimums of all groups are added last"},
+    {GroupedModel::kMinimumOfGroup, false,
+     "the minimum of a group is added right after the sum of the group"},
+    {GroupedModel::kNextMinimum, true, "a group uses the minimum of the next group"},
+    {GroupedModel::kOtherMinimumSign, true, "minimums are subtracted"},
+    {GroupedModel::kNoMinimum, true, "minimums are taken as 0"},
+});
+constexpr auto kModels = [] {
+  std::array<GroupedModel, kRows.size() - 1> models = {};
+  for (size_t i = 0; i < models.size(); ++i) models[i] = kRows[i + 1].model;
+  return models;
+}();
+const ModelRow& RowOf(GroupedModel model) { return *std::ranges::find(kRows, model, &ModelRow::model); }
 
 // One output by one model. Every index is within the tensors: what a fault reads beyond them is the last
 // element.
@@ -76,6 +116,7 @@ class Output {
   }
   float BScale(int64_t g) const {
     if (Is(GroupedModel::kNextScale)) g = std::min(g + 1, grouped_.groups() - 1);
+    if (Is(GroupedModel::kOtherHalf) && (g ^ 1) < grouped_.groups()) g ^= 1;
     return grouped_.Scale(ColumnOf(n_), g);
   }
   int64_t BZeroPoint(int64_t g) const {
@@ -203,109 +244,9 @@ class Output {
 
 std::span<const GroupedModel> AllGroupedModels() { return kModels; }
 
-bool IsFault(GroupedModel model) {
-  switch (model) {
-    case GroupedModel::kContract:
-    case GroupedModel::kSeparateRounding:
-    case GroupedModel::kReversedGroups:
-    case GroupedModel::kRowScaleInside:
-    case GroupedModel::kSumsInFloat:
-    case GroupedModel::kEightSums:
-    case GroupedModel::kClampedPairs:
-    case GroupedModel::kMinimumsLast:
-    case GroupedModel::kMinimumOfGroup:
-      return false;
-    case GroupedModel::kSwappedNibbles:
-    case GroupedModel::kNibbleHalves:
-    case GroupedModel::kNextZeroPoint:
-    case GroupedModel::kPreviousZeroPoint:
-    case GroupedModel::kNextColumnZeroPoint:
-    case GroupedModel::kNoZeroPoint:
-    case GroupedModel::kEarlyGroups:
-    case GroupedModel::kLateGroups:
-    case GroupedModel::kNoShortGroup:
-    case GroupedModel::kNextScale:
-    case GroupedModel::kOtherSign:
-    case GroupedModel::kFirstExpert:
-    case GroupedModel::kFirstExpertWeights:
-    case GroupedModel::kNextExpert:
-    case GroupedModel::kEarlyExperts:
-    case GroupedModel::kFirstExpertScales:
-    case GroupedModel::kFirstExpertBias:
-    case GroupedModel::kPreviousItem:
-    case GroupedModel::kNextMinimum:
-    case GroupedModel::kOtherMinimumSign:
-    case GroupedModel::kNoMinimum:
-      return true;
-  }
-  return true;
-}
+bool IsFault(GroupedModel model) { return RowOf(model).is_fault; }
 
-std::string_view ToString(GroupedModel model) {
-  switch (model) {
-    case GroupedModel::kContract:
-      return "the contract";
-    case GroupedModel::kSeparateRounding:
-      return "the product and the sum of a group are rounded separately, without FMA";
-    case GroupedModel::kReversedGroups:
-      return "groups are added from the last to the first";
-    case GroupedModel::kRowScaleInside:
-      return "the scale of the row multiplies the scale of each group, and not the sum of the groups";
-    case GroupedModel::kSumsInFloat:
-      return "the products of a group are added in float32";
-    case GroupedModel::kEightSums:
-      return "eight float32 sums, each of every eighth quad; then their sum, in halves";
-    case GroupedModel::kClampedPairs:
-      return "pairs of adjacent depths clamped to int16 (maddubs)";
-    case GroupedModel::kSwappedNibbles:
-      return "the high four bits of a byte are read as the even depth";
-    case GroupedModel::kNibbleHalves:
-      return "the low four bits of a group's bytes are read as its first half, as in GGUF";
-    case GroupedModel::kNextZeroPoint:
-      return "a group uses the zero point of the next group";
-    case GroupedModel::kPreviousZeroPoint:
-      return "a group uses the zero point of the group before it";
-    case GroupedModel::kNextColumnZeroPoint:
-      return "a column uses the zero points of the next column";
-    case GroupedModel::kNoZeroPoint:
-      return "the zero points of weights are taken as 0";
-    case GroupedModel::kEarlyGroups:
-      return "groups begin one depth too early";
-    case GroupedModel::kLateGroups:
-      return "groups begin one depth too late";
-    case GroupedModel::kNoShortGroup:
-      return "the short last group is missing";
-    case GroupedModel::kNextScale:
-      return "a group uses the scale of the next group";
-    case GroupedModel::kOtherSign:
-      return "weights are read with the other sign";
-    case GroupedModel::kFirstExpert:
-      return "all rows are computed as rows of expert 0";
-    case GroupedModel::kFirstExpertWeights:
-      return "all rows are multiplied by the weights of expert 0";
-    case GroupedModel::kNextExpert:
-      return "an expert's rows are computed as rows of the next expert";
-    case GroupedModel::kEarlyExperts:
-      return "an expert's last row is computed as a row of the next expert";
-    case GroupedModel::kFirstExpertScales:
-      return "all experts use the scales and zero points of expert 0";
-    case GroupedModel::kFirstExpertBias:
-      return "all experts use the bias of expert 0";
-    case GroupedModel::kPreviousItem:
-      return "an item of a batch is computed with the activations of the item before";
-    case GroupedModel::kMinimumsLast:
-      return "the minimums of all groups are added last";
-    case GroupedModel::kMinimumOfGroup:
-      return "the minimum of a group is added right after the sum of the group";
-    case GroupedModel::kNextMinimum:
-      return "a group uses the minimum of the next group";
-    case GroupedModel::kOtherMinimumSign:
-      return "minimums are subtracted";
-    case GroupedModel::kNoMinimum:
-      return "minimums are taken as 0";
-  }
-  return "unknown";
-}
+std::string_view ToString(GroupedModel model) { return RowOf(model).phrase; }
 
 std::vector<uint8_t> Outputs(const Grouped& grouped, GroupedModel model) {
   const auto bytes = static_cast<size_t>(core::BytesOf(grouped.c_type));

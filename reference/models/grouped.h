@@ -33,6 +33,7 @@ enum class GroupedModel : uint8_t {
   kLateGroups,           // groups after the first begin a depth too late
   kNoShortGroup,         // a last group that is shorter does not count
   kNextScale,            // the scale of the next group of the column
+  kOtherHalf,            // groups 2i and 2i + 1 of a column use each other's scales
   kOtherSign,            // weights are read with the other sign
   kFirstExpert,          // all rows use the weights, scales, zero points and bias of expert 0
   kFirstExpertWeights,   // all rows use the weights, scales and zero points of expert 0

@@ -115,7 +115,7 @@ std::vector<int32_t> Accumulators(const Conv& conv, const Model& model) {
 }
 
 std::vector<int32_t> Accumulators(const Operation& operation, const Model& model) {
-  return std::visit([&](const auto& one) { return Accumulators(one, model); }, operation);
+  return VisitLinear([&](const auto& one) { return Accumulators(one, model); }, operation);
 }
 
 }  // namespace intact::reference

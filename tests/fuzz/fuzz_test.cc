@@ -19,7 +19,7 @@
 #include "verify/problem/grouped.h"
 #include "verify/problem/problem.h"
 #include "verify/report/sweep_file.h"
-#include "verify/targets/grouped_target.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::fuzz {
 namespace {
@@ -156,8 +156,7 @@ TEST(Fuzz, ForgedGroupedWeightsHaveNoFindings) {
   for (const char* line :
        {"grouped s8u4f32 m=1 n=5 k=37 zb=yes bias=yes", "grouped u8s8f16 m=1 n=3 k=40 group=0 src=none",
         "grouped u8u4f32 m=1 n=3 k=37 group=16 src=none zb=yes experts=3"}) {
-    const auto plan =
-        verify::CreateGroupedPlan(verify::Materialize(*verify::GroupedProblem::Parse(line)), {});
+    const auto plan = verify::CreatePlan(verify::MaterializeGrouped(*verify::Problem::Parse(line)), {});
     ASSERT_TRUE(plan) << plan.error().message;
     const Bytes saved = *plan->SaveMemory();
     for (int i = 0; i < 500; ++i) {

@@ -471,6 +471,32 @@ intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* li
   return INTACT_OK;
 }
 
+int32_t ActivationOf(const intact_grouped_desc& desc, uint8_t byte) {
+  return desc.a_type == INTACT_S8 ? static_cast<int8_t>(byte) : byte;
+}
+
+// The sum of an output's minimums, each times its group's activations. `a`: of row m. `n`: of all experts.
+float MinimumsOf(const intact_grouped_desc& desc, const intact_grouped_args& args, const uint8_t* a,
+                 int64_t m, int64_t n) {
+  if (desc.b_minimums == nullptr) return 0;
+  const int64_t depth = desc.group == 0 ? desc.k : desc.group, groups = (desc.k + depth - 1) / depth;
+  const bool by_groups = desc.a_granularity == INTACT_GRANULARITY_GROUPS;
+  float f = 0;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t row = by_groups ? m * groups + g : m;
+    int32_t sum = 0;
+    for (int64_t k = g * depth; k < std::min(desc.k, (g + 1) * depth); ++k) {
+      sum += ActivationOf(desc, a[k]) - args.a_zero_points[row];
+    }
+    float factor = static_cast<float>(sum);
+    if (by_groups) factor = args.a_scales[row] * factor;
+    const int64_t from = Is("grouped_next_minimum") ? std::min(g + 1, groups - 1) : g;
+    const float minimum = desc.b_minimums[n * groups + from];
+    f = std::fma(factor, Is("grouped_minimum_sign") ? -minimum : minimum, f);
+  }
+  return f;
+}
+
 // u4 weights with f32 scales, of several experts too, in batches too. Its faults begin with "grouped_".
 intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const intact_grouped_args* args,
                          char message[INTACT_TARGET_MESSAGE_BYTES]) {
@@ -504,20 +530,22 @@ intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const i
     const int64_t m = i / desc->n, item = m / args->m;
     while (args->expert_rows != nullptr && m == end_of_expert) end_of_expert += args->expert_rows[++expert];
     const int64_t n = (Is("grouped_expert") ? 0 : expert) * desc->n + i % desc->n;
-    float f = 0;
+    float f = MinimumsOf(*desc, *args, a + item * a_item + m % args->m * args->a_stride, m, n);
     for (int64_t g = 0; g < groups; ++g) {
       const int64_t row = by_groups ? m * groups + g : m;
       const int64_t g_of_point = Is("grouped_previous_point") ? std::max<int64_t>(g - 1, 0) : g;
-      const int32_t zb = points == nullptr ? 8 : points[n * groups + g_of_point];
+      const int32_t zb = points != nullptr             ? points[n * groups + g_of_point]
+                         : desc->b_minimums != nullptr ? 0
+                                                       : 8;
       int32_t sum = 0;
       for (int64_t k = begin(g); k < begin(g + 1); ++k) {
         const int32_t w =
             weights[n * desc->b_stride_n + k / 2] >> ((k + (Is("grouped_swapped") ? 1 : 0)) % 2 * 4) & 15;
         const uint8_t byte = a[item * a_item + m % args->m * args->a_stride + k];
-        const int32_t value = desc->a_type == INTACT_S8 ? static_cast<int8_t>(byte) : byte;
-        sum += (value - args->a_zero_points[row]) * (w - zb);
+        sum += (ActivationOf(*desc, byte) - args->a_zero_points[row]) * (w - zb);
       }
-      float scale = scales[n * groups + g + (Is("grouped_overread") ? 1 : 0)];
+      const bool is_of_other = Is("grouped_other_half") && (g ^ 1) < groups;
+      float scale = scales[n * groups + (is_of_other ? g ^ 1 : g) + (Is("grouped_overread") ? 1 : 0)];
       if (Is("grouped_call_1009") && calls % 1009 == 1008) scale *= 2;
       if (by_groups) scale *= args->a_scales[row];
       const float product = static_cast<float>(sum) * scale;
@@ -554,7 +582,7 @@ constexpr uint64_t kGroupedBits =
     Bits({INTACT_TARGET_GROUPED, INTACT_TARGET_A_U8, INTACT_TARGET_A_S8, INTACT_TARGET_A_ZERO_POINT,
           INTACT_TARGET_ROW_QUANTIZATION, INTACT_TARGET_B_U4, INTACT_TARGET_B_ZERO_POINTS,
           INTACT_TARGET_SCALE_ZERO, INTACT_TARGET_C_F32, INTACT_TARGET_STRIDES, INTACT_TARGET_EXPERTS,
-          INTACT_TARGET_BATCH});
+          INTACT_TARGET_BATCH, INTACT_TARGET_B_MINIMUMS});
 
 // GEMMs have u8 activations, s32, u8 and f32 outputs, zero points, scales of columns, strides and threads.
 // Convolutions have s8 activations and s32 outputs only.

@@ -22,7 +22,6 @@
 #include "verify/studies/grouped_layer.h"
 #include "verify/studies/layer.h"
 #include "verify/studies/layer_check.h"
-#include "verify/targets/grouped_target.h"
 #include "verify/targets/intact_target.h"
 
 namespace intact::tools {
@@ -38,34 +37,19 @@ struct LayerOptions {
   bool no_cost = false;
 };
 
-/// The names of the output_*.npy in a layer's folder, sorted.
-std::vector<std::string> RecordedNames(const std::string& folder) {
+/// Every output_*.npy of the layer's folder, by name.
+Result<std::vector<verify::Expectation>> ReadRecorded(const verify::Layer& layer) {
   std::vector<std::string> names;
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+  for (const auto& entry : std::filesystem::directory_iterator(layer.folder, error)) {
     const std::string name = entry.path().filename();
     if (name.starts_with("output_") && name.ends_with(".npy")) names.push_back(name);
   }
   std::ranges::sort(names);
-  return names;
-}
-
-/// Every output_*.npy of the layer's folder, by name.
-Result<std::vector<verify::Expectation>> ReadRecorded(const verify::Layer& layer) {
   std::vector<verify::Expectation> outputs;
-  for (const std::string& name : RecordedNames(layer.folder)) {
+  for (const std::string& name : names) {
     ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, name));
     outputs.push_back({name, std::move(output)});
-  }
-  return outputs;
-}
-
-using GroupedOutput = std::pair<std::string, std::vector<uint8_t>>;
-Result<std::vector<GroupedOutput>> ReadRecorded(const verify::GroupedLayer& layer) {
-  std::vector<GroupedOutput> outputs;
-  for (const std::string& name : RecordedNames(layer.folder)) {
-    ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, name));
-    outputs.emplace_back(name, std::move(output));
   }
   return outputs;
 }
@@ -83,36 +67,43 @@ std::vector<std::string> LayersIn(const std::string& folder) {
   return folders.empty() ? std::vector<std::string>{folder} : folders;
 }
 
+/// The outputs that --expect names, or, if there is none, those that engines recorded.
+struct GivenOutputs {
+  std::optional<verify::Expectation> expected;
+  std::vector<verify::Expectation> recorded;  // not with a --target
+};
+Result<GivenOutputs> ReadOutputs(const verify::Layer& layer, const LayerOptions& options) {
+  GivenOutputs outputs;
+  if (!options.expect.empty()) {
+    ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, options.expect));
+    outputs.expected = verify::Expectation{options.expect, std::move(output)};
+  } else if (!options.target.IsPlugin()) {
+    ASSIGN_OR_RETURN(outputs.recorded, ReadRecorded(layer));
+  }
+  return outputs;
+}
+
 struct LayerFindings {
   verify::LayerCheck check;
   std::optional<verify::Cost> cost;  // only of our own kernels, on the CPU, without --no-cost
 };
 
-Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions& options,
-                                  const verify::Target& target) {
-  ASSIGN_OR_RETURN(const verify::Layer layer, verify::ReadLayer(folder));
-  const auto failed = [&folder](const Error& error) {
-    return Error{error.status, folder + ": " + error.message};
+Result<LayerFindings> Check(const verify::Layer& layer, const LayerOptions& options,
+                            const verify::Target& target) {
+  const auto failed = [&layer](const Error& error) {
+    return Error{error.status, layer.folder + ": " + error.message};
   };
-  std::optional<verify::Expectation> expectation;
-  if (!options.expect.empty()) {
-    ASSIGN_OR_RETURN(const std::vector<uint8_t> output, verify::ReadExpected(layer, options.expect));
-    expectation = verify::Expectation{options.expect, output};
-  }
+  ASSIGN_OR_RETURN(const GivenOutputs outputs, ReadOutputs(layer, options));
   const bool is_plugin = options.target.IsPlugin();
-  std::vector<verify::Expectation> recorded;
-  if (options.expect.empty() && !is_plugin) {
-    ASSIGN_OR_RETURN(recorded, ReadRecorded(layer));
-  }
   verify::Layer run = layer;
   LinearOf(run.operation).pairing = options.choice.pairing;
   Result<verify::LayerCheck> check = options.emulate.Emulated([&] {
     return verify::CheckLayer(
-        run, options.choice.mode, options.choice.isa, expectation,
+        run, options.choice.mode, options.choice.isa, outputs.expected,
         is_plugin ? verify::LayerTarget{options.target.text, &target} : verify::LayerTarget());
   });
   if (!check) return failed(check.error());
-  check->recorded = verify::ExplainRecorded(layer, recorded);
+  check->recorded = verify::ExplainRecorded(layer, outputs.recorded);
   if (is_plugin || options.emulate.on || options.no_cost)
     return LayerFindings{std::move(*check), std::nullopt};
   Result<verify::Cost> cost = verify::MeasureCost(run);
@@ -121,42 +112,30 @@ Result<LayerFindings> CheckFolder(const std::string& folder, const LayerOptions&
 }
 
 /// Runs a layer with grouped weights.
-Result<verify::GroupedLayerCheck> CheckGroupedFolder(const std::string& folder, const LayerOptions& options,
-                                                     const verify::Target& target) {
-  ASSIGN_OR_RETURN(const verify::GroupedLayer layer, verify::ReadGroupedLayer(folder));
+Result<verify::GroupedLayerCheck> CheckGrouped(const verify::Layer& layer, const LayerOptions& options,
+                                               const verify::Target& target) {
   if (options.choice.mode != INTACT_EXACT) {
-    return Error{INTACT_INVALID_ARGUMENT, folder + ": --mode: grouped weights have no saturating mode"};
+    return Error{INTACT_INVALID_ARGUMENT, layer.folder + ": --mode: grouped weights have no saturating mode"};
   }
-  std::vector<GroupedOutput> recorded;
-  std::optional<GroupedOutput> expected;
+  ASSIGN_OR_RETURN(const GivenOutputs outputs, ReadOutputs(layer, options));
   const bool is_plugin = options.target.IsPlugin();
-  if (!options.expect.empty()) {
-    ASSIGN_OR_RETURN(std::vector<uint8_t> output, verify::ReadExpected(layer, options.expect));
-    expected = {options.expect, std::move(output)};
-  } else if (!is_plugin) {
-    ASSIGN_OR_RETURN(recorded, ReadRecorded(layer));
-  }
-  const verify::IntactGroupedTarget own;
-  const verify::GroupedTarget* const grouped = is_plugin ? target.AsGrouped() : &own;
-  if (grouped == nullptr) return Error{INTACT_INVALID_ARGUMENT, NoGroupedWeights(options.target)};
+  if (target.Features().grouped == 0) return Error{INTACT_INVALID_ARGUMENT, NoGroupedWeights(options.target)};
   const bool is_any = options.choice.isa == INTACT_ISA_ANY;
   const intact_isa isa = is_plugin || !is_any ? options.choice.isa : verify::BestIsa();
   Result<verify::GroupedLayerCheck> check = options.emulate.Emulated([&] {
-    return verify::CheckGroupedLayer(layer, *grouped, is_plugin ? options.target.text : intact_isa_name(isa),
-                                     isa, recorded, expected);
+    return verify::CheckGroupedLayer(layer, target, is_plugin ? options.target.text : intact_isa_name(isa),
+                                     isa, outputs.recorded, outputs.expected);
   });
-  if (!check) return Error{check.error().status, folder + ": " + check.error().message};
+  if (!check) return Error{check.error().status, layer.folder + ": " + check.error().message};
   return check;
 }
 
 /// Lines of what computed the recorded outputs of a layer with grouped weights.
-Result<std::string> GroupedRecorded(const std::string& folder) {
-  ASSIGN_OR_RETURN(const verify::GroupedLayer layer, verify::ReadGroupedLayer(folder));
-  ASSIGN_OR_RETURN(const std::vector<GroupedOutput> outputs, ReadRecorded(layer));
-  const std::vector<uint8_t> exact = reference::Outputs(layer.grouped);
+std::string GroupedRecorded(const verify::Layer& layer, const std::vector<verify::Expectation>& outputs) {
+  const std::vector<uint8_t> exact = reference::Outputs(*layer.grouped());
   std::string text;
   for (const auto& [file, output] : outputs) {
-    const verify::GroupedJudgement judgement = verify::Compare(layer.grouped, exact, output, "any");
+    const verify::GroupedJudgement judgement = verify::Compare(*layer.grouped(), exact, output, "any");
     text += fmt::format("  {}  {}  {} of {} not exact  {}\n", layer.name, file, judgement.differing,
                         judgement.outputs, judgement.InWords());
   }
@@ -169,12 +148,6 @@ int PrintRecorded(const std::string& folder, const std::vector<std::string>& lay
   std::vector<verify::Recorded> all;
   std::string grouped;
   for (const std::string& path : layers) {
-    if (verify::IsGroupedLayer(path)) {
-      const Result<std::string> lines = GroupedRecorded(path);
-      if (!lines) status = Fail(lines.error());
-      if (lines) grouped += *lines;
-      continue;
-    }
     const Result<verify::Layer> layer = verify::ReadLayer(path);
     const Result<std::vector<verify::Expectation>> outputs =
         layer ? ReadRecorded(*layer) : Result<std::vector<verify::Expectation>>(layer.error());
@@ -182,7 +155,11 @@ int PrintRecorded(const std::string& folder, const std::vector<std::string>& lay
       status = Fail(outputs.error());
       continue;
     }
-    std::ranges::move(verify::ExplainRecorded(*layer, *outputs), std::back_inserter(all));
+    if (layer->grouped() != nullptr) {
+      grouped += GroupedRecorded(*layer, *outputs);
+    } else {
+      std::ranges::move(verify::ExplainRecorded(*layer, *outputs), std::back_inserter(all));
+    }
   }
   Print("{}: {} layers\n{}{}", folder, layers.size(), grouped, all.empty() ? "" : verify::RecordedTable(all));
   return status;
@@ -200,8 +177,13 @@ int RunLayers(LayerOptions options) {
       status = std::max(status, PrintRecorded(folder, layers));
       continue;
     }
-    if (verify::IsGroupedLayer(folder)) {
-      const Result<verify::GroupedLayerCheck> check = CheckGroupedFolder(folder, options, **target);
+    const Result<verify::Layer> layer = verify::ReadLayer(folder);
+    if (!layer) {
+      status = Fail(layer.error());
+      continue;
+    }
+    if (layer->grouped() != nullptr) {
+      const Result<verify::GroupedLayerCheck> check = CheckGrouped(*layer, options, **target);
       if (!check) {
         status = Fail(check.error());
         continue;
@@ -211,7 +193,7 @@ int RunLayers(LayerOptions options) {
       if (!check->Passed()) status = std::max(status, kDifference);
       continue;
     }
-    const Result<LayerFindings> findings = CheckFolder(folder, options, **target);
+    const Result<LayerFindings> findings = Check(*layer, options, **target);
     if (!findings) {
       status = Fail(findings.error());
       continue;

@@ -82,9 +82,9 @@ std::string WhyNotIsa(const ReplayOptions& options, intact_isa isa) {
 int ReplayGrouped(const ReplayOptions& options, const verify::Problem& problem) {
   const Result<std::unique_ptr<verify::Target>> target = options.target.Open(RunChoice{});
   if (!target) return Fail(target.error());
-  if ((*target)->AsGrouped() == nullptr) return Fail(NoGroupedWeights(options.target));
+  if ((*target)->Features().grouped == 0) return Fail(NoGroupedWeights(options.target));
   const Result<verify::GroupedJudgement> judgement =
-      options.emulate.Emulated([&] { return verify::Judge(*(*target)->AsGrouped(), *problem.grouped); });
+      options.emulate.Emulated([&] { return verify::JudgeGrouped(**target, problem); });
   const std::string printed = (*target)->Printed();
   if (!printed.empty()) PrintError("{}{}", printed, printed.ends_with('\n') ? "" : "\n");
   if (!judgement) {

@@ -212,7 +212,7 @@ int Sweep(SweepOptions options) {
   if (const int status = options.choice.Resolve(&options.emulate); status != kParity) return status;
   const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
   if (!target) return Fail(target.error());
-  if (options.is_grouped && (*target)->AsGrouped() == nullptr) return Fail(NoGroupedWeights(options.target));
+  if (options.is_grouped && (*target)->Features().grouped == 0) return Fail(NoGroupedWeights(options.target));
   Result<verify::SweepRun> run = DescribeRun(options, **target);
   if (!run) return Fail(run.error());
   const verify::FittedProblems fitted = run->Fitted();

@@ -68,8 +68,8 @@ class Explainer {
 
 }  // namespace
 
-GroupedOracle::GroupedOracle(const GroupedProblem& of)
-    : problem(of), grouped(Materialize(of)), expected(reference::Outputs(grouped)) {}
+GroupedOracle::GroupedOracle(const Problem& of)
+    : problem(of), grouped(MaterializeGrouped(of)), expected(reference::Outputs(grouped)) {}
 
 std::string GroupedJudgement::InWords() const {
   if (arithmetic.empty()) return "unexplained";
@@ -107,14 +107,13 @@ GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<ui
   return judgement;
 }
 
-Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedProblem& problem) {
-  return Judge(target, GroupedOracle(problem), problem);
+Result<GroupedJudgement> Judge(const Target& target, const GroupedOracle& oracle, const RunOptions& options) {
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(oracle.grouped, options));
+  return Compare(oracle.grouped, oracle.expected, output, GroupedClaimOf(target.Arithmetic()));
 }
 
-Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedOracle& oracle,
-                               const GroupedRun& run) {
-  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(oracle.grouped, run));
-  return Compare(oracle.grouped, oracle.expected, output, GroupedClaimOf(target.GroupedClaims()));
+Result<GroupedJudgement> JudgeGrouped(const Target& target, const Problem& problem) {
+  return Judge(target, GroupedOracle(problem), RunOptionsOf(problem));
 }
 
 }  // namespace intact::verify

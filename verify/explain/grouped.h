@@ -10,15 +10,15 @@
 #include <vector>
 
 #include "reference/models/grouped.h"
-#include "verify/problem/grouped.h"
-#include "verify/targets/grouped_target.h"
+#include "verify/problem/problem.h"
+#include "verify/problem/target.h"
 
 namespace intact::verify {
 
 /// A problem's tensors, with the outputs of the contract.
 struct GroupedOracle {
-  explicit GroupedOracle(const GroupedProblem& problem);
-  GroupedProblem problem;
+  explicit GroupedOracle(const Problem& problem);
+  Problem problem;
   reference::Grouped grouped;
   std::vector<uint8_t> expected;
 };
@@ -41,11 +41,10 @@ struct GroupedJudgement {
 /// reference::Outputs(grouped). `claim`: "exact", or "any": then every arithmetic without a fault passes.
 GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& expected,
                          const std::vector<uint8_t>& output, std::string_view claim = "exact");
-/// Runs `problem` on `target`. Returns the target's error if it reports one.
-Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedProblem& problem);
-/// As Judge(), for the oracle's problem, run as `run`.
-Result<GroupedJudgement> Judge(const GroupedTarget& target, const GroupedOracle& oracle,
-                               const GroupedRun& run);
+/// Runs the oracle's operation on `target` with `options`. Returns the target's error if it reports one.
+Result<GroupedJudgement> Judge(const Target& target, const GroupedOracle& oracle, const RunOptions& options);
+/// As Judge(), for `problem`, which has grouped weights.
+Result<GroupedJudgement> JudgeGrouped(const Target& target, const Problem& problem);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_EXPLAIN_GROUPED_H_

@@ -1,15 +1,14 @@
-// What problem lines have in common: words, keys with their fields, and the names of values.
+// What problem lines are made of: words, numbers and the names of values.
 #ifndef INTACT_VERIFY_PROBLEM_LINE_H_
 #define INTACT_VERIFY_PROBLEM_LINE_H_
 
 #include <fmt/format.h>
-#include <intact/target.h>
+#include <intact/intact.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdint>
-#include <functional>
 #include <iterator>
 #include <optional>
 #include <string>
@@ -70,45 +69,6 @@ inline Result<int64_t> NumberOf(std::string_view key, std::string_view text) {
     return Invalid(fmt::format("{}: '{}' is not an integer that fits 64 bits", key, text));
   }
   return value;
-}
-
-/// A key of a line: how to print its field of a problem P, how to read it, and what a target needs to run it.
-template <class P>
-struct FieldOf {
-  std::string_view key;
-  std::function<std::string(const P&)> print;
-  std::function<std::optional<Error>(std::string_view, P*)> read;
-  bool required = false;
-  // Bits of features. A target that lacks one of them runs problems in which the field has its default.
-  uint64_t needs = 0;
-  template <class... Features>
-  FieldOf Needs(Features... features) const {
-    FieldOf field = *this;
-    field.needs = (INTACT_TARGET_BIT(features) | ...);
-    return field;
-  }
-};
-
-/// A field that is a number. `Of` is P or its base.
-template <class P, class T, class Of>
-FieldOf<P> NumberField(std::string_view key, T Of::*member) {
-  return {key, [member](const P& p) { return fmt::format("{}", p.*member); },
-          [key, member](std::string_view text, P* p) -> std::optional<Error> {
-            ASSIGN_OR_RETURN(const int64_t value, NumberOf(key, text));
-            if (!std::in_range<T>(value)) return Invalid(fmt::format("{}: {} is out of range", key, text));
-            p->*member = static_cast<T>(value);
-            return std::nullopt;
-          }};
-}
-
-/// A field whose value has one of `names`, which stay in memory.
-template <class P, class E, class Of, class Names>
-FieldOf<P> ChoiceField(std::string_view key, E Of::*member, const Names& names) {
-  return {key, [member, &names](const P& p) { return std::string(NameOf(names, p.*member)); },
-          [key, member, &names](std::string_view text, P* p) -> std::optional<Error> {
-            ASSIGN_OR_RETURN(p->*member, ValueOf(names, key, text));
-            return std::nullopt;
-          }};
 }
 
 inline std::vector<std::string_view> WordsOf(std::string_view line) {

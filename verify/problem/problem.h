@@ -1,4 +1,5 @@
-// The verifier's unit of work: a GEMM, a convolution or a product with grouped weights (grouped.h) as a value whose text form round-trips.
+// The verifier's unit of work: a GEMM, a convolution or a product with grouped weights, as a value whose text
+// form round-trips. verify/problem/fields.h lists the fields.
 //
 //   gemm u8s8s32 m=5 n=16 k=64 za=3 fill=bait seed=7 mode=saturating isa=avx2
 //   gemm u8s8bf16 m=5 n=16 k=64 batch=3 items=pointers quant=dynamic_rows src=bf16 x=outlier bias=f32
@@ -22,6 +23,17 @@
 // scale. quant=tensor: each run passes za and a scale. A dynamic quantization reads real numbers of type src
 // and quantizes them to a_type; x names the kind of numbers.
 //
+// Grouped weights (include/intact/grouped.h):
+//
+//   grouped s8u4f32 m=1 n=64 k=4096 group=128 gscale=f16 zb=yes seed=7 isa=avx2
+//   grouped u8s8bf16 m=5 n=16 k=100 group=0 src=none per=group bias=yes act=relu fill=bounds threads=3
+//
+// src is the type of A before runs quantize it, or none. za=no: zero points of A are 0. group=0: all depths are
+// one group. experts: matrices of weights; each row of A belongs to a random expert, and rows are sorted by
+// expert. per: whether A has a scale for each row, or for each group of each row. split: rows of a run; 0: one
+// run has all rows. item: rows of an item; the run is a batch of all items; 0: no batch. parts: parts that a run
+// is computed in, one after the other; 0: the run is computed as a whole.
+//
 // Every failure prints such a line and `intact verify replay '<line>'` runs it again, on any machine.
 #ifndef INTACT_VERIFY_PROBLEM_PROBLEM_H_
 #define INTACT_VERIFY_PROBLEM_PROBLEM_H_
@@ -36,8 +48,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/weight_format.h"
 #include "reference/contract/operation.h"
-#include "verify/problem/grouped.h"
 #include "verify/problem/target.h"
 
 namespace intact::verify {
@@ -87,12 +99,32 @@ enum class ScaleKind : uint8_t {
 /// Fixed point instead of scales: how ties are rounded, and whether there are multipliers or only shifts.
 enum class FixedKind : uint8_t { kNone, kAway, kUp, kAwayShift, kUpShift };
 
-/// The granularity of the zero points of weights.
+/// What of the weights has a zero point.
 enum class ZeroPointKind : uint8_t {
   kTensor,
   kChannel,     // one per column: column 0 has Problem::zb, others have extremes or random values
   kItem,        // one per item: item 0 has Problem::zb, others as for kChannel
   kItemColumn,  // one per column of each item: column 0 of item 0 has Problem::zb
+};
+
+/// How tensors of a product with grouped weights are filled, as functions of the seed.
+enum class GroupedFill : uint8_t {
+  kUniform,    // full range, uniform; bell-shaped numbers
+  kBounds,     // weights, zero points and activations at their bounds: sums of groups as large as possible
+  kOneHot,     // one activation of each row is not at the zero point
+  kSpread,     // scales from 2⁻²⁰ to 2²⁰, so that the order of the groups matters
+  kHuge,       // scales near the largest number of their type, and 0: infinities, and NaNs before the end
+  kTiny,       // denormal scales
+  kNonFinite,  // as uniform, but a NaN or an infinity in two rows of three; A must be quantized by runs
+};
+
+/// The fields of a product with grouped weights that other problems lack.
+struct GroupedFields : core::WeightFormat {
+  int64_t experts = 1;
+  bool has_group_scales = false;  // whether A has a scale for each group of each row, or one for each row
+  bool has_a_zero_points = true;  // false: zero points of A are 0; only if runs give A
+  GroupedFill fill = GroupedFill::kUniform;
+  bool operator==(const GroupedFields&) const = default;
 };
 
 /// Whether each item of a batch has its own values.
@@ -131,22 +163,21 @@ struct Problem : RunSettings {
   intact_overflow overflow = INTACT_OVERFLOW_REFUSED;  // WRAPS: biases are at the ends of int32
   BiasKind bias = BiasKind::kNone;
   ScaleKind scale = ScaleKind::kNone;  // kTensor unless s32 output
-  FixedKind fixed = FixedKind::kNone;  // 8-bit outputs only; its granularity is that of `scale`
+  FixedKind fixed = FixedKind::kNone;  // 8-bit outputs only; for what `scale` names
   intact_activation activation = INTACT_ACTIVATION_NONE;
   bool has_table = false;  // a lookup table; 8-bit outputs only
   intact_type residual = INTACT_TYPE_NONE;
   int32_t zres = 0;  // residual_zero_point
   Fill fill = Fill::kUniform;
   uint64_t seed = 1;
-  // Set for a product with grouped weights. All other fields are then at their defaults, except isa, which is
-  // grouped->isa.
-  std::optional<GroupedProblem> grouped;
+  // Set for a product with grouped weights. Of the other fields it has types (b_type is grouped->b_type), m, n,
+  // k, source (INTACT_TYPE_NONE: runs give A and its scales), an f32 bias, activation, seed, and of
+  // RunSettings those in its line.
+  std::optional<GroupedFields> grouped;
 
   bool operator==(const Problem&) const = default;
 
-  static Problem Of(const GroupedProblem& grouped);
-  /// Sets isa, also of a product with grouped weights.
-  void SetIsa(intact_isa named);
+  intact_type WeightType() const { return grouped ? grouped->b_type : b_type; }
   bool IsDynamic() const {
     return quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS ||
            quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR;
@@ -165,18 +196,25 @@ struct Problem : RunSettings {
   static Result<Problem> Parse(std::string_view line);
 };
 
-/// The operation with its tensors. The problem must be one that Parse() would accept, without grouped weights.
+/// Whether `line` begins like the line of a product with grouped weights.
+bool IsGroupedLine(std::string_view line);
+
+/// The operation with its tensors. The problem must be one that Parse() would accept.
 reference::Operation Materialize(const Problem& problem);
 /// Materialize() for a problem that must be a GEMM.
 reference::Gemm MaterializeGemm(const Problem& problem);
 /// Materialize() for a problem that must be a convolution.
 reference::Conv MaterializeConv(const Problem& problem);
 
-/// The run options of `problem`.
+/// Materialize() for a problem that must be a product with grouped weights.
+reference::Grouped MaterializeGrouped(const Problem& problem);
+
+/// The run options of `problem`. Grouped weights run in all places.
 RunOptions RunOptionsOf(const Problem& problem);
 
 /// All fills, and all kinds of numbers, in the order of the enumeration.
 std::span<const Fill> AllFills();
+std::span<const GroupedFill> AllGroupedFills();
 std::span<const Numbers> AllNumbers();
 
 std::string_view ToString(Fill fill);

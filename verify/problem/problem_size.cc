@@ -116,11 +116,10 @@ int64_t MemoryOf(const Problem& problem) {
   int64_t columns = 0;
   int64_t groups = 1;
   if (const auto& grouped = problem.grouped) {
-    rows = grouped->m;
-    columns = Product({grouped->experts, grouped->n});
-    elements =
-        Sum({Product({rows, grouped->k}), Product({rows, grouped->n}), Product({columns, grouped->k})});
-    groups = Product({columns, grouped->Groups(grouped->k)});
+    rows = problem.m;
+    columns = Product({grouped->experts, problem.n});
+    elements = Sum({Product({rows, problem.k}), Product({rows, problem.n}), Product({columns, problem.k})});
+    groups = Product({columns, grouped->Groups(problem.k)});
   } else if (problem.conv) {
     const ConvGeometry& g = *problem.conv;
     const ConvSizes sizes = SizesOf(g);
@@ -139,7 +138,6 @@ int64_t MemoryOf(const Problem& problem) {
 }
 
 std::array<int64_t, 3> GemmSizesOf(const Problem& problem) {
-  if (problem.grouped) return {problem.grouped->m, problem.grouped->n, problem.grouped->k};
   if (!problem.conv) return {problem.m, problem.n, problem.k};
   return {problem.conv->OutputPixels(), problem.conv->GroupOutputs(),
           problem.conv->Taps() * problem.conv->GroupInputs()};

@@ -1,10 +1,11 @@
-// A target is anything that can run GEMMs, convolutions or both: our kernels, a peer, a user's plug-in, a
+// A target is anything that can run GEMMs, convolutions or products with grouped weights: our kernels, a peer, a user's plug-in, a
 // mutant with a planted fault. Only verify/targets/ knows the kinds of targets.
 #ifndef INTACT_VERIFY_PROBLEM_TARGET_H_
 #define INTACT_VERIFY_PROBLEM_TARGET_H_
 
 #include <intact/target.h>
 
+#include <array>
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
@@ -28,7 +29,7 @@ struct RunSettings {
   int64_t res_pad = 0;  // between rows or pixels of the residual
   // The residual is in C's memory: c_pad is its padding too, and its elements are as large as C's.
   bool in_place = false;
-  // The next three fields must not change the output. Targets without these features ignore them.
+  // No field changes the output. Targets without the next three features ignore them.
   bool open_extents = false;   // each run gives the convolution's extents
   bool own_scratch = false;    // the caller provides the scratch memory
   bool saved = false;          // the plan is saved and loaded before it runs
@@ -37,9 +38,17 @@ struct RunSettings {
   int64_t item_pad = 0;        // unused elements between the items of a batch; 0 with item_pointers
   bool a_by_columns = false;   // A is K×M in memory
   bool b_by_columns = false;   // B is N×K in memory
-  int64_t b_pad = 0;           // unused elements between rows of B; if b_by_columns, between columns of B
+  int64_t b_pad = 0;           // unused elements between rows of B; if b_by_columns, between columns of B;
+                               // bytes with grouped weights
   int32_t calls = 1;           // runs of one plan in the same memory; all must write the same bytes
   bool reused = false;         // the weights' memory held other weights in an earlier call
+  // Of products with grouped weights only.
+  int32_t parts = 0;           // a run is computed in so many parts, one after the other; 0: as a whole
+  int64_t split = 0;           // rows of a run; 0: one run has all rows
+  int64_t item = 0;            // rows of an item; the run is a batch of all items; 0: no batch
+  bool b_is_kn = false;        // B's depths are rows; weights of 8 bits only
+  bool scales_are_gn = false;  // B's scales and zero points as groups × columns
+  int64_t expert_pad = 0;      // bytes between experts of B; elements between their scales
 
   bool operator==(const RunSettings&) const = default;
 };
@@ -58,13 +67,12 @@ inline constexpr uint64_t kAllFeatures = INTACT_TARGET_BIT(INTACT_TARGET_FEATURE
 /// The intact_target_feature bits that a target supports, for each kind of operation.
 struct FeatureMasks {
   uint64_t gemm = kAllFeatures, conv = kAllFeatures;
+  uint64_t grouped = 0;  // products with grouped weights; 0: the target has none
   uint64_t Of(const reference::Operation& operation) const {
-    return std::holds_alternative<reference::Gemm>(operation) ? gemm : conv;
+    return std::array{gemm, conv, grouped}.at(operation.index());
   }
   bool operator==(const FeatureMasks&) const = default;
 };
-
-class GroupedTarget;  // verify/targets/grouped_target.h
 
 class Target {
  public:
@@ -86,9 +94,7 @@ class Target {
   /// What the target wrote to stdout and stderr in the last run that wrote anything; "" if its output is not
   /// captured.
   virtual std::string Printed() const { return {}; }
-  /// The target's products with grouped weights, which live as long as the target; nullptr if it has none.
-  virtual const GroupedTarget* AsGrouped() const { return nullptr; }
-  /// Output bytes, dense rows of c_type: m×n for a GEMM, item after item;
+  /// Output bytes, dense rows of c_type: m×n for a GEMM, item after item, and with grouped weights;
   /// [batch][OD][OH][OW][output_channels] for a convolution. UNSUPPORTED if the machine or the target cannot
   /// run it.
   virtual Result<std::vector<uint8_t>> Run(const reference::Operation& operation,

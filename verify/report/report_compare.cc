@@ -62,7 +62,7 @@ std::vector<Digests> DigestsIn(const nlohmann::json& report) {
 std::string KeyOf(Problem problem) {
   problem.mode = Saturates(problem.mode, problem.isa) ? INTACT_SATURATING : INTACT_EXACT;
   if (problem.mode == INTACT_EXACT) problem.pairing = INTACT_PAIRING_WITHIN_TAP;
-  problem.SetIsa(INTACT_ISA_ANY);
+  problem.isa = INTACT_ISA_ANY;
   return problem.ToString();
 }
 

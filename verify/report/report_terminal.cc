@@ -548,7 +548,7 @@ std::string CellsText(const SweepResult& sweep, const std::string& target) {
 
 std::string ToText(const SweepResult& sweep, const std::string& target) {
   const bool is_grouped = std::ranges::any_of(
-      sweep.digests, [](const SweepDigest& digest) { return GroupedProblem::IsLine(digest.problem); });
+      sweep.digests, [](const SweepDigest& digest) { return IsGroupedLine(digest.problem); });
   std::string arithmetics = ToText(Mixtures(sweep));
   for (const auto& [arithmetic, problems] : GroupedArithmetics(sweep)) {
     arithmetics += fmt::format("  grouped weights  {} problems: {}\n", problems, arithmetic);

@@ -45,7 +45,7 @@ Json ToJson(const std::optional<Takes>& takes) {
   return {{"features",
            {{"gemm", Hex(takes->features.gemm)},
             {"conv", Hex(takes->features.conv)},
-            {"grouped", Hex(takes->grouped)}}},
+            {"grouped", Hex(takes->features.grouped)}}},
           {"gemm", array(takes->gemm)},
           {"conv", array(takes->conv)}};
 }
@@ -218,10 +218,9 @@ std::optional<Takes> ParseTakes(const Input& json) {
     return all;
   };
   const Input& features = json.at("features");
-  return Takes{{Digest(features.at("gemm")), Digest(features.at("conv"))},
+  return Takes{{Digest(features.at("gemm")), Digest(features.at("conv")), Digest(features.at("grouped"))},
                taken(json.at("gemm")),
-               taken(json.at("conv")),
-               Digest(features.at("grouped"))};
+               taken(json.at("conv"))};
 }
 
 SweepRun ParseRun(const Input& json) {
@@ -253,13 +252,13 @@ SweepRun ParseRun(const Input& json) {
 /// The text of an arithmetic of `problem`, a line.
 std::string Arithmetic(const Input& json, std::string_view problem) {
   auto text = json.get<std::string>();
-  if (GroupedProblem::IsLine(problem) || reference::ParseArithmetic(text)) return text;
+  if (IsGroupedLine(problem) || reference::ParseArithmetic(text)) return text;
   throw Error{INTACT_INVALID_ARGUMENT, fmt::format("{} is no arithmetic", json.dump())};
 }
 
 /// A problem of grouped weights has one arithmetic.
 void CheckNaming(std::string_view problem, const std::vector<std::string>& reproduced_by) {
-  if (!GroupedProblem::IsLine(problem) || reproduced_by.size() == 1) return;
+  if (!IsGroupedLine(problem) || reproduced_by.size() == 1) return;
   throw Error{INTACT_INVALID_ARGUMENT,
               fmt::format("reproduced_by has {} arithmetics; expected one", reproduced_by.size())};
 }

@@ -9,25 +9,21 @@
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "core/result.h"
 #include "core/types.h"
-#include "support/json_file.h"
 #include "support/npy.h"
 #include "verify/explain/claim.h"
 #include "verify/problem/element.h"
 #include "verify/problem/grouped.h"
 #include "verify/problem/line.h"
-#include "verify/studies/layer_fields.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::verify {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kOperator = "linear_grouped";
 
 // The tensor in `file`. `shape`: what it must have, in words too.
 Result<support::NpyArray> ReadTensor(const std::string& folder, const char* file,
@@ -122,7 +118,7 @@ std::optional<Error> ReadActivations(const std::string& folder, reference::Group
   }
   grouped->a = std::move(a.bytes);
   std::vector<int64_t> shape = {grouped->m};
-  if (grouped->a_granularity == INTACT_GRANULARITY_GROUPS) shape.push_back(grouped->groups());
+  if (grouped->HasGroupScales()) shape.push_back(grouped->groups());
   constexpr std::string_view kEach = "a value for each scale of activations";
   ASSIGN_OR_RETURN(const support::NpyArray scales,
                    ReadTensor(folder, "a_scales.npy", {INTACT_F32}, shape, kEach));
@@ -165,7 +161,6 @@ void ReadActivation(LayerFields* fields, reference::Grouped* grouped) {
 // The fields that determine types; tensors are read afterwards.
 void ReadFields(LayerFields* fields, reference::Grouped* grouped) {
   grouped->group = fields->Count("group", 0);
-  constexpr std::array<int64_t, 6> kGroups = {0, 16, 32, 64, 128, 256};
   if (std::ranges::find(kGroups, grouped->group) == kGroups.end()) {
     fields->Fail("group", fmt::format("is {}; expected one of {}", grouped->group, fmt::join(kGroups, ", ")));
   }
@@ -174,8 +169,7 @@ void ReadFields(LayerFields* fields, reference::Grouped* grouped) {
     if (type.text == weights) grouped->b_type = type.value;
   }
   grouped->a_type = fields->OneOf("input.type", {"s8", "u8"}) == "u8" ? INTACT_U8 : INTACT_S8;
-  grouped->a_granularity = fields->OneOf("input.per", {"row", "group"}) == "group" ? INTACT_GRANULARITY_GROUPS
-                                                                                   : INTACT_GRANULARITY_ROWS;
+  grouped->SetGroupScales(fields->OneOf("input.per", {"row", "group"}) == "group");
   grouped->c_type = INTACT_F32;
   if (fields->Has("output.type") && fields->OneOf("output.type", {"f32", "f16"}) == "f16") {
     grouped->c_type = INTACT_F16;
@@ -185,72 +179,43 @@ void ReadFields(LayerFields* fields, reference::Grouped* grouped) {
 
 }  // namespace
 
-bool IsGroupedLayer(const std::string& folder) {
-  const auto root = support::ReadJson(folder + "/layer.json");
-  if (!root || !root->is_object()) return false;
-  const auto name = root->find("operator");
-  return name != root->end() && name->is_string() && name->get<std::string>() == kOperator;
+std::optional<Error> ReadGrouped(const std::string& folder, LayerFields* fields,
+                                 reference::Grouped* grouped) {
+  ReadFields(fields, grouped);
+  fields->RefuseOthers();
+  if (fields->error()) return *fields->error();
+  if (auto error = ReadWeights(folder, grouped)) return *error;
+  return ReadActivations(folder, grouped);
 }
 
-Result<GroupedLayer> ReadGroupedLayer(const std::string& folder) {
-  const std::string path = folder + "/layer.json";
-  ASSIGN_OR_RETURN(const nlohmann::json root, support::ReadJson(path));
-  LayerFields fields(path, root);
-  GroupedLayer layer;
-  layer.folder = folder;
-  const fs::path canonical = fs::weakly_canonical(folder);
-  layer.name = canonical.filename().empty() ? canonical.string() : canonical.filename().string();
-  (void)fields.OneOf("operator", {kOperator});
-  ReadFields(&fields, &layer.grouped);
-  fields.RefuseOthers();
-  if (fields.error()) return *fields.error();
-  if (auto error = ReadWeights(folder, &layer.grouped)) return *error;
-  if (auto error = ReadActivations(folder, &layer.grouped)) return *error;
-  return layer;
-}
-
-Result<std::vector<uint8_t>> ReadExpected(const GroupedLayer& layer, const std::string& file) {
-  const std::string path = (fs::path(layer.folder) / file).string();  // an absolute `file` wins
-  ASSIGN_OR_RETURN(support::NpyArray expected, support::ReadNpy(path));
-  const std::vector<int64_t> shape = {layer.grouped.m, layer.grouped.n};
-  if (expected.type != layer.grouped.c_type || expected.shape != shape) {
-    return WrongTensor(path, expected,
-                       fmt::format("{} {}, the output of layer {}", core::TraitsOf(layer.grouped.c_type).npy,
-                                   support::ShapeString(shape), layer.name));
-  }
-  return std::move(expected.bytes);
-}
-
-Result<GroupedLayerCheck> CheckGroupedLayer(
-    const GroupedLayer& layer, const GroupedTarget& target, const std::string& by, intact_isa isa,
-    const std::vector<std::pair<std::string, std::vector<uint8_t>>>& recorded,
-    const std::optional<std::pair<std::string, std::vector<uint8_t>>>& expected) {
-  const reference::Grouped& grouped = layer.grouped;
+Result<GroupedLayerCheck> CheckGroupedLayer(const Layer& layer, const Target& target, const std::string& by,
+                                            intact_isa isa, const std::vector<Expectation>& recorded,
+                                            const std::optional<Expectation>& expected) {
+  const reference::Grouped& grouped = *layer.grouped();
   GroupedLayerCheck check;
   check.layer = layer.name;
   check.operation =
-      fmt::format("{} {}{}{}, {}×{}×{}, {}", kOperator, core::NameOf(grouped.a_type),
+      fmt::format("{} {}{}{}, {}×{}×{}, {}", kGroupedOperator, core::NameOf(grouped.a_type),
                   core::NameOf(grouped.b_type), core::NameOf(grouped.c_type), grouped.m, grouped.n, grouped.k,
                   grouped.group == 0 ? "one group" : fmt::format("groups of {}", grouped.group));
   check.by = by;
-  GroupedRun run;
-  run.isa = isa;
   const std::vector<uint8_t> exact = reference::Outputs(grouped);
-  ASSIGN_OR_RETURN(const Grouped plan, CreateGroupedPlan(grouped, {}));  // checks the tensors
+  ASSIGN_OR_RETURN(const Grouped plan, CreatePlan(grouped, {}));  // checks the tensors
   ASSIGN_OR_RETURN(check.certificate, plan.Certificate());
-  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(grouped, run));
-  check.judgement = Compare(grouped, exact, output, GroupedClaimOf(target.GroupedClaims()));
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> output,
+                   target.Run(grouped, RunOptions{{.isa = isa}, {}, true, {}}));
+  check.judgement = Compare(grouped, exact, output, GroupedClaimOf(target.Arithmetic()));
   for (const auto& [file, bytes] : recorded) {
     check.recorded.emplace_back(file, Compare(grouped, exact, bytes, "any"));
   }
   if (!expected) return check;
-  check.expect_file = expected->first;
+  check.expect_file = expected->file;
   check.unexpected = 0;
   const auto bytes = static_cast<size_t>(core::BytesOf(grouped.c_type));
   for (size_t at = 0; at < output.size(); at += bytes) {
-    if (!IsSameElement(bytes, &expected->second[at], &output[at])) ++*check.unexpected;
+    if (!IsSameElement(bytes, &expected->output[at], &output[at])) ++*check.unexpected;
   }
-  check.recorded.emplace_back(expected->first, Compare(grouped, exact, expected->second, "any"));
+  check.recorded.emplace_back(expected->file, Compare(grouped, exact, expected->output, "any"));
   return check;
 }
 

@@ -27,27 +27,21 @@
 #include <intact/intact.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "reference/contract/grouped.h"
 #include "verify/explain/grouped.h"
-#include "verify/targets/grouped_target.h"
+#include "verify/studies/layer_check.h"
+#include "verify/studies/layer_fields.h"
 
 namespace intact::verify {
 
-struct GroupedLayer {
-  std::string name;    // the folder's own name
-  std::string folder;  // as given
-  reference::Grouped grouped;
-};
+inline constexpr std::string_view kGroupedOperator = "linear_grouped";
 
-/// Whether layer.json in `folder` names this operator.
-bool IsGroupedLayer(const std::string& folder);
-/// Errors are one line with the file, the field, what was wrong and what was expected.
-Result<GroupedLayer> ReadGroupedLayer(const std::string& folder);
-/// Reads an output of the layer, dense, from `file` (absolute, or relative to the layer's folder).
-Result<std::vector<uint8_t>> ReadExpected(const GroupedLayer& layer, const std::string& file);
+/// Reads all fields of layer.json except "operator", and the tensors in `folder`.
+std::optional<Error> ReadGrouped(const std::string& folder, LayerFields* fields, reference::Grouped* grouped);
 
 struct GroupedLayerCheck {
   std::string layer, operation;  // "linear_grouped s8u4f32, 4×64×128 in groups of 32"
@@ -63,12 +57,11 @@ struct GroupedLayerCheck {
   bool Passed() const { return unexpected ? *unexpected == 0 : judgement.Passed(); }
 };
 
-/// Runs the layer on `target`, which is our own kernels if `isa` is not ANY. `recorded`: outputs to explain.
-/// `expected`: the output that the layer should have, with its file.
-Result<GroupedLayerCheck> CheckGroupedLayer(
-    const GroupedLayer& layer, const GroupedTarget& target, const std::string& by, intact_isa isa,
-    const std::vector<std::pair<std::string, std::vector<uint8_t>>>& recorded,
-    const std::optional<std::pair<std::string, std::vector<uint8_t>>>& expected);
+/// Runs a layer with grouped weights on `target`, which is our own kernels if `isa` is not ANY. `recorded`:
+/// outputs to explain. `expected`: the output that the layer should have.
+Result<GroupedLayerCheck> CheckGroupedLayer(const Layer& layer, const Target& target, const std::string& by,
+                                            intact_isa isa, const std::vector<Expectation>& recorded,
+                                            const std::optional<Expectation>& expected);
 
 std::string ToText(const GroupedLayerCheck& check);
 

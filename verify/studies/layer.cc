@@ -24,6 +24,7 @@
 #include "support/printable.h"
 #include "support/random.h"
 #include "verify/problem/problem_size.h"
+#include "verify/studies/grouped_layer.h"
 #include "verify/studies/layer_fields.h"
 
 namespace intact::verify {
@@ -403,7 +404,7 @@ Result<LayerScales> ReadDynamicInput(const std::string& folder, Fields* fields, 
   operation.a_quantization =
       per == "row" ? INTACT_QUANTIZATION_DYNAMIC_ROWS : INTACT_QUANTIZATION_DYNAMIC_TENSOR;
   operation.a_source_type = INTACT_F32;
-  std::visit([](auto& one) { reference::QuantizeActivations(&one); }, layer->operation);
+  reference::VisitLinear([](auto& one) { reference::QuantizeActivations(&one); }, layer->operation);
   return scales;
 }
 
@@ -413,7 +414,7 @@ constexpr std::string_view kConvolutions[] = {"conv1d",           "conv2d",     
 
 /// The shape of the output and of a residual.
 std::vector<int64_t> OutputShape(const Layer& layer) {
-  if (layer.conv() == nullptr) return {layer.gemm().m, layer.gemm().n};
+  if (layer.conv() == nullptr) return {OutputOf(layer.operation).rows, OutputOf(layer.operation).columns};
   const reference::ConvGeometry& geometry = layer.conv()->geometry;
   std::vector<int64_t> shape = {geometry.batch};
   for (const reference::Axis& axis : std::span(geometry.axes).last(static_cast<size_t>(geometry.dims))) {
@@ -541,6 +542,11 @@ Result<Layer> ReadLayer(const std::string& folder) {
   layer.name = canonical.filename().empty() ? canonical.string() : canonical.filename().string();
   layer.op = fields.String("operator");
   if (fields.error()) return *fields.error();
+  if (layer.op == kGroupedOperator) {
+    reference::Grouped& grouped = layer.operation.emplace<reference::Grouped>();
+    if (std::optional<Error> error = ReadGrouped(folder, &fields, &grouped)) return *error;
+    return layer;
+  }
   const bool is_dynamic = layer.op.ends_with(kDynamic);
   if (std::optional<Error> error = ReadOperation(folder, is_dynamic, &fields, &layer)) return *error;
   layer.reduce_range = fields.Has("reduce_range") && fields.Boolean("reduce_range");
@@ -556,7 +562,8 @@ Result<Layer> ReadLayer(const std::string& folder) {
 Result<std::vector<uint8_t>> ReadExpected(const Layer& layer, const std::string& file) {
   const std::string path = (std::filesystem::path(layer.folder) / file).string();  // an absolute `file` wins
   ASSIGN_OR_RETURN(const support::NpyArray expected, support::ReadNpy(path));
-  const intact_type type = LinearOf(layer.operation).c_type;
+  const intact_type type =
+      layer.grouped() != nullptr ? layer.grouped()->c_type : LinearOf(layer.operation).c_type;
   const std::vector<int64_t> shape = OutputShape(layer);
   if (expected.type != type || expected.shape != shape) {
     return WrongTensor(path, expected,

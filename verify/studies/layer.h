@@ -1,4 +1,5 @@
-// A quantized layer from a framework, as a folder:
+// A quantized layer from a framework, as a folder. grouped_layer.h describes layers with grouped weights; other
+// layers are:
 //
 //   layer.json       operator, geometry, scales, zero points, relu (see below)
 //   activations.npy  u1 (or i1); linear [M, K], conv2d [batch, H, W, C]
@@ -71,7 +72,7 @@ namespace intact::verify {
 struct Layer {
   std::string name;    // the folder's own name
   std::string folder;  // as given; empty for a layer made by code
-  std::string op;      // "linear", "conv2d", "conv2d_dynamic", …
+  std::string op;      // "linear", "conv2d", "conv2d_dynamic", "linear_grouped", …
   bool reduce_range = false;
   bool is_ramp = false;
   reference::Operation operation;
@@ -79,8 +80,10 @@ struct Layer {
   /// For a linear layer.
   const reference::Gemm& gemm() const { return std::get<reference::Gemm>(operation); }
   reference::Gemm& gemm() { return std::get<reference::Gemm>(operation); }
-  /// nullptr for a linear layer.
+  /// nullptr for a layer that is no convolution.
   const reference::Conv* conv() const { return std::get_if<reference::Conv>(&operation); }
+  /// nullptr for a layer without grouped weights.
+  const reference::Grouped* grouped() const { return std::get_if<reference::Grouped>(&operation); }
 };
 
 /// Errors are one line with the file, the field, what was wrong and what was expected.

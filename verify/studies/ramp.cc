@@ -62,7 +62,7 @@ int64_t Ramp::Unexplained() const {
 bool Ramp::Passed() const { return Saturates(mode, isa) ? Unexplained() == 0 : kinks.empty(); }
 
 Result<Layer> AsRamp(Layer layer) {
-  if (layer.conv() != nullptr) {
+  if (layer.conv() != nullptr || layer.grouped() != nullptr) {
     return Error{INTACT_UNSUPPORTED,
                  fmt::format("{}/layer.json: operator: is \"{}\"; a ramp probes a linear layer", layer.folder,
                              layer.op)};

@@ -8,25 +8,21 @@
 #include <span>
 #include <vector>
 
-#include "verify/problem/grouped.h"
 #include "verify/problem/problem.h"
 #include "verify/sweep/effort.h"
-#include "verify/targets/grouped_target.h"
 
 namespace intact::verify {
 
-/// The problems of a sweep for one ISA.
-std::vector<GroupedProblem> GroupedSweepProblems(intact_isa isa, Effort effort, uint64_t seed = 1);
 /// The problems of a sweep, each for all of `isas` in turn.
-std::vector<Problem> GroupedSweepProblems(std::span<const intact_isa> isas, Effort effort, uint64_t seed);
+std::vector<Problem> GroupedSweepProblems(std::span<const intact_isa> isas, Effort effort, uint64_t seed = 1);
 
 /// `refused`, which `target` refuses, after the first changes with which the target runs it. The changes lead to
 /// products that most libraries have.
-std::optional<GroupedProblem> Changed(const GroupedTarget& target, const GroupedProblem& refused);
+std::optional<Problem> Changed(const Target& target, const Problem& refused);
 
 /// A smaller problem that `target` fails in the same way, with the same cause; `problem` itself if there is
 /// none.
-GroupedProblem Minimise(const GroupedTarget& target, const GroupedProblem& problem);
+Problem MinimiseGrouped(const Target& target, const Problem& problem);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_SWEEP_GROUPED_SWEEP_H_

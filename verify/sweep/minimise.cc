@@ -1,9 +1,10 @@
 #include "verify/sweep/minimise.h"
 
+#include <ranges>
 #include <utility>
 #include <vector>
 
-#include "verify/problem/reset.h"
+#include "verify/problem/fields.h"
 
 namespace intact::verify {
 namespace {
@@ -18,11 +19,14 @@ void Try(const Problem& problem, T Of::*field, T value, std::vector<Problem>* ca
   candidates->back().*field = value;
 }
 
-// Adds, for each of `fields`, `problem` with that field's default value.
-template <class... Fields>
-void TryDefaults(const Problem& problem, std::vector<Problem>* candidates, Fields... fields) {
-  const Problem defaults;
-  (Try(problem, fields, defaults.*fields, candidates), ...);
+// Adds, for each field that is not kept, `problem` with that field's default value.
+void TryDefaults(const Problem& problem, std::vector<Problem>* candidates) {
+  for (const Field& field : LineKindOf(problem).fields | std::views::reverse) {
+    if (field.is_kept || field.is_required) continue;
+    Problem simpler = problem;
+    simpler.Reset(field.key);
+    if (simpler != problem) candidates->push_back(simpler);
+  }
 }
 
 // Adds problems with values from `low` to `size` - 1; set(&problem, value) sets one.
@@ -71,9 +75,6 @@ void TrySmallerGemm(const Problem& problem, std::vector<Problem>* candidates) {
   if (problem.scale == ScaleKind::kItemColumn) by_items.scale = ScaleKind::kItem;
   if (problem.zb_kind == ZeroPointKind::kItemColumn) by_items.zb_kind = ZeroPointKind::kItem;
   if (by_items != problem) candidates->push_back(by_items);
-  TryDefaults(problem, candidates, &Problem::row_zero_points, &Problem::source, &Problem::numbers,
-              &Problem::item_pointers, &Problem::item_pad, &Problem::a_by_columns, &Problem::b_by_columns,
-              &Problem::b_pad);
 }
 
 void TrySmallerAxis(const Problem& problem, size_t i, std::vector<Problem>* candidates) {
@@ -106,7 +107,6 @@ void TrySmallerConv(const Problem& problem, std::vector<Problem>* candidates) {
   TrySmaller(
       problem, g.batch, 1, [](Problem* p, int64_t value) { p->conv->batch = value; }, candidates);
   TryStatic(problem, candidates);
-  TryDefaults(problem, candidates, &Problem::source, &Problem::numbers);
   // Fewer groups of an unchanged size; then fewer channels of a group.
   const auto set_channels = [](Problem* p, int64_t groups, int64_t inputs, int64_t outputs) {
     p->conv->groups = groups;
@@ -125,12 +125,9 @@ void TrySmallerConv(const Problem& problem, std::vector<Problem>* candidates) {
       problem, outputs, 1, [=, &g](Problem* p, int64_t value) { set_channels(p, g.groups, inputs, value); },
       candidates);
   for (size_t i = first_axis; i < g.axes.size(); ++i) TrySmallerAxis(problem, i, candidates);
-  TryDefaults(problem, candidates, &Problem::pairing);
 }
 
-// Problems one step simpler, the biggest steps first. Some may not be valid.
-std::vector<Problem> Simpler(const Problem& problem) {
-  std::vector<Problem> candidates;
+void TryWithoutEpilogue(const Problem& problem, std::vector<Problem>* candidates) {
   Problem bare = problem;
   bare.SetOutput(INTACT_S32);
   bare.scale = ScaleKind::kNone;
@@ -138,26 +135,57 @@ std::vector<Problem> Simpler(const Problem& problem) {
   ResetNeeding(INTACT_TARGET_RESIDUAL, &bare);
   if (bare.IsDynamic()) bare = problem;  // dynamic quantization needs a scaled output
   if (bare.bias == BiasKind::kF32) bare.bias = BiasKind::kNone;
-  if (bare != problem) candidates.push_back(bare);
+  if (bare != problem) candidates->push_back(bare);
   Problem without_residual = problem;
   ResetNeeding(INTACT_TARGET_RESIDUAL, &without_residual);
-  if (without_residual != problem) candidates.push_back(without_residual);
-  if (problem.conv) {
-    TrySmallerConv(problem, &candidates);
+  if (without_residual != problem) candidates->push_back(without_residual);
+}
+
+void TrySmallerGrouped(const Problem& problem, std::vector<Problem>* candidates) {
+  Problem simpler = problem;
+  static_cast<RunSettings&>(simpler) = {.isa = problem.isa};
+  if (simpler != problem) candidates->push_back(simpler);
+  TryDefaults(problem, candidates);
+  simpler = problem;
+  simpler.grouped->has_a_zero_points = false;
+  if (simpler != problem) candidates->push_back(simpler);
+  Try(problem, &Problem::c_type, INTACT_F32, candidates);
+  simpler = problem;
+  simpler.source = INTACT_F32;
+  simpler.grouped->has_a_zero_points = true;
+  if (simpler != problem) candidates->push_back(simpler);
+  TrySmaller(
+      problem, problem.grouped->experts, 1, [](Problem* p, int64_t value) { p->grouped->experts = value; },
+      candidates);
+  // Sizes of whole items and groups stay such.
+  simpler = problem;
+  simpler.m -= problem.item;
+  if (simpler != problem) candidates->push_back(simpler);
+  simpler = problem;
+  simpler.k -= problem.grouped->group;
+  if (simpler != problem) candidates->push_back(simpler);
+  for (int64_t Problem::*dimension : {&Problem::k, &Problem::n, &Problem::m}) {
+    TrySmaller(
+        problem, problem.*dimension, 1, [=](Problem* p, int64_t value) { p->*dimension = value; },
+        candidates);
+  }
+}
+
+// Problems one step simpler, the biggest steps first. Some may not be valid.
+std::vector<Problem> Simpler(const Problem& problem) {
+  std::vector<Problem> candidates;
+  if (problem.grouped) {
+    TrySmallerGrouped(problem, &candidates);
   } else {
-    TrySmallerGemm(problem, &candidates);
+    TryWithoutEpilogue(problem, &candidates);
+    problem.conv ? TrySmallerConv(problem, &candidates) : TrySmallerGemm(problem, &candidates);
   }
   TrySmaller(
       problem, problem.calls, 1, [](Problem* p, int64_t value) { p->calls = static_cast<int32_t>(value); },
       &candidates);
-  TryDefaults(problem, &candidates, &Problem::reused, &Problem::threads, &Problem::open_extents,
-              &Problem::own_scratch, &Problem::saved, &Problem::usual_m, &Problem::a_pad, &Problem::c_pad,
-              &Problem::res_pad, &Problem::in_place, &Problem::zres, &Problem::activation, &Problem::bias);
-  if (problem.scale >= ScaleKind::kChannel) Try(problem, &Problem::scale, ScaleKind::kTensor, &candidates);
-  TryDefaults(problem, &candidates, &Problem::has_table, &Problem::fixed, &Problem::zc, &Problem::za,
-              &Problem::zb_kind, &Problem::zb, &Problem::range_min, &Problem::range_max,
-              &Problem::range_check, &Problem::overflow, &Problem::amax, &Problem::wmax, &Problem::fill,
-              &Problem::seed);
+  if (problem.grouped) return candidates;
+  TryDefaults(problem, &candidates);
+  Try(problem, &Problem::seed, Problem().seed, &candidates);
   return candidates;
 }
 

@@ -277,7 +277,7 @@ std::string InWords(const Mixture& mixture) { return fmt::format("{}", fmt::join
 std::map<std::string, int64_t> GroupedArithmetics(const SweepResult& sweep) {
   std::map<std::string, int64_t> problems;
   for (const SweepComputed& computed : sweep.computed) {
-    if (GroupedProblem::IsLine(computed.problem)) ++problems[computed.reproduced_by.at(0)];
+    if (IsGroupedLine(computed.problem)) ++problems[computed.reproduced_by.at(0)];
   }
   return problems;
 }

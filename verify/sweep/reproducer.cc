@@ -23,7 +23,8 @@
 #include "verify/explain/claim.h"
 #include "verify/explain/grouped.h"
 #include "verify/explain/judge.h"
-#include "verify/targets/grouped_target.h"
+#include "verify/problem/fields.h"
+#include "verify/targets/guarded_grouped.h"
 #include "verify/targets/guarded_run.h"
 
 namespace intact::verify {
@@ -461,8 +462,10 @@ Images ImagesOf(const reference::Operation& operation, const RunOptions& options
   const auto image = [](const reference::Extents& tensor, int64_t pad) {
     return Image{tensor.rows, tensor.columns, tensor.columns + pad};
   };
-  const TensorLayout a = std::visit([&](const auto& one) { return InputLayoutOf(one, options); }, operation);
-  const TensorLayout b = std::visit([&](const auto& one) { return WeightLayoutOf(one, options); }, operation);
+  const TensorLayout a =
+      reference::VisitLinear([&](const auto& one) { return InputLayoutOf(one, options); }, operation);
+  const TensorLayout b =
+      reference::VisitLinear([&](const auto& one) { return WeightLayoutOf(one, options); }, operation);
   Images images = {{a.rows, a.elements, a.stride},
                    {b.rows, b.elements, b.stride},
                    image(OutputOf(operation), options.c_pad),
@@ -478,9 +481,9 @@ std::string WriteArrays(const reference::Operation& operation, const Bytes& expe
   options.b_pad = 0;
   const reference::Linear& linear = LinearOf(operation);
   const std::vector<int8_t> b =
-      std::visit([&](const auto& one) { return StoredWeights(one, options); }, operation);
+      reference::VisitLinear([&](const auto& one) { return StoredWeights(one, options); }, operation);
   const std::vector<uint8_t> a =
-      std::visit([&](const auto& one) { return StoredInput(one, options); }, operation);
+      reference::VisitLinear([&](const auto& one) { return StoredInput(one, options); }, operation);
   std::string text = TypedArray(linear.IsDynamic() ? linear.a_source_type : linear.a_type, "a", a.data(),
                                 images.a.elements());
   ForEachGiven(operation, [&]<class T>(std::string_view name, std::span<const T> values) {
@@ -497,7 +500,7 @@ std::string WriteArgs(const reference::Operation& operation, const RunOptions& o
                       const Images& images) {
   const reference::Linear& linear = LinearOf(operation);
   const bool has_residual = linear.HasResidual();
-  std::string text = std::visit([](const auto& one) { return ArgsFields(one); }, operation);
+  std::string text = reference::VisitLinear([](const auto& one) { return ArgsFields(one); }, operation);
   text += fmt::format("  args.a = {};\n  args.a_stride = {};\n",
                       InC("Input", images.a, linear.GivenABytes(), "a"), images.a.stride);
   if (options.a_by_columns) text += "  args.a_transposed = 1;\n";
@@ -533,7 +536,7 @@ std::string WriteC(const reference::Operation& operation, const Bytes& expected,
   text += kMemory;
   text += ValueOf(core::TraitsOf(c_type));
   const auto [small, large] = WordOf(operation);
-  const auto [linear, desc] = std::visit(
+  const auto [linear, desc] = reference::VisitLinear(
       [&](const auto& one) {
         const auto described = DescOf(one, options);
         return std::pair(LinearFields(described.linear), DescFields(described));
@@ -548,16 +551,6 @@ std::string WriteC(const reference::Operation& operation, const Bytes& expected,
 
 // ----- grouped weights -------------------------------------------------------------------------------------
 
-// What a file cannot show; "" if it can.
-std::string WhyNoFile(const GroupedProblem& problem) {
-  if (problem.calls != 1 || problem.reused) return "it needs several calls";
-  if (problem.item != 0) return "it has a batch";
-  if (problem.m == 0) return "it has no outputs";
-  const bool has_layout =
-      problem.b_is_kn || problem.scales_are_gn || problem.b_pad != 0 || problem.expert_pad != 0;
-  return has_layout ? "its weights have another layout" : "";
-}
-
 // A field that points to a read-only copy of an array, which may be empty.
 template <class T>
 void AddArray(std::string_view type, std::string_view object, std::string_view field,
@@ -567,7 +560,7 @@ void AddArray(std::string_view type, std::string_view object, std::string_view f
   *fields += fmt::format("  {0}.{1} = Input(1, sizeof {1}, sizeof {1}, {1});\n", object, field);
 }
 
-std::string WriteC(const reference::Grouped& grouped, const Bytes& expected, const GroupedRun& run,
+std::string WriteC(const reference::Grouped& grouped, const Bytes& expected, const RunOptions& run,
                    const std::string& plugin_options) {
   const intact_grouped_desc given = DescOf(grouped, run), usual = INTACT_GROUPED_DESC_INIT;
   const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
@@ -617,8 +610,8 @@ std::string WriteC(const reference::Grouped& grouped, const Bytes& expected, con
 
 Result<std::string> GroupedReproducer(const Target& target, const Problem& problem,
                                       const ReproducerOptions& names) {
-  if (const std::string why = WhyNoFile(*problem.grouped); !why.empty()) return NoFile(why);
-  const GroupedOracle oracle(*problem.grouped);
+  if (problem.b_pad != 0) return NoFile("its weights have another layout");
+  const GroupedOracle oracle(problem);
   const int64_t largest =
       std::max({oracle.grouped.columns() * oracle.grouped.k, oracle.grouped.m * oracle.grouped.k,
                 oracle.grouped.m * oracle.grouped.n});
@@ -626,27 +619,25 @@ Result<std::string> GroupedReproducer(const Target& target, const Problem& probl
     return NoFile(fmt::format("it has a tensor of {} elements, more than {}", largest, kMostElements));
   }
   const std::unique_ptr<Target> fresh = target.Fresh();
-  const GroupedTarget* const alone = (fresh ? *fresh : target).AsGrouped();
-  if (alone == nullptr) return NoFile("the target has no grouped weights");
-  const Result<GroupedJudgement> judgement = Judge(*alone, oracle, *problem.grouped);
+  const Target& alone = fresh ? *fresh : target;
+  const Result<GroupedJudgement> judgement = Judge(alone, oracle, RunOptionsOf(problem));
   if (judgement && judgement->Passed()) {
     return NoFile("it does not fail in a process that has run nothing else");
   }
-  if (!judgement && alone->LastFailure().kind == FailureKind::kCleanExit) {
+  if (!judgement && alone.LastFailure().kind == FailureKind::kCleanExit) {
     return NoFile("it ends the process with status 0, like a program that finds nothing wrong");
   }
-  return Head(GroupedClaimOf(alone->GroupedClaims()), problem, names,
+  return Head(GroupedClaimOf(alone.Arithmetic()), problem, names,
               judgement ? judgement->failure : judgement.error().message) +
-         WriteC(oracle.grouped, oracle.expected, *problem.grouped, names.options);
+         WriteC(oracle.grouped, oracle.expected, RunOptionsOf(problem), names.options);
 }
 
 }  // namespace
 
 Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names) {
-  if (problem.grouped) return GroupedReproducer(target, problem, names);
-  if (problem.batch != 1 || problem.runtime_b) return NoFile("it has a batch or runtime B");
-  if (problem.calls != 1 || problem.reused) return NoFile("it needs several calls");
+  if (const std::string_view why = WhyNoFile(problem); !why.empty()) return NoFile(std::string(why));
   if (problem.m == 0 || (problem.conv && problem.conv->batch == 0)) return NoFile("it has no outputs");
+  if (problem.grouped) return GroupedReproducer(target, problem, names);
   reference::Operation operation = Materialize(problem);
   RunOptions options = RunOptionsOf(problem);
   options.open_extents = false;

@@ -26,7 +26,7 @@ std::optional<int64_t> Number(std::string_view text) {
 int64_t Cost(const Problem& problem) {
   constexpr int64_t kPlan = 500'000, kElement = 64;
   if (const auto& grouped = problem.grouped) {
-    const auto& [m, n, k, experts] = std::tie(grouped->m, grouped->n, grouped->k, grouped->experts);
+    const auto& [m, n, k, experts] = std::tie(problem.m, problem.n, problem.k, grouped->experts);
     return kPlan + m * n * k + kElement * (m * n + m * k + experts * n * k);
   }
   if (!problem.conv) {

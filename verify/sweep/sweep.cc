@@ -130,26 +130,25 @@ bool MinimisedChoice::Take(const std::string& kind) {
   return true;
 }
 
-SweepOutcome Sweeper::RunGrouped(const GroupedProblem& problem, const std::string& line) {
+SweepOutcome Sweeper::RunGrouped(const Problem& problem, const std::string& line) {
   SweepOutcome outcome;
   outcome.problem = line;
   outcome.isa = problem.isa;
-  const GroupedTarget* const target = target_.AsGrouped();
-  if (target == nullptr) {
+  if (target_.Features().grouped == 0) {
     outcome.skipped = "the target has no grouped weights";
     return outcome;
   }
-  GroupedProblem ran = problem, of_any_isa = problem;
+  Problem ran = problem, of_any_isa = problem;
   of_any_isa.isa = INTACT_ISA_ANY;
   if (!grouped_ || grouped_->problem != of_any_isa) grouped_.emplace(of_any_isa);
   const auto is_refused = [](const Result<GroupedJudgement>& judgement) {
     return !judgement && judgement.error().status == INTACT_UNSUPPORTED;
   };
-  Result<GroupedJudgement> judgement = Judge(*target, *grouped_, problem);
+  Result<GroupedJudgement> judgement = Judge(target_, *grouped_, RunOptionsOf(problem));
   if (is_refused(judgement) && problem.isa == INTACT_ISA_ANY) {  // our own kernels refuse an ISA
-    if (const auto changed = Changed(*target, problem)) {
+    if (const auto changed = Changed(target_, problem)) {
       ran = *changed;
-      judgement = Judge(*target, ran);
+      judgement = JudgeGrouped(target_, ran);
     }
   }
   if (is_refused(judgement)) {
@@ -168,7 +167,7 @@ SweepOutcome Sweeper::RunGrouped(const GroupedProblem& problem, const std::strin
     }
     if (is_explained) failure.of = judgement->arithmetic;
   } else {
-    failure = target->LastFailure();
+    failure = target_.LastFailure();
   }
   outcome.failure = judgement ? judgement->failure : MessageOf(judgement.error());
   if (outcome.failure.empty()) return outcome;
@@ -176,9 +175,9 @@ SweepOutcome Sweeper::RunGrouped(const GroupedProblem& problem, const std::strin
   outcome.kind = failure.Text();
   if (minimising_ >= kMostMinimising || !choice_.Take(outcome.kind)) return outcome;
   const auto start = std::chrono::steady_clock::now();
-  const GroupedProblem smallest = Minimise(*target, ran);
+  const Problem smallest = MinimiseGrouped(target_, ran);
   outcome.minimised = smallest.ToString();
-  const Result<GroupedJudgement> again = Judge(*target, smallest);
+  const Result<GroupedJudgement> again = JudgeGrouped(target_, smallest);
   outcome.minimised_reason = again ? again->failure : MessageOf(again.error());
   if (outcome.minimised_reason.empty()) outcome.minimised_reason = outcome.failure;
   minimising_ += std::chrono::steady_clock::now() - start;
@@ -186,7 +185,7 @@ SweepOutcome Sweeper::RunGrouped(const GroupedProblem& problem, const std::strin
 }
 
 SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
-  if (problem.grouped) return RunGrouped(*problem.grouped, line);
+  if (problem.grouped) return RunGrouped(problem, line);
   const Oracle oracle(problem);
   const bool explains = explained_ < kMostExplained;
   const RunOptions options = RunOptionsOf(problem);
@@ -254,13 +253,10 @@ int64_t SweepResult::InParts() const {
 
 void Tried::Add(const Problem& problem) {
   const std::array<int64_t, 3> sizes = GemmSizesOf(problem);
-  if (const auto& grouped = problem.grouped) {
-    const int64_t items = grouped->item == 0 ? 1 : grouped->m / grouped->item;
-    Add(Tried{sizes[0], sizes[1], sizes[2], items, grouped->threads, grouped->calls});
-    return;
-  }
-  Add(Tried{sizes[0], sizes[1], sizes[2], problem.conv ? problem.conv->batch : problem.batch, problem.threads,
-            problem.calls});
+  const int64_t items = problem.conv        ? problem.conv->batch
+                        : problem.item == 0 ? problem.batch
+                                            : problem.m / problem.item;
+  Add(Tried{sizes[0], sizes[1], sizes[2], items, problem.threads, problem.calls});
 }
 
 void Tried::Add(std::string_view line) {

@@ -203,7 +203,7 @@ class Sweeper {
   void Know(const SweepOutcome& outcome);
 
  private:
-  SweepOutcome RunGrouped(const GroupedProblem& problem, const std::string& line);
+  SweepOutcome RunGrouped(const Problem& problem, const std::string& line);
 
   const Target& target_;
   std::optional<GroupedOracle> grouped_;  // of the last product with grouped weights, whatever its ISA

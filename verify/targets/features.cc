@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/types.h"
+#include "verify/problem/fields.h"
 
 namespace intact::verify {
 namespace {
@@ -102,6 +103,10 @@ intact_target_feature OutputFeature(intact_type type) {
 
 bool HasZero(std::span<const float> values) { return std::ranges::find(values, 0.0f) != values.end(); }
 
+bool HasNan(std::span<const float> values) {
+  return std::ranges::any_of(values, [](float value) { return std::isnan(value); });
+}
+
 bool HasNonZero(std::span<const int32_t> values) {
   return std::ranges::any_of(values, [](int32_t value) { return value != 0; });
 }
@@ -138,8 +143,7 @@ uint64_t LinearFeatures(const reference::Linear& operation, const RunOptions& op
   features.AddIf(quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS, INTACT_TARGET_DYNAMIC_ROWS);
   features.AddIf(quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_TARGET_DYNAMIC_TENSOR);
   features.AddIf(operation.a_source_type == INTACT_F16, INTACT_TARGET_DYNAMIC_F16);
-  const auto has_scale = [](float scale) { return !std::isnan(scale); };
-  features.AddIf(!std::ranges::all_of(operation.a_scales, has_scale), INTACT_TARGET_DYNAMIC_NAN);
+  features.AddIf(HasNan(operation.a_scales), INTACT_TARGET_DYNAMIC_NAN);
   return features.bits();
 }
 
@@ -181,11 +185,57 @@ uint64_t ShapeFeatures(const reference::Conv& conv, const RunOptions& /*options*
   return features.bits();
 }
 
+intact_target_feature WeightFeature(intact_type type) {
+  switch (type) {
+    case INTACT_S8:
+      return INTACT_TARGET_B_S8;
+    case INTACT_S4:
+      return INTACT_TARGET_B_S4;
+    case INTACT_U4:
+      return INTACT_TARGET_B_U4;
+    default:
+      return INTACT_TARGET_B_U8;
+  }
+}
+
+uint64_t GroupedFeatures(const reference::Grouped& grouped, const RunOptions& options) {
+  Features features;
+  const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
+  features.AddIf(true, INTACT_TARGET_GROUPED);
+  features.AddIf(true, grouped.a_type == INTACT_S8 ? INTACT_TARGET_A_S8 : INTACT_TARGET_A_U8);
+  features.AddIf(true, WeightFeature(grouped.b_type));
+  features.AddIf(true, OutputFeature(grouped.c_type));
+  features.AddIf(true, is_dynamic ? INTACT_TARGET_DYNAMIC_ROWS : INTACT_TARGET_ROW_QUANTIZATION);
+  features.AddIf(grouped.a_source_type == INTACT_F16, INTACT_TARGET_DYNAMIC_F16);
+  features.AddIf(HasNan(grouped.a_scales), INTACT_TARGET_DYNAMIC_NAN);
+  features.AddIf(HasNonZero(grouped.a_zero_points), INTACT_TARGET_A_ZERO_POINT);
+  features.AddIf(grouped.has_b_zero_points, INTACT_TARGET_B_ZERO_POINTS);
+  features.AddIf(grouped.has_b_minimums, INTACT_TARGET_B_MINIMUMS);
+  features.AddIf(!grouped.bias_f32.empty(), INTACT_TARGET_BIAS_F32);
+  features.AddIf(grouped.post_ops.Has<core::Relu>(), INTACT_TARGET_RELU);
+  features.AddIf(grouped.post_ops.Has<core::Clamp>(), INTACT_TARGET_CLAMP);
+  bool has_zero_scale = HasZero(grouped.a_scales);
+  for (int64_t i = 0; i < grouped.columns(); ++i) {
+    for (int64_t g = 0; g < grouped.groups(); ++g) has_zero_scale |= grouped.Scale(i, g) == 0;
+  }
+  features.AddIf(has_zero_scale, INTACT_TARGET_SCALE_ZERO);
+  features.AddIf(grouped.experts > 1, INTACT_TARGET_EXPERTS);
+  features.AddIf(grouped.m == 0, INTACT_TARGET_EMPTY);
+  Problem settings;
+  settings.grouped.emplace();
+  static_cast<RunSettings&>(settings) = options;
+  return features.bits() | NeedsOf(settings);
+}
+
 }  // namespace
 
 uint64_t FeaturesOf(const reference::Operation& operation, const RunOptions& options) {
+  if (const auto* grouped = std::get_if<reference::Grouped>(&operation)) {
+    return GroupedFeatures(*grouped, options);
+  }
   const auto of_shape = [&](const auto& one) { return ShapeFeatures(one, options); };
-  return LinearFeatures(reference::LinearOf(operation), options) | std::visit(of_shape, operation);
+  return LinearFeatures(reference::LinearOf(operation), options) |
+         reference::VisitLinear(of_shape, operation);
 }
 
 uint64_t OutputFeatures() {

@@ -13,9 +13,8 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "support/fnv1a.h"
-#include "verify/problem/reset.h"
+#include "verify/problem/fields.h"
 #include "verify/targets/features.h"
-#include "verify/targets/grouped_target.h"
 
 namespace intact::verify {
 namespace {
@@ -30,7 +29,7 @@ Types TypesOf(const Problem& problem) { return {problem.a_type, problem.b_type, 
 // A problem's features do not depend on how large it is beyond sizes of 2. Small tensors are faster to make,
 // and show the same features.
 uint64_t FeaturesOf(Problem problem) {
-  if (problem.grouped) return verify::FeaturesOf(Materialize(*problem.grouped), *problem.grouped);
+  if (problem.grouped) return verify::FeaturesOf(Materialize(problem), RunOptionsOf(problem));
   const RunOptions options = RunOptionsOf(problem);
   if (problem.conv) {
     ConvGeometry& g = *problem.conv;
@@ -310,7 +309,6 @@ Takes TakesOf(const Target& target) {
   const FeatureMasks features = target.Features();
   Takes takes = {features, TypesTaken(asked, features.gemm, kGemmProbes),
                  TypesTaken(asked, features.conv, kConvProbes)};
-  if (const GroupedTarget* const grouped = target.AsGrouped()) takes.grouped = grouped->GroupedFeatures();
   for (Taken& taken : takes.gemm) {
     taken.multiples = MultiplesTaken(asked, features.gemm, taken, kWholeGemms);
   }
@@ -357,7 +355,6 @@ std::vector<std::string> Words(const Takes& takes) {
 }
 
 std::array<int64_t, 3> SizesOf(const Problem& p) {
-  if (p.grouped) return {p.grouped->m, p.grouped->n, p.grouped->k};
   if (p.conv) return {1, p.conv->GroupOutputs(), p.conv->GroupInputs()};
   return {p.m, p.n, p.k};
 }
@@ -367,7 +364,7 @@ std::array<int64_t, 3> SizesOf(const Problem& p) {
 namespace {
 
 uint64_t FeaturesFor(const Problem& problem, const Takes& takes) {
-  if (problem.grouped) return takes.grouped;
+  if (problem.grouped) return takes.features.grouped;
   return problem.conv ? takes.features.conv : takes.features.gemm;
 }
 
@@ -393,7 +390,8 @@ std::vector<LackingFeature> Lacking(const Takes& takes, const Counts& of_gemms, 
 
 }  // namespace
 
-GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
+Problem FittedGrouped(Problem problem, uint64_t features) {
+  GroupedFields& weights = *problem.grouped;
   const auto lacks = [&](intact_target_feature feature) {
     return (features & INTACT_TARGET_BIT(feature)) == 0;
   };
@@ -421,11 +419,11 @@ GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
   }
   if (problem.source == INTACT_F16 && lacks(INTACT_TARGET_DYNAMIC_F16)) problem.source = INTACT_F32;
   const bool is_dynamic = problem.source != INTACT_TYPE_NONE;
-  if (problem.fill == GroupedFill::kNonFinite && (!is_dynamic || lacks(INTACT_TARGET_DYNAMIC_NAN))) {
-    problem.fill = GroupedFill::kUniform;
+  if (weights.fill == GroupedFill::kNonFinite && (!is_dynamic || lacks(INTACT_TARGET_DYNAMIC_NAN))) {
+    weights.fill = GroupedFill::kUniform;
   }
-  if (problem.fill == GroupedFill::kHuge && lacks(INTACT_TARGET_SCALE_ZERO))
-    problem.fill = GroupedFill::kSpread;
+  if (weights.fill == GroupedFill::kHuge && lacks(INTACT_TARGET_SCALE_ZERO))
+    weights.fill = GroupedFill::kSpread;
   problem.a_type = choose(problem.a_type, std::array{TypeFeature{INTACT_U8, INTACT_TARGET_A_U8},
                                                      TypeFeature{INTACT_S8, INTACT_TARGET_A_S8}});
   if (lacks(INTACT_TARGET_A_ZERO_POINT)) {
@@ -434,16 +432,16 @@ GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
         problem.a_type = INTACT_S8;
       } else if (!lacks(INTACT_TARGET_ROW_QUANTIZATION)) {
         problem.source = INTACT_TYPE_NONE;
-        if (problem.fill == GroupedFill::kNonFinite) problem.fill = GroupedFill::kUniform;
+        if (weights.fill == GroupedFill::kNonFinite) weights.fill = GroupedFill::kUniform;
       }
     }
-    problem.has_a_zero_points = problem.source != INTACT_TYPE_NONE;
+    weights.has_a_zero_points = problem.source != INTACT_TYPE_NONE;
   }
-  problem.b_type = choose(
-      problem.b_type,
+  weights.b_type = choose(
+      weights.b_type,
       std::array{TypeFeature{INTACT_U8, INTACT_TARGET_B_U8}, TypeFeature{INTACT_S8, INTACT_TARGET_B_S8},
                  TypeFeature{INTACT_U4, INTACT_TARGET_B_U4}, TypeFeature{INTACT_S4, INTACT_TARGET_B_S4}});
-  problem.b_is_kn = problem.b_is_kn && !problem.IsPacked();
+  problem.b_is_kn = problem.b_is_kn && !weights.IsPacked();
   problem.c_type = choose(problem.c_type, std::array{TypeFeature{INTACT_F32, INTACT_TARGET_C_F32},
                                                      TypeFeature{INTACT_BF16, INTACT_TARGET_C_BF16},
                                                      TypeFeature{INTACT_F16, INTACT_TARGET_C_F16}});
@@ -452,8 +450,8 @@ GroupedProblem Fitted(GroupedProblem problem, uint64_t features) {
 
 std::optional<Problem> Fit(Problem problem, const Takes& takes) {
   if (problem.grouped) {
-    if (takes.grouped == 0) return std::nullopt;
-    return Problem::Of(Fitted(*problem.grouped, takes.grouped));
+    if (takes.features.grouped == 0) return std::nullopt;
+    return FittedGrouped(std::move(problem), takes.features.grouped);
   }
   const std::vector<Taken>& all = problem.conv ? takes.conv : takes.gemm;
   if (all.empty()) return std::nullopt;

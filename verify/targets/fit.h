@@ -47,7 +47,6 @@ inline constexpr int64_t kMaxMultiple = 64;
 struct Takes {
   FeatureMasks features = {0, 0};
   std::vector<Taken> gemm, conv;
-  uint64_t grouped = 0;  // the features of products with grouped weights; 0: the target has none
   bool operator==(const Takes&) const = default;
 };
 
@@ -58,8 +57,9 @@ struct Takes {
 /// support all types that its features include: the sweep then reports its errors.
 Takes TakesOf(const Target& target);
 
-/// `problem`, changed so that it needs only `features` where a change can do that.
-GroupedProblem Fitted(GroupedProblem problem, uint64_t features);
+/// `problem`, a product with grouped weights, changed so that it needs only `features` where a change can do
+/// that.
+Problem FittedGrouped(Problem problem, uint64_t features);
 
 /// `problem` fitted to `takes`; nullopt if that is impossible. If its types are not supported, a hash of its
 /// line chooses other types, so the result is equal in every sweep.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/result.h"
+#include "verify/targets/guarded_grouped.h"
 #include "verify/targets/guarded_matrix.h"
 
 namespace intact::verify {
@@ -31,7 +32,9 @@ Result<Plan> CreateExactly(const Operation& operation, const RunOptions& options
     return Error{INTACT_UNSUPPORTED, fmt::format("asked for {}, the plan chose {}",
                                                  intact_isa_name(options.isa), intact_isa_name(info.isa))};
   }
-  if (info.mode != operation.mode) return Failed("the plan has another mode than asked for");
+  if constexpr (requires { info.mode != operation.mode; }) {
+    if (info.mode != operation.mode) return Failed("the plan has another mode than asked for");
+  }
   return plan;
 }
 
@@ -54,6 +57,10 @@ Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options) 
   return CreateExactly<Conv>(conv, options);
 }
 
+Result<Grouped> CreatePlan(const reference::Grouped& grouped, const RunOptions& options) {
+  return CreateExactly<Grouped>(grouped, options);
+}
+
 namespace {
 
 // A plan and, if it was loaded, the memory that holds its weights.
@@ -71,7 +78,9 @@ Error Reload(const RunOptions& options, KeptPlan<Plan>* kept) {
   image.Load(bytes.data());
   kept->plan = Plan::LoadMemory(image.data(), bytes.size(), options.isa);
   kept->image = std::move(image);
-  return kept->plan ? Error() : kept->plan.error();
+  if (!kept->plan) return kept->plan.error();
+  ASSIGN_OR_RETURN(const std::vector<uint8_t> again, kept->plan->SaveMemory());
+  return again == bytes ? Error() : Failed("a plan that was saved and loaded saves other bytes");
 }
 
 template <class Plan, class Operation>
@@ -87,26 +96,45 @@ intact_status Prepare(const Gemm& plan, const intact_gemm_args& args, intact_run
 intact_status Prepare(const Conv& plan, const intact_conv_args& args, intact_run_info* info) {
   return intact_conv_prepare(plan.handle(), &args, info);
 }
-intact_status RunOnce(const Gemm& plan, const intact_gemm_args& args) {
-  return intact_gemm_run(plan.handle(), &args);
+intact_status Prepare(const Grouped& plan, const intact_grouped_args& args, intact_run_info* info) {
+  return intact_grouped_prepare(plan.handle(), &args, info);
 }
-intact_status RunOnce(const Conv& plan, const intact_conv_args& args) {
-  return intact_conv_run(plan.handle(), &args);
+
+// Runs as a whole, or part by part, the last part first.
+template <class Plan, class Args>
+Error RunInParts(const Plan& plan, const Args& args, int32_t parts) {
+  if (parts == 0) return plan.Run(args);
+  if constexpr (requires { plan.RunPart(args, 0, parts); }) {
+    for (int32_t part = parts - 1; part >= 0; --part) {
+      RETURN_IF_ERROR(plan.RunPart(args, part, parts));
+    }
+  }
+  return {};
 }
 
 // With own_scratch, the scratch memory ends at a guard page.
 template <class Plan, class Args>
 Error RunAs(const Plan& plan, Args args, const RunOptions& options) {
-  if (!options.own_scratch) return StatusError(RunOnce(plan, args));
+  if (!options.own_scratch) return RunInParts(plan, args, options.parts);
+  Args asked = args;
+  if (options.parts != 0) asked.threads = options.parts;
   intact_run_info info = INTACT_RUN_INFO_INIT;
-  RETURN_IF_ERROR(StatusError(Prepare(plan, args, &info)));
-  const auto bytes = static_cast<int64_t>(info.scratch_bytes);
-  ASSIGN_OR_RETURN(GuardedMatrix scratch, GuardedMatrix::Allocate(1, bytes, bytes));
+  RETURN_IF_ERROR(StatusError(Prepare(plan, asked, &info)));
+  args.scratch_bytes = options.parts == 0 ? info.scratch_bytes : info.part_scratch_bytes;
+  const auto bytes = static_cast<int64_t>(args.scratch_bytes);
+  ASSIGN_OR_RETURN(GuardedMatrix scratch,
+                   GuardedMatrix::Allocate(1, bytes, bytes, 1, 0, options.surroundings, "scratch"));
   args.scratch = scratch.data();
-  args.scratch_bytes = info.scratch_bytes;
-  RETURN_IF_ERROR(StatusError(RunOnce(plan, args)));
+  RETURN_IF_ERROR(RunInParts(plan, args, options.parts));
   const std::optional<std::string> stray = scratch.StrayWrite();
   return stray ? Failed(fmt::format("wrote outside its scratch: {}", *stray)) : Error();
+}
+
+template <class Plan, class Operation>
+Result<std::vector<uint8_t>> RunPlan(const Plan& plan, const Operation& operation,
+                                     const RunOptions& options) {
+  const auto run = [&](const auto& args) { return RunAs(plan, args, options); };
+  return Named(RunGuarded(operation, options, run), plan);
 }
 
 // A kernel is freed with the last plan that uses it. Keeping each plan until the next one is made lets
@@ -124,7 +152,13 @@ Result<std::vector<uint8_t>> RunOnNewPlan(const Operation& operation, const RunO
 Result<std::vector<uint8_t>> IntactTarget::Run(const reference::Operation& operation,
                                                const RunOptions& options) const {
   if (const auto* gemm = std::get_if<reference::Gemm>(&operation)) return RunOnNewPlan<Gemm>(*gemm, options);
-  return RunOnNewPlan<Conv>(std::get<reference::Conv>(operation), options);
+  if (const auto* conv = std::get_if<reference::Conv>(&operation)) return RunOnNewPlan<Conv>(*conv, options);
+  return RunOnNewPlan<Grouped>(std::get<reference::Grouped>(operation), options);
+}
+
+Result<std::vector<uint8_t>> RunOn(const Grouped& plan, const reference::Grouped& grouped,
+                                   const RunOptions& options) {
+  return RunPlan(plan, grouped, options);
 }
 
 }  // namespace intact::verify

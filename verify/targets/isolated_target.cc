@@ -18,7 +18,7 @@ namespace {
 
 using Bytes = std::vector<uint8_t>;
 
-enum class Request : uint8_t { kName, kRun, kRunGrouped };
+enum class Request : uint8_t { kName, kRun };
 
 constexpr int kRepetitions = 8;  // to see whether outputs change from run to run
 
@@ -49,7 +49,6 @@ class Server {
     WireReader request(bytes);
     auto kind = Request::kName;
     request(kind);
-    if (kind == Request::kRunGrouped) return RunGrouped(&request);
     return kind == Request::kName ? Introduce() : RunTarget(&request);
   }
 
@@ -64,8 +63,6 @@ class Server {
     answer(target_ ? target_->Name() : "");
     answer(target_ ? target_->Arithmetic() : "");
     answer(target_ ? target_->Features() : FeatureMasks());
-    const GroupedTarget* const grouped = target_ ? target_->AsGrouped() : nullptr;
-    answer(grouped != nullptr ? grouped->GroupedFeatures() : uint64_t{0});
     return answer.bytes();
   }
 
@@ -76,17 +73,6 @@ class Server {
     (*request)(options.surroundings);
     WireWriter answer;
     const Result<Bytes> output = target_->Run(operation, options);
-    Put(output, target_->LastFailure(), &answer);
-    return answer.bytes();
-  }
-
-  Bytes RunGrouped(WireReader* request) {
-    reference::Grouped grouped;
-    GroupedRun run;
-    ArchiveFields(*request, grouped);
-    (*request)(run);
-    WireWriter answer;
-    const Result<Bytes> output = target_->AsGrouped()->Run(grouped, run);
     Put(output, target_->LastFailure(), &answer);
     return answer.bytes();
   }
@@ -131,7 +117,6 @@ Result<IsolatedTarget::Introduction> IsolatedTarget::StartWorker() const {
   answer(introduction.name);
   answer(introduction.arithmetic);
   answer(introduction.features);
-  answer(introduction.grouped_features);
   if (answer.failed()) return Broken();
   if (!error.ok()) return error;
   worker_ = std::move(*worker);
@@ -219,23 +204,6 @@ Result<Bytes> IsolatedTarget::Run(const reference::Operation& operation, const R
     return writer.bytes();
   };
   return RunEverywhere({options.line, request}, options.surroundings, PlacesOf(options));
-}
-
-const GroupedTarget* IsolatedTarget::AsGrouped() const {
-  return introduction_.grouped_features != 0 ? this : nullptr;
-}
-
-Result<Bytes> IsolatedTarget::Run(const reference::Grouped& grouped, const GroupedRun& run) const {
-  const auto request = [&](const Surroundings& place) {
-    WireWriter writer;
-    writer(Request::kRunGrouped);
-    ArchiveFields(writer, grouped);
-    GroupedRun at_place = run;
-    at_place.surroundings = place;
-    writer(at_place);
-    return writer.bytes();
-  };
-  return RunEverywhere({"", request}, run.surroundings, kElsewhere);
 }
 
 Error IsolatedTarget::Unsteady(FailureKind kind, std::string_view with) const {

@@ -29,7 +29,6 @@
 #include <vector>
 
 #include "verify/problem/target.h"
-#include "verify/targets/grouped_target.h"
 #include "verify/targets/worker.h"
 
 namespace intact::verify {
@@ -37,7 +36,7 @@ namespace intact::verify {
 /// Makes a target; called once in each worker.
 using TargetFactory = std::function<Result<std::unique_ptr<Target>>()>;
 
-class IsolatedTarget : public Target, public GroupedTarget {
+class IsolatedTarget : public Target {
  public:
   static constexpr std::chrono::milliseconds kDeadline{10000};
   static constexpr int kMostHangs = 5;
@@ -61,18 +60,11 @@ class IsolatedTarget : public Target, public GroupedTarget {
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override;
 
-  const GroupedTarget* AsGrouped() const override;
-  std::string GroupedClaims() const override { return introduction_.arithmetic; }
-  uint64_t GroupedFeatures() const override { return introduction_.grouped_features; }
-  /// Repeats each run in both of the other places.
-  Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped, const GroupedRun& run) const override;
-
  private:
   // How the target describes itself.
   struct Introduction {
     std::string name, arithmetic;
     FeatureMasks features;
-    uint64_t grouped_features = 0;  // 0: it has no grouped weights
   };
   // A run: its bytes in a place, and its line for messages.
   struct Job {

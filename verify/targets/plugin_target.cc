@@ -17,6 +17,7 @@
 
 #include "support/printable.h"
 #include "verify/targets/features.h"
+#include "verify/targets/guarded_grouped.h"
 #include "verify/targets/guarded_run.h"
 
 namespace intact::verify {
@@ -90,18 +91,33 @@ Error CallPlugin(const Call& function, Failure* failure) {
   return {INTACT_CODEGEN_FAILED, "the target left floating-point control (MXCSR) changed"};
 }
 
-// Calls `function`, which is target.gemm or target.conv.
-template <class GemmOrConv, class Call>
-Result<std::vector<uint8_t>> RunPlugin(const GemmOrConv& operation, const RunOptions& options,
-                                       const Call& function, Failure* failure) {
+// Calls a function of the plug-in, of the operation's kind.
+Error CallKernel(decltype(intact_target::gemm) function, const GemmDesc& desc, const void* weights,
+                 const intact_gemm_args& args, Failure* failure) {
+  return CallPlugin([&](char* message) { return function(&desc, &desc.linear, weights, &args, message); },
+                    failure);
+}
+Error CallKernel(decltype(intact_target::conv) function, const ConvDesc& desc, const void* weights,
+                 const intact_conv_args& args, Failure* failure) {
+  return CallPlugin([&](char* message) { return function(&desc, &desc.linear, weights, &args, message); },
+                    failure);
+}
+Error CallKernel(decltype(intact_target::grouped) function, const intact_grouped_desc& desc, const void* b,
+                 const intact_grouped_args& args, Failure* failure) {
+  return CallPlugin([&](char* message) { return function(&desc, b, &args, message); }, failure);
+}
+
+// Calls `function`, which is target.gemm, target.conv or target.grouped.
+template <class Operation, class Function>
+Result<std::vector<uint8_t>> RunPlugin(const Operation& operation, const RunOptions& options,
+                                       Function function, Failure* failure) {
   Result<std::vector<uint8_t>> output = Error{};
   Error error = CallGuarded(operation, options, [&](const auto& desc, const void* weights) {
     bool changed = false, is_first = true;
-    const auto run = [&](const auto& args) -> Error {
-      const auto call = [&](char* message) { return function(&desc, &desc.linear, weights, &args, message); };
+    const auto run = [&](const auto& args) {
       // Other contents of memory are for the first call only: they take longer than a small problem.
       if (std::exchange(is_first, false)) Scribble(options.surroundings);
-      return CallPlugin(call, failure);
+      return CallKernel(function, desc, weights, args, failure);
     };
     output = RunGuarded(operation, options, run, &changed);
     if (changed) *failure = {FailureKind::kChangesFromRunToRun};
@@ -229,44 +245,22 @@ Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Operation& opera
   RunOptions options = given;
   failure_ = {};
   options.open_extents = false;
+  options.parts = 0;  // and split: these concern only plans of intact
+  options.split = 0;
   if (const uint64_t missing = FeaturesOf(operation, options) & ~Features().Of(operation); missing != 0) {
     return Error{INTACT_UNSUPPORTED, "the target does not declare " + FeatureNames(missing)};
   }
   if (const auto* gemm = std::get_if<reference::Gemm>(&operation))
     return RunPlugin(*gemm, options, target_.gemm, &failure_);
-  return RunPlugin(std::get<reference::Conv>(operation), options, target_.conv, &failure_);
+  if (const auto* conv = std::get_if<reference::Conv>(&operation))
+    return RunPlugin(*conv, options, target_.conv, &failure_);
+  return RunPlugin(std::get<reference::Grouped>(operation), options, target_.grouped, &failure_);
 }
 
-FeatureMasks PluginTarget::Features() const { return {GemmMask(target_).bits, ConvMask(target_).bits}; }
-
-uint64_t PluginTarget::GroupedFeatures() const { return GroupedMask(target_).bits; }
-
-const GroupedTarget* PluginTarget::AsGrouped() const {
-  return GroupedMask(target_).Has(INTACT_TARGET_GROUPED) ? this : nullptr;
-}
-
-Result<std::vector<uint8_t>> PluginTarget::Run(const reference::Grouped& grouped,
-                                               const GroupedRun& given) const {
-  GroupedRun run = given;
-  failure_ = {};
-  run.split = 0;
-  if (const uint64_t missing = FeaturesOf(grouped, run) & ~GroupedFeatures(); missing != 0) {
-    return Error{INTACT_UNSUPPORTED, "the target does not declare " + FeatureNames(missing)};
-  }
-  Result<std::vector<uint8_t>> output = Error{};
-  Error error = CallGuarded(grouped, run, [&](const intact_grouped_desc& desc, const void* b) {
-    bool changed = false, is_first = true;
-    const auto run_plugin = [&](const intact_grouped_args& args) {
-      const auto call = [&](char* message) { return target_.grouped(&desc, b, &args, message); };
-      if (std::exchange(is_first, false)) Scribble(run.surroundings);
-      return CallPlugin(call, &failure_);
-    };
-    output = RunGuarded(grouped, run, run_plugin, &changed);
-    if (changed) failure_ = {FailureKind::kChangesFromRunToRun};
-    return output ? Error() : output.error();
-  });
-  if (!error.ok()) return error;
-  return output;
+FeatureMasks PluginTarget::Features() const {
+  const Mask grouped = GroupedMask(target_);
+  return {GemmMask(target_).bits, ConvMask(target_).bits,
+          grouped.Has(INTACT_TARGET_GROUPED) ? grouped.bits : 0};
 }
 
 }  // namespace intact::verify

@@ -10,11 +10,10 @@
 #include <vector>
 
 #include "verify/problem/target.h"
-#include "verify/targets/grouped_target.h"
 
 namespace intact::verify {
 
-class PluginTarget : public Target, public GroupedTarget {
+class PluginTarget : public Target {
  public:
   /// Loads `file` for the life of the process. Errors name the file and what is wrong with it.
   static Result<std::unique_ptr<Target>> Open(const std::string& file, const std::string& options);
@@ -23,15 +22,10 @@ class PluginTarget : public Target, public GroupedTarget {
   std::string Arithmetic() const override;
   FeatureMasks Features() const override;
   Failure LastFailure() const override { return failure_; }
-  /// Runs on guarded memory. UNSUPPORTED for operations that the plug-in does not declare or refuses.
+  /// Runs on guarded memory, as a whole, whatever options.split and options.parts are. UNSUPPORTED for
+  /// operations that the plug-in does not declare or refuses.
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                    const RunOptions& options) const override;
-
-  const GroupedTarget* AsGrouped() const override;
-  std::string GroupedClaims() const override { return Arithmetic(); }
-  uint64_t GroupedFeatures() const override;
-  /// One call on guarded memory, whatever run.split and run.parts are. UNSUPPORTED as above.
-  Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped, const GroupedRun& run) const override;
 
  private:
   explicit PluginTarget(const intact_target& target) : target_(target) {}

@@ -10,7 +10,6 @@
 #include <type_traits>
 #include <vector>
 
-#include "reference/contract/grouped.h"
 #include "reference/contract/operation.h"
 #include "verify/problem/target.h"
 
@@ -101,14 +100,9 @@ inline reference::Operation ReadOperation(WireReader* reader) {
   (*reader)(index);
   reference::Operation operation;
   if (index == 1) operation.emplace<reference::Conv>();
+  if (index == 2) operation.emplace<reference::Grouped>();
   ArchiveFields(*reader, operation);
   return operation;
-}
-
-template <class Archive>
-void ArchiveFields(Archive& archive, auto& grouped) requires(
-    std::is_same_v<std::remove_cvref_t<decltype(grouped)>, reference::Grouped>) {
-  reference::ForEachField([&archive](auto, auto& field) { archive(field); }, grouped);
 }
 
 }  // namespace intact::verify

@@ -54,7 +54,7 @@ Quantization DivideByZero(intact_type type, std::span<const float> x) noexcept {
 }
 
 void QuantizeWith(const reference::Quantizer& quantizer, reference::Operation* operation) {
-  std::visit([&](auto& one) { reference::QuantizeActivations(&one, quantizer); }, *operation);
+  reference::VisitLinear([&](auto& one) { reference::QuantizeActivations(&one, quantizer); }, *operation);
 }
 
 // Leaves a row or tensor without a scale as it is.
@@ -94,7 +94,7 @@ void QuantizeByFirstItem(reference::Operation* operation) {
     std::ranges::fill(one.a_zero_points, q.zero_point);
     std::ranges::fill(one.a_scales, q.scale);
   };
-  std::visit(quantize, *operation);
+  reference::VisitLinear(quantize, *operation);
 }
 
 constexpr WrongQuantizer kWrongQuantizers[] = {

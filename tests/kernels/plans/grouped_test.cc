@@ -33,7 +33,7 @@
 #include "verify/explain/grouped.h"
 #include "verify/problem/grouped.h"
 #include "verify/sweep/grouped_sweep.h"
-#include "verify/targets/grouped_target.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::tests {
 namespace {
@@ -41,10 +41,10 @@ namespace {
 const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new EmulatedIsas);
 
 using verify::GroupedFill;
-using verify::GroupedProblem;
+using verify::Problem;
 
-void ExpectTheContract(const GroupedProblem& problem) {
-  const auto judgement = verify::Judge(verify::IntactGroupedTarget(), problem);
+void ExpectTheContract(const Problem& problem) {
+  const auto judgement = verify::JudgeGrouped(verify::IntactTarget(), problem);
   ASSERT_TRUE(judgement) << problem.ToString() << ": " << judgement.error().message;
   EXPECT_TRUE(judgement->Passed()) << problem.ToString() << ": " << judgement->failure;
 }
@@ -63,7 +63,7 @@ class OnIsa : public ::testing::TestWithParam<intact_isa> {
 // Every combination of types, groups and fills.
 TEST_P(OnIsa, PassesTheSweep) {
   const verify::Effort effort = IsLong() ? verify::Effort::kStandard : verify::Effort::kQuick;
-  const std::vector<GroupedProblem> problems = verify::GroupedSweepProblems(GetParam(), effort);
+  const std::vector<Problem> problems = verify::GroupedSweepProblems({{GetParam()}}, effort);
   const size_t step = problems.size() / Share(problems.size());
   for (size_t i = 0; i < problems.size(); i += step) ExpectTheContract(problems[i]);
 }
@@ -76,7 +76,7 @@ TEST_P(OnIsa, LargeShapes) {
                            "grouped u8u4bf16 m=600 n=50 k=40 group=16 per=group seed=5 threads=3 bias=yes",
                            "grouped u8u8f16 m=4 n=100 k=5000 group=0 zb=yes seed=6 parts=3",
                            "grouped s8s4f32 m=1 n=50 k=14336 group=256 gscale=f32 seed=7"}) {
-    GroupedProblem problem = *GroupedProblem::Parse(line);
+    Problem problem = *Problem::Parse(line);
     problem.isa = GetParam();
     ExpectTheContract(problem);
   }
@@ -156,16 +156,18 @@ TEST_P(OnIsa, AddsMinimums) {
 
 // A group of all depths whose sum is the largest that float32 cannot hold, and that int32 just holds.
 TEST(GroupedTest, SumsUpToInt32) {
-  GroupedProblem problem;
+  Problem problem;
+  verify::GroupedFields& weights = problem.grouped.emplace();
   problem.a_type = INTACT_U8;
-  problem.b_type = INTACT_U8;
+  problem.c_type = INTACT_F32;
+  weights.b_type = INTACT_U8;
   problem.source = INTACT_TYPE_NONE;
-  problem.group = 0;
+  weights.group = 0;
   problem.m = 4;
   problem.n = 4;
   problem.k = 33025;
-  problem.has_b_zero_points = true;
-  problem.fill = GroupedFill::kBounds;
+  weights.has_b_zero_points = true;
+  weights.fill = GroupedFill::kBounds;
   ExpectTheContract(problem);
 }
 
@@ -450,12 +452,12 @@ TEST(GroupedTest, ChecksBatches) {
 // The rows of items alternate in memory; items have equal A.
 TEST(GroupedTest, BatchesOfAnyStride) {
   const reference::Grouped grouped =
-      verify::Materialize(*verify::GroupedProblem::Parse("grouped u8u4f32 m=12 n=37 k=70 zb=yes per=group"));
+      verify::MaterializeGrouped(*verify::Problem::Parse("grouped u8u4f32 m=12 n=37 k=70 zb=yes per=group"));
   const std::vector<uint8_t> expected = reference::Outputs(grouped);
   constexpr int64_t kItems = 4, kRows = 3;
   for (const intact_isa isa : core::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;
-    const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+    const auto plan = verify::CreatePlan(grouped, {{.isa = isa}});
     ASSERT_TRUE(plan) << plan.error().message;
     const int64_t n = grouped.n, k = grouped.k;
     std::vector<float> c(expected.size() / sizeof(float));
@@ -496,13 +498,13 @@ TEST(GroupedTest, BatchesOfAnyStride) {
 // Items of A that share memory: an item begins in the row of the item before.
 TEST(GroupedTest, ItemsOfAMayOverlap) {
   const reference::Grouped grouped =
-      verify::Materialize(*verify::GroupedProblem::Parse("grouped s8u4f32 m=3 n=37 k=70 zb=yes"));
+      verify::MaterializeGrouped(*verify::Problem::Parse("grouped s8u4f32 m=3 n=37 k=70 zb=yes"));
   constexpr int64_t kItems = 5, kStride = 13;
   const int64_t n = grouped.n;
   for (const intact_isa isa : core::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;
     SCOPED_TRACE(intact_isa_name(isa));
-    const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+    const auto plan = verify::CreatePlan(grouped, {{.isa = isa}});
     ASSERT_TRUE(plan) << plan.error().message;
     const auto* const a = reinterpret_cast<const float*>(grouped.a_source.data());
     for (const int64_t rows : {1, 2}) {
@@ -576,9 +578,8 @@ TEST(GroupedTest, IsTheSumByHand) {
 
 // 8-bit weights as K×N, and scales as [group][column].
 TEST(GroupedTest, TakesStrides) {
-  const verify::GroupedProblem problem =
-      *verify::GroupedProblem::Parse("grouped s8s8f32 m=3 n=5 k=70 zb=yes");
-  const reference::Grouped grouped = verify::Materialize(problem);
+  const verify::Problem problem = *verify::Problem::Parse("grouped s8s8f32 m=3 n=5 k=70 zb=yes");
+  const reference::Grouped grouped = verify::MaterializeGrouped(problem);
   const auto n = static_cast<size_t>(grouped.n), k = static_cast<size_t>(grouped.k);
   const auto groups = static_cast<size_t>(grouped.groups());
   std::vector<int8_t> b(n * k);
@@ -624,7 +625,7 @@ TEST(GroupedTest, ExpertsEqualSeparatePlans) {
   for (const char* line : {"grouped s8u4f32 m=90 n=70 k=131 experts=7 zb=yes bias=yes act=relu per=group",
                            "grouped u8s8f16 m=9 n=33 k=64 experts=40 src=none",
                            "grouped s8s4bf16 m=600 n=20 k=40 experts=2 zb=yes bias=yes"}) {
-    const reference::Grouped all = verify::Materialize(*verify::GroupedProblem::Parse(line));
+    const reference::Grouped all = verify::MaterializeGrouped(*verify::Problem::Parse(line));
     for (const intact_isa isa : core::kIsaLadder) {
       if (intact_isa_available(isa) == 0) continue;
       SCOPED_TRACE(std::string(line) + " on " + intact_isa_name(isa));
@@ -648,15 +649,15 @@ TEST(GroupedTest, ExpertsEqualSeparatePlans) {
         take(&one.b_zero_points, expert, 1, all.experts);
         take(&one.bias_f32, expert, 1, all.experts);
         first_row += one.m;
-        const auto output = verify::IntactGroupedTarget().Run(one, {.isa = isa});
+        const auto output = verify::IntactTarget().Run(one, {{.isa = isa}});
         ASSERT_TRUE(output) << output.error().message;
         expected.insert(expected.end(), output->begin(), output->end());
       }
-      const auto plan = verify::CreateGroupedPlan(all, {.isa = isa});
+      const auto plan = verify::CreatePlan(all, {{.isa = isa}});
       ASSERT_TRUE(plan) << plan.error().message;
       for (const int32_t parts : {0, 1, 2, 5, 64}) {
-        const verify::GroupedRun run = {.isa = isa, .threads = 3, .parts = parts, .own_scratch = true};
-        const auto output = verify::RunGroupedPlan(*plan, all, run);
+        const verify::RunOptions run = {{.isa = isa, .threads = 3, .own_scratch = true, .parts = parts}};
+        const auto output = verify::RunOn(*plan, all, run);
         ASSERT_TRUE(output) << output.error().message;
         EXPECT_EQ(*output, expected) << parts << " parts";
       }
@@ -710,11 +711,11 @@ TEST(GroupedTest, CertificatesHoldForTheInstruction) {
         "grouped u8u8f32 m=1 n=5 k=64 group=16 fill=bounds",
         "grouped u8u4f32 m=1 n=33 k=75 zb=yes fill=bounds", "grouped s8s4f32 m=1 n=20 k=31 group=16",
         "grouped u8s8f32 m=1 n=7 k=70 experts=9", "grouped s8u8f32 m=1 n=33 k=40 experts=3 fill=bounds"}) {
-    const reference::Grouped grouped = verify::Materialize(*verify::GroupedProblem::Parse(line));
+    const reference::Grouped grouped = verify::MaterializeGrouped(*verify::Problem::Parse(line));
     for (const intact_isa isa : core::kIsaLadder) {
       if (intact_isa_available(isa) == 0) continue;
       SCOPED_TRACE(std::string(line) + " isa=" + intact_isa_name(isa));
-      const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+      const auto plan = verify::CreatePlan(grouped, {{.isa = isa}});
       ASSERT_TRUE(plan) << plan.error().message;
       const auto certificate = plan->Certificate();
       ASSERT_TRUE(certificate) << certificate.error().message;
@@ -833,12 +834,12 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
         "grouped u8s8f16 m=3 n=40 k=300 group=0 zb=yes per=group gscale=f32",
         "grouped s8u8f32 m=3 n=70 k=77 src=none act=relu gscale=bf16",
         "grouped s8u4f16 m=8 n=20 k=70 experts=5 zb=yes bias=yes"}) {
-    const reference::Grouped grouped = verify::Materialize(*verify::GroupedProblem::Parse(line));
+    const reference::Grouped grouped = verify::MaterializeGrouped(*verify::Problem::Parse(line));
     const std::vector<uint8_t> expected = reference::Outputs(grouped);
     std::set<std::vector<uint8_t>> images;
     for (const intact_isa saver : core::kIsaLadder) {
       if (intact_isa_available(saver) == 0) continue;
-      const auto plan = verify::CreateGroupedPlan(grouped, {.isa = saver});
+      const auto plan = verify::CreatePlan(grouped, {{.isa = saver}});
       ASSERT_TRUE(plan) << plan.error().message;
       ASSERT_TRUE(plan->Save(path).ok());
       const auto image = plan->SaveMemory();
@@ -850,7 +851,7 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
         const auto loaded = Grouped::Load(path, loader);
         ASSERT_TRUE(loaded) << loaded.error().message;
         EXPECT_EQ(loaded->Info().isa, loader);
-        const auto output = verify::RunGroupedPlan(*loaded, grouped, {});
+        const auto output = verify::RunOn(*loaded, grouped, {});
         ASSERT_TRUE(output) << output.error().message;
         EXPECT_EQ(*output, expected);
       }
@@ -863,12 +864,12 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
 
 // The plan has copied what it needs.
 TEST(GroupedTest, RunsAfterItsImageWasOverwritten) {
-  const reference::Grouped grouped = verify::Materialize(
-      *verify::GroupedProblem::Parse("grouped s8u4f32 m=3 n=37 k=131 zb=yes bias=yes act=clamp"));
+  const reference::Grouped grouped = verify::MaterializeGrouped(
+      *verify::Problem::Parse("grouped s8u4f32 m=3 n=37 k=131 zb=yes bias=yes act=clamp"));
   for (const intact_isa isa : core::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;
     SCOPED_TRACE(intact_isa_name(isa));
-    const auto plan = verify::CreateGroupedPlan(grouped, {.isa = isa});
+    const auto plan = verify::CreatePlan(grouped, {{.isa = isa}});
     ASSERT_TRUE(plan) << plan.error().message;
     const std::vector<uint8_t> image = *plan->SaveMemory();
     std::vector<uint8_t> memory(image.size() + 64);
@@ -877,7 +878,7 @@ TEST(GroupedTest, RunsAfterItsImageWasOverwritten) {
     const auto loaded = Grouped::LoadMemory(data, image.size(), isa);
     ASSERT_TRUE(loaded) << loaded.error().message;
     std::fill(memory.begin(), memory.end(), uint8_t{0x55});
-    const auto output = verify::RunGroupedPlan(*loaded, grouped, {});
+    const auto output = verify::RunOn(*loaded, grouped, {});
     ASSERT_TRUE(output) << output.error().message;
     EXPECT_EQ(*output, reference::Outputs(grouped));
   }
@@ -999,9 +1000,9 @@ TEST(GroupedTest, PartsReadFewBytes) {
 
 // Any number of threads may run one plan at once.
 TEST(GroupedTest, RunsOfSeveralThreads) {
-  const verify::GroupedProblem problem =
-      *verify::GroupedProblem::Parse("grouped u8u4f32 m=300 n=70 k=300 zb=yes per=group");
-  const reference::Grouped grouped = verify::Materialize(problem);
+  const verify::Problem problem =
+      *verify::Problem::Parse("grouped u8u4f32 m=300 n=70 k=300 zb=yes per=group");
+  const reference::Grouped grouped = verify::MaterializeGrouped(problem);
   const std::vector<uint8_t> expected = reference::Outputs(grouped), b = reference::BytesOfB(grouped);
   const std::vector<uint8_t> points(grouped.b_zero_points.begin(), grouped.b_zero_points.end());
   intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;

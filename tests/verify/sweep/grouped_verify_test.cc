@@ -29,8 +29,9 @@
 #include "verify/problem/grouped.h"
 #include "verify/studies/grouped_layer.h"
 #include "verify/sweep/grouped_sweep.h"
+#include "verify/targets/features.h"
 #include "verify/targets/fit.h"
-#include "verify/targets/grouped_target.h"
+#include "verify/targets/intact_target.h"
 
 namespace intact::verify {
 namespace {
@@ -38,19 +39,19 @@ namespace {
 TEST(GroupedProblemTest, LinesRoundTrip) {
   support::Random random(1, 1, 1);
   for (int i = 0; i < 1000; ++i) {
-    const GroupedProblem problem = GroupedProblem::Draw(&random);
-    const auto parsed = GroupedProblem::Parse(problem.ToString());
+    const Problem problem = DrawGrouped(&random);
+    const auto parsed = Problem::Parse(problem.ToString());
     ASSERT_TRUE(parsed) << problem.ToString() << ": " << parsed.error().message;
     EXPECT_EQ(*parsed, problem) << problem.ToString();
   }
-  EXPECT_EQ(GroupedProblem::Parse("grouped s8u4f32 m=1 n=2 k=3")->ToString(), "grouped s8u4f32 m=1 n=2 k=3");
+  EXPECT_EQ(Problem::Parse("grouped s8u4f32 m=1 n=2 k=3")->ToString(), "grouped s8u4f32 m=1 n=2 k=3");
 }
 
 TEST(GroupedProblemTest, RefusesLines) {
   const std::pair<const char*, const char*> kLines[] = {
-      {"gemm s8u4f32 m=1 n=2 k=3",
-       "'gemm s8u4f32 m=1 n=2 k=3' does not begin with 'grouped' and types like s8u4f32"},
-      {"grouped s8u4s32 m=1 n=2 k=3", "types: 's8u4s32' is not like s8u4f32: activations, weights, output"},
+      {"gemm s8u4f32 m=1 n=2 k=3", "types: weights are u4; expected u8 or s8"},
+      {"grouped s8u4s32 m=1 n=2 k=3", "types: outputs are s32; expected f32, bf16, f16"},
+      {"grouped s8u4 m=1 n=2 k=3", "types: 's8u4' is not like s8u4f32: activations, weights, output"},
       {"grouped s8u4f32 m=1 n=2", "k is missing"},
       {"grouped s8u4f32 m=1 n=2 k=3 m=1", "'m=1': m is given twice"},
       {"grouped s8u4f32 m=1 n=2 k=x", "k: 'x' is not an integer that fits 64 bits"},
@@ -70,7 +71,7 @@ TEST(GroupedProblemTest, RefusesLines) {
        "fill: nonfinite needs real numbers; expected src=f32, bf16 or f16"},
   };
   for (const auto& [line, message] : kLines) {
-    const auto parsed = GroupedProblem::Parse(line);
+    const auto parsed = Problem::Parse(line);
     ASSERT_FALSE(parsed) << line;
     EXPECT_EQ(parsed.error().message, message);
   }
@@ -78,8 +79,8 @@ TEST(GroupedProblemTest, RefusesLines) {
 
 // The fill `bounds` reaches the largest sums, of both signs.
 TEST(GroupedProblemTest, BoundsAreReached) {
-  const reference::Grouped grouped = Materialize(
-      *GroupedProblem::Parse("grouped u8u8f32 m=24 n=24 k=512 group=256 src=none zb=yes fill=bounds"));
+  const reference::Grouped grouped = MaterializeGrouped(
+      *Problem::Parse("grouped u8u8f32 m=24 n=24 k=512 group=256 src=none zb=yes fill=bounds"));
   int64_t least = 0;
   int64_t most = 0;
   for (int64_t i = 0; i < grouped.m * grouped.n; ++i) {
@@ -97,8 +98,8 @@ TEST(GroupedProblemTest, BoundsAreReached) {
 TEST(GroupedModelTest, ContractIsTheContract) {
   support::Random random(2, 1, 1);
   for (int i = 0; i < 100; ++i) {
-    const GroupedProblem problem = GroupedProblem::Draw(&random);
-    const reference::Grouped grouped = Materialize(problem);
+    const Problem problem = DrawGrouped(&random);
+    const reference::Grouped grouped = MaterializeGrouped(problem);
     EXPECT_EQ(Outputs(grouped, reference::GroupedModel::kContract), Outputs(grouped)) << problem.ToString();
   }
 }
@@ -163,7 +164,7 @@ TEST(GroupedModelTest, OtherOrdersAreWithinTheirBound) {
        {"grouped s8u4f32 m=3 n=20 k=600 per=group src=none", "grouped u8s8f32 m=3 n=20 k=600 per=group",
         "grouped s8u4f32 m=3 n=20 k=600 per=group fill=spread gscale=f32",
         "grouped s8u4f32 m=9 n=20 k=600 experts=4 per=group zb=yes"}) {
-    reference::Grouped grouped = Materialize(*GroupedProblem::Parse(line));
+    reference::Grouped grouped = MaterializeGrouped(*Problem::Parse(line));
     EXPECT_EQ(ArithmeticOf(grouped, OutputsBy(grouped, InPairs)), kAnotherOrder) << line;
   }
 }
@@ -171,7 +172,7 @@ TEST(GroupedModelTest, OtherOrdersAreWithinTheirBound) {
 // An activation that differs by 1 in one output is not a rounding error.
 TEST(GroupedModelTest, OtherNumbersAreNotWithinTheBound) {
   reference::Grouped grouped =
-      Materialize(*GroupedProblem::Parse("grouped s8u4f32 m=3 n=20 k=64 per=group src=none"));
+      MaterializeGrouped(*Problem::Parse("grouped s8u4f32 m=3 n=20 k=64 per=group src=none"));
   const reference::Grouped right = grouped;
   for (int64_t k = 0; k < grouped.k; ++k) {
     grouped.a = right.a;
@@ -187,7 +188,7 @@ TEST(GroupedModelTest, DroppedDepthsAreNotWithinTheBound) {
     for (const int64_t k : {4096, 14336}) {
       for (const char* more : {"", " zb=yes", " per=group src=none"}) {
         const std::string line = fmt::format("grouped {}f32 m=16 n=40 k={} gscale=f32{}", types, k, more);
-        const reference::Grouped right = Materialize(*GroupedProblem::Parse(line));
+        const reference::Grouped right = MaterializeGrouped(*Problem::Parse(line));
         reference::Grouped dropped = right;
         const size_t points = right.a_zero_points.size() / static_cast<size_t>(right.m);
         for (size_t m = 0; m < static_cast<size_t>(right.m); ++m) {
@@ -204,7 +205,7 @@ TEST(GroupedModelTest, DroppedDepthsAreNotWithinTheBound) {
 TEST(GroupedModelTest, SeparateZeroPointsAreWithinTheBound) {
   for (const char* line : {"grouped u8u4f32 m=4 n=40 k=4096 per=group src=none zb=yes gscale=f32",
                            "grouped s8u8f32 m=4 n=40 k=4096 per=group src=none gscale=f32"}) {
-    const reference::Grouped grouped = Materialize(*GroupedProblem::Parse(line));
+    const reference::Grouped grouped = MaterializeGrouped(*Problem::Parse(line));
     std::vector<float> c;
     for (int64_t i = 0; i < grouped.m * grouped.n; ++i) {
       const int64_t m = i / grouped.n, n = i % grouped.n;
@@ -241,7 +242,7 @@ TEST(GroupedModelTest, SeparateZeroPointsAreWithinTheBound) {
 
 // 127/max is infinite for tiny numbers. CVTPS2DQ and packs make −128 of infinities and of 0·∞.
 TEST(GroupedModelTest, TinyActivationsAreConverted) {
-  reference::Grouped grouped = Materialize(*GroupedProblem::Parse("grouped s8u4f32 m=1 n=1 k=32"));
+  reference::Grouped grouped = MaterializeGrouped(*Problem::Parse("grouped s8u4f32 m=1 n=1 k=32"));
   std::vector<float> tiny(32, 0.0f);
   tiny[1] = 1e-40f;
   tiny[2] = -1e-40f;
@@ -254,14 +255,14 @@ TEST(GroupedModelTest, TinyActivationsAreConverted) {
   QuantizeActivations(&grouped);
   EXPECT_EQ(Requantized(grouped, reference::GroupedActivations::kReciprocal).a[3], 127);
   const reference::Grouped filled =
-      Materialize(*GroupedProblem::Parse("grouped s8u4f32 m=3 n=2 k=64 per=group fill=tiny"));
+      MaterializeGrouped(*Problem::Parse("grouped s8u4f32 m=3 n=2 k=64 per=group fill=tiny"));
   const reference::Grouped packed = Requantized(filled, reference::GroupedActivations::kReciprocal);
   EXPECT_NE(std::ranges::count(packed.a, uint8_t{0x80}), 0);
 }
 
 TEST(GroupedModelTest, EightSumsAreNamed) {
   const reference::Grouped grouped =
-      Materialize(*GroupedProblem::Parse("grouped s8u4f32 m=3 n=20 k=320 per=group src=none"));
+      MaterializeGrouped(*Problem::Parse("grouped s8u4f32 m=3 n=20 k=320 per=group src=none"));
   std::vector<float> c;
   for (int64_t i = 0; i < grouped.m * grouped.n; ++i) {
     const int64_t m = i / grouped.n, n = i % grouped.n;
@@ -286,7 +287,7 @@ TEST(GroupedModelTest, EightSumsAreNamed) {
 
 // GGUF's Q4_1: a weight is scale·code + minimum.
 reference::Grouped WithMinimums(const std::string& line) {
-  reference::Grouped grouped = Materialize(*GroupedProblem::Parse(line));
+  reference::Grouped grouped = MaterializeGrouped(*Problem::Parse(line));
   grouped.has_b_minimums = true;
   support::Random random(5, 0, 0);
   for (int64_t i = 0; i < grouped.columns() * grouped.groups(); ++i) {
@@ -348,7 +349,7 @@ TEST(GroupedModelTest, FaultsOfMinimumsAreNamed) {
 // Activations of ONNX Runtime and of ggml.
 TEST(GroupedModelTest, OtherActivationsAreNamed) {
   // Quotients near halves, which both quantizations round differently.
-  reference::Grouped exact = Materialize(*GroupedProblem::Parse("grouped s8u4f32 m=9 n=20 k=320 per=group"));
+  reference::Grouped exact = MaterializeGrouped(*Problem::Parse("grouped s8u4f32 m=9 n=20 k=320 per=group"));
   std::vector<float> halves;
   for (size_t i = 0; i < exact.a.size(); ++i) {
     const float most = 1.0f + static_cast<float>(i / 32) / 7.0f;
@@ -378,9 +379,9 @@ TEST(GroupedModelTest, ClampedPairsAreThoseOfTheCertificate) {
   for (const char* line : {"grouped u8s8f32 m=8 n=9 k=75 src=none fill=bounds",
                            "grouped s8u8f32 m=8 n=9 k=75 src=none fill=bounds zb=yes",
                            "grouped u8u4f32 m=8 n=9 k=75 src=none fill=bounds"}) {
-    reference::Grouped grouped = Materialize(*GroupedProblem::Parse(line));
+    reference::Grouped grouped = MaterializeGrouped(*Problem::Parse(line));
     const auto clamped = [&] { return Outputs(grouped, reference::GroupedModel::kClampedPairs); };
-    const auto certificate = [&] { return CreateGroupedPlan(grouped, {})->Certificate()->failing_pairs; };
+    const auto certificate = [&] { return CreatePlan(grouped, {})->Certificate()->failing_pairs; };
     EXPECT_EQ(certificate() == 0, grouped.IsPacked()) << line;
     if (grouped.IsPacked()) {
       EXPECT_EQ(clamped(), Outputs(grouped));
@@ -396,13 +397,15 @@ TEST(GroupedModelTest, ClampedPairsAreThoseOfTheCertificate) {
 }
 
 // A target that computes the reference on changed tensors, or by `compute`.
-class Mutant : public GroupedTarget {
+class Mutant : public Target {
  public:
   using Compute = std::function<std::vector<uint8_t>(reference::Grouped)>;
   explicit Mutant(Compute compute) : compute_(std::move(compute)) {}
-  Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped,
-                                   const GroupedRun& /*run*/) const override {
-    return compute_(grouped);
+  std::string Name() const override { return "mutant"; }
+  FeatureMasks Features() const override { return {0, 0, kAllFeatures}; }
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& /*options*/) const override {
+    return compute_(std::get<reference::Grouped>(operation));
   }
 
  private:
@@ -411,16 +414,15 @@ class Mutant : public GroupedTarget {
 
 // A small problem has many explanations, and may have another failure. It must keep the cause.
 TEST(GroupedMinimise, KeepsTheCause) {
-  const GroupedProblem problem =
-      *GroupedProblem::Parse("grouped s8u4f32 m=3 n=7 k=150 src=none gscale=f32 zb=yes");
+  const Problem problem = *Problem::Parse("grouped s8u4f32 m=3 n=7 k=150 src=none gscale=f32 zb=yes");
   for (const reference::GroupedModel model :
        {reference::GroupedModel::kSwappedNibbles, reference::GroupedModel::kPreviousZeroPoint}) {
     const Mutant mutant(
         [model](const reference::Grouped& grouped) { return reference::Outputs(grouped, model); });
-    const auto cause = [&](const GroupedProblem& of) { return Judge(mutant, of)->arithmetic; };
+    const auto cause = [&](const Problem& of) { return JudgeGrouped(mutant, of)->arithmetic; };
     const std::string named = ToString(reference::GroupedArithmetic{.model = model});
     EXPECT_EQ(cause(problem), named);
-    const GroupedProblem smallest = Minimise(mutant, problem);
+    const Problem smallest = MinimiseGrouped(mutant, problem);
     EXPECT_LT(smallest.k, problem.k);
     EXPECT_EQ(cause(smallest), named) << smallest.ToString();
   }
@@ -495,6 +497,7 @@ std::vector<uint8_t> WithExperts(reference::Grouped grouped, const Of& of) {
 
 std::vector<Fault> Faults() {
   constexpr const char* kExperts = "grouped s8u4f32 m=20 n=20 k=70 experts=4 zb=yes bias=yes seed=1";
+  constexpr const char* kMinimums = "grouped s8u4f32 m=3 n=20 k=150 gscale=f32 min=yes";
   constexpr const char* kPlain = "grouped s8u4f32 m=3 n=20 k=150";
   constexpr const char* kZeroPoints = "grouped s8u4f32 m=3 n=20 k=150 zb=yes";
   const auto usual_begin = [](const reference::Grouped& grouped) {
@@ -655,6 +658,33 @@ std::vector<Fault> Faults() {
          return Outputs(grouped);
        },
        "all experts use the bias of expert 0"},
+      {"minimum of the neighbour", kMinimums,
+       [](reference::Grouped grouped) {
+         // Of 5 groups; the last keeps its own.
+         for (size_t i = 0; i + 1 < grouped.b_minimums.size(); ++i) {
+           if (i % 5 != 4) grouped.b_minimums[i] = grouped.b_minimums[i + 1];
+         }
+         return Outputs(grouped);
+       },
+       "a group uses the minimum of the next group"},
+      {"sign of the minimum", kMinimums,
+       [](reference::Grouped grouped) {
+         for (float& minimum : grouped.b_minimums) minimum = -minimum;
+         return Outputs(grouped);
+       },
+       "minimums are subtracted"},
+      {"scale of the wrong half", kMinimums,
+       [](reference::Grouped grouped) {
+         for (size_t i = 0; i + 8 <= grouped.b_scales.size();
+              i += 20) {  // of 5 groups, the last without a pair
+           for (size_t pair = i; pair < i + 16; pair += 8) {
+             std::swap_ranges(&grouped.b_scales[pair], &grouped.b_scales[pair] + 4,
+                              &grouped.b_scales[pair] + 4);
+           }
+         }
+         return Outputs(grouped);
+       },
+       "a group uses the scale of the other group of its pair"},
       {"A of the previous item", "grouped s8u4f32 m=12 n=20 k=70 item=3 ipad=5",
        [](reference::Grouped grouped) {
          for (size_t i = grouped.a.size(); i-- > 3 * 70;) grouped.a[i] = grouped.a[i - 3 * 70];
@@ -675,9 +705,9 @@ std::vector<Fault> Faults() {
 
 TEST(GroupedMutantsTest, EachIsFoundAndNamed) {
   for (const Fault& fault : Faults()) {
-    const auto problem = GroupedProblem::Parse(fault.line);
+    const auto problem = Problem::Parse(fault.line);
     ASSERT_TRUE(problem) << fault.line << ": " << problem.error().message;
-    const auto judgement = Judge(Mutant(fault.compute), *problem);
+    const auto judgement = JudgeGrouped(Mutant(fault.compute), *problem);
     ASSERT_TRUE(judgement) << judgement.error().message;
     EXPECT_FALSE(judgement->Passed()) << fault.name;
     EXPECT_TRUE(judgement->failure.ends_with(fault.said)) << fault.name << ": " << judgement->failure;
@@ -686,8 +716,8 @@ TEST(GroupedMutantsTest, EachIsFoundAndNamed) {
 
 // The loop of the mutants is right if it has no fault.
 TEST(GroupedMutantsTest, LoopIsTheContract) {
-  const GroupedProblem problem = *GroupedProblem::Parse("grouped s8u4f32 m=3 n=20 k=150");
-  const reference::Grouped grouped = Materialize(problem);
+  const Problem problem = *Problem::Parse("grouped s8u4f32 m=3 n=20 k=150");
+  const reference::Grouped grouped = MaterializeGrouped(problem);
   const auto begin = [&](int64_t g) { return std::min(g * grouped.depth(), grouped.k); };
   EXPECT_EQ(Loop(grouped, false, Fma, begin), Outputs(grouped));
 }
@@ -716,14 +746,14 @@ class GroupedLayerTest : public testing::Test {
     return bytes;
   }
   // Writes the problem, with float16 scales, as a layer.
-  void Write(const GroupedProblem& problem, const reference::Grouped& grouped) const {
+  void Write(const Problem& problem, const reference::Grouped& grouped) const {
     const auto [m, n, k] = std::array{grouped.m, grouped.n, grouped.k};
     const char* const kind = grouped.codes().is_signed() ? "|i1" : "|u1";
     WriteText(
         "layer.json",
         fmt::format(R"({{"operator": "linear_grouped", "group": {}, "weight": {{"type": "{}"}},
                              "input": {{"type": "{}", "per": "{}"}}, "activation": {}}})",
-                    problem.group, grouped.b_type == INTACT_U4 ? "u4" : "s8",
+                    problem.grouped->group, grouped.b_type == INTACT_U4 ? "u4" : "s8",
                     grouped.a_type == INTACT_U8 ? "u8" : "s8",
                     grouped.a_granularity == INTACT_GRANULARITY_GROUPS ? "group" : "row",
                     grouped.post_ops.Has<core::Clamp>() ? R"({"min": -0.75, "max": 1.5})" : R"("none")"));
@@ -746,7 +776,7 @@ class GroupedLayerTest : public testing::Test {
     }
   }
   std::string ErrorOf() const {
-    const Result<GroupedLayer> layer = ReadGroupedLayer(folder_);
+    const Result<Layer> layer = ReadLayer(folder_);
     EXPECT_FALSE(layer);
     return layer ? "" : layer.error().message.substr(folder_.size() + 1);
   }
@@ -758,26 +788,25 @@ TEST_F(GroupedLayerTest, IsReadRunAndExplained) {
   for (const char* line : {"grouped s8u4f32 m=3 n=20 k=150 zb=yes bias=yes act=clamp",
                            "grouped u8s8f32 m=3 n=5 k=70 group=0 src=none",
                            "grouped s8u4f32 m=2 n=9 k=96 per=group src=none zb=yes"}) {
-    const GroupedProblem problem = *GroupedProblem::Parse(line);
-    const reference::Grouped grouped = Materialize(problem);
+    const Problem problem = *Problem::Parse(line);
+    const reference::Grouped grouped = MaterializeGrouped(problem);
     Write(problem, grouped);
-    ASSERT_TRUE(IsGroupedLayer(folder_));
-    const Result<GroupedLayer> layer = ReadGroupedLayer(folder_);
+    const Result<Layer> layer = ReadLayer(folder_);
     ASSERT_TRUE(layer) << layer.error().message;
-    EXPECT_EQ(Outputs(layer->grouped), Outputs(grouped)) << line;
+    EXPECT_EQ(Outputs(*layer->grouped()), Outputs(grouped)) << line;
     WriteArray("output_right.npy", "<f4", Outputs(grouped), grouped.m, grouped.n);
     WriteArray("output_reversed.npy", "<f4", Outputs(grouped, reference::GroupedModel::kReversedGroups),
                grouped.m, grouped.n);
-    std::vector<std::pair<std::string, std::vector<uint8_t>>> recorded;
+    std::vector<Expectation> recorded;
     for (const char* file : {"output_right.npy", "output_reversed.npy"}) {
       const Result<std::vector<uint8_t>> output = ReadExpected(*layer, file);
       ASSERT_TRUE(output) << output.error().message;
-      recorded.emplace_back(file, *output);
+      recorded.push_back({file, *output});
     }
     for (const intact_isa isa : {INTACT_ISA_PORTABLE, INTACT_ISA_AVX2}) {
       if (intact_isa_available(isa) == 0) continue;
       const auto check =
-          CheckGroupedLayer(*layer, IntactGroupedTarget(), intact_isa_name(isa), isa, recorded, std::nullopt);
+          CheckGroupedLayer(*layer, IntactTarget(), intact_isa_name(isa), isa, recorded, std::nullopt);
       ASSERT_TRUE(check) << check.error().message;
       EXPECT_TRUE(check->Passed()) << ToText(*check);
       EXPECT_EQ(check->recorded[0].second.arithmetic, "exact");
@@ -792,18 +821,17 @@ TEST_F(GroupedLayerTest, IsReadRunAndExplained) {
     const auto faulty = CheckGroupedLayer(*layer, mutant, "mutant", INTACT_ISA_ANY, {}, std::nullopt);
     ASSERT_TRUE(faulty) << faulty.error().message;
     EXPECT_EQ(faulty->Passed(), grouped.groups() == 1);
-    const auto expected =
-        CheckGroupedLayer(*layer, IntactGroupedTarget(), "any", INTACT_ISA_ANY, {}, recorded[1]);
+    const auto expected = CheckGroupedLayer(*layer, IntactTarget(), "any", INTACT_ISA_ANY, {}, recorded[1]);
     ASSERT_TRUE(expected) << expected.error().message;
-    EXPECT_EQ(expected->Passed(), recorded[0].second == recorded[1].second) << ToText(*expected);
+    EXPECT_EQ(expected->Passed(), recorded[0].output == recorded[1].output) << ToText(*expected);
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
 }
 
 TEST_F(GroupedLayerTest, SaysWhatIsWrong) {
-  const GroupedProblem problem = *GroupedProblem::Parse("grouped s8u4f32 m=2 n=3 k=40");
-  const reference::Grouped grouped = Materialize(problem);
+  const Problem problem = *Problem::Parse("grouped s8u4f32 m=2 n=3 k=40");
+  const reference::Grouped grouped = MaterializeGrouped(problem);
   const auto write = [&](const std::string& json) {
     Write(problem, grouped);
     if (!json.empty()) WriteText("layer.json", json);
@@ -845,15 +873,16 @@ TEST_F(GroupedLayerTest, SaysWhatIsWrong) {
 
 // A plan that intact refuses is no run of the target.
 TEST_F(GroupedLayerTest, IsRefusedBeforeTheTargetRuns) {
-  const GroupedProblem problem = *GroupedProblem::Parse("grouped u8u8f32 m=1 n=1 k=33025 group=0 src=none");
-  GroupedLayer layer;
-  layer.grouped = Materialize(problem);
-  layer.grouped.k += 1;
-  layer.grouped.a.assign(static_cast<size_t>(layer.grouped.k), 255);
-  layer.grouped.b.assign(static_cast<size_t>(layer.grouped.k), 255);
-  layer.grouped.a_zero_points = {0};
-  layer.grouped.has_b_zero_points = true;
-  layer.grouped.b_zero_points = {0};
+  const Problem problem = *Problem::Parse("grouped u8u8f32 m=1 n=1 k=33025 group=0 src=none");
+  reference::Grouped grouped = MaterializeGrouped(problem);
+  grouped.k += 1;
+  grouped.a.assign(static_cast<size_t>(grouped.k), 255);
+  grouped.b.assign(static_cast<size_t>(grouped.k), 255);
+  grouped.a_zero_points = {0};
+  grouped.has_b_zero_points = true;
+  grouped.b_zero_points = {0};
+  Layer layer;
+  layer.operation = grouped;
   int runs = 0;
   const Mutant target([&runs](const reference::Grouped& given) {
     ++runs;
@@ -866,13 +895,15 @@ TEST_F(GroupedLayerTest, IsRefusedBeforeTheTargetRuns) {
 // ----- sweeps ----------------------------------------------------------------------------------------------
 
 // The reference, without some features.
-class Limited : public GroupedTarget {
+class Limited : public Target {
  public:
-  explicit Limited(uint64_t lacking) : features_(GroupedTarget::GroupedFeatures() & ~lacking) {}
-  uint64_t GroupedFeatures() const override { return features_; }
-  Result<std::vector<uint8_t>> Run(const reference::Grouped& grouped, const GroupedRun& run) const override {
-    if ((FeaturesOf(grouped, run) & ~features_) != 0) return Error{INTACT_UNSUPPORTED, "a feature"};
-    return Outputs(grouped);
+  explicit Limited(uint64_t lacking) : features_(kAllFeatures & ~lacking) {}
+  std::string Name() const override { return "limited"; }
+  FeatureMasks Features() const override { return {0, 0, features_}; }
+  Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
+                                   const RunOptions& options) const override {
+    if ((FeaturesOf(operation, options) & ~features_) != 0) return Error{INTACT_UNSUPPORTED, "a feature"};
+    return Outputs(std::get<reference::Grouped>(operation));
   }
 
  private:
@@ -887,10 +918,11 @@ TEST(GroupedSweepTest, TargetsWithoutZeroPointsRunAllProblems) {
   for (const uint64_t lacking : {no_za, no_za | dynamic, no_za | s8, no_za | dynamic | s8, no_za | given}) {
     const Limited target(lacking);
     int64_t problems = 0;
-    for (const GroupedProblem& drawn : GroupedSweepProblems(INTACT_ISA_ANY, Effort::kQuick)) {
-      const GroupedProblem fitted = Fitted(drawn, target.GroupedFeatures());
+    for (const Problem& drawn : GroupedSweepProblems({{INTACT_ISA_ANY}}, Effort::kQuick)) {
+      const Problem fitted = FittedGrouped(drawn, target.Features().grouped);
       ASSERT_FALSE(fitted.Check()) << fitted.ToString();
-      EXPECT_EQ(FeaturesOf(Materialize(fitted), fitted) & lacking, 0) << fitted.ToString();
+      EXPECT_EQ(FeaturesOf(MaterializeGrouped(fitted), RunOptionsOf(fitted)) & lacking, 0)
+          << fitted.ToString();
       if (++problems == 200) break;
     }
   }

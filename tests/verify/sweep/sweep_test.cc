@@ -53,8 +53,8 @@ TEST(SweepProblems, OfTheQuickRunAreOfTheStandardRun) {
   };
   EXPECT_TRUE(std::ranges::includes(lines(SweepProblems(kIsas, kModes, Effort::kStandard)),
                                     lines(SweepProblems(kIsas, kModes, Effort::kQuick))));
-  EXPECT_TRUE(std::ranges::includes(lines(GroupedSweepProblems(INTACT_ISA_ANY, Effort::kStandard, 1)),
-                                    lines(GroupedSweepProblems(INTACT_ISA_ANY, Effort::kQuick, 1))));
+  EXPECT_TRUE(std::ranges::includes(lines(GroupedSweepProblems({{INTACT_ISA_ANY}}, Effort::kStandard, 1)),
+                                    lines(GroupedSweepProblems({{INTACT_ISA_ANY}}, Effort::kQuick, 1))));
 }
 
 TEST(SweepProblems, MeetEveryFillTypeAndEpilogue) {

@@ -241,7 +241,8 @@ class Blocked : public Target {
  public:
   std::string Name() const override { return "blocked"; }
   Result<std::vector<uint8_t>> Run(const reference::Operation& operation, const RunOptions&) const override {
-    const std::string why = std::visit([](const auto& one) { return WhyRefused(one); }, operation);
+    const std::string why =
+        reference::VisitLinear([](const auto& one) { return WhyRefused(one); }, operation);
     if (!why.empty()) return Error{INTACT_UNSUPPORTED, why};
     return reference::Predict(operation, {});
   }

@@ -30,7 +30,6 @@
 #include "tests/support/long.h"
 #include "tests/verify/mutants/mutants.h"
 #include "verify/explain/grouped.h"
-#include "verify/problem/grouped.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
 #include "verify/report/target_report.h"
@@ -117,7 +116,7 @@ TEST(Plugin, IsNotGivenWhatItDoesNotDeclare) {
 TEST(Plugin, WithGroupedWeightsPasses) {
   const Result<std::unique_ptr<Target>> target = Faulty("grouped");
   ASSERT_TRUE(target) << target.error().message;
-  ASSERT_NE((*target)->AsGrouped(), nullptr);
+  ASSERT_NE((*target)->Features().grouped, 0);
   const std::vector<Problem> all = GroupedSweepProblems({{INTACT_ISA_ANY}}, Effort::kQuick, 1);
   const FittedProblems fitted = Fit(all, TakesOf(**target));
   EXPECT_GT(fitted.problems.size(), 1000u);
@@ -127,15 +126,15 @@ TEST(Plugin, WithGroupedWeightsPasses) {
   EXPECT_EQ(cell.problems, std::ssize(fitted.problems));
   EXPECT_EQ(GroupedArithmetics(sweep), (std::map<std::string, int64_t>{{"exact", cell.problems}}));
   EXPECT_EQ(cell.skipped, 0);
-  EXPECT_EQ((*Faulty(""))->AsGrouped(), nullptr);
+  EXPECT_EQ((*Faulty(""))->Features().grouped, 0);
 }
 
 TEST(Plugin, FaultsOfGroupedWeightsAreFoundAndNamed) {
-  const GroupedProblem problem = *GroupedProblem::Parse("grouped s8u4f32 m=3 n=20 k=150 src=none gscale=f32");
-  const auto failure_of = [](const std::string& fault, const GroupedProblem& one) {
+  const Problem problem = *Problem::Parse("grouped s8u4f32 m=3 n=20 k=150 src=none gscale=f32");
+  const auto failure_of = [](const std::string& fault, const Problem& one) {
     const Result<std::unique_ptr<Target>> target = Faulty(fault);
-    if (!target || (*target)->AsGrouped() == nullptr) return std::string("no target");
-    const Result<GroupedJudgement> judgement = Judge(*(*target)->AsGrouped(), one);
+    if (!target || (*target)->Features().grouped == 0) return std::string("no target");
+    const Result<GroupedJudgement> judgement = JudgeGrouped(**target, one);
     return judgement ? judgement->failure : judgement.error().message;
   };
   const auto failure = [&](const std::string& fault) { return failure_of(fault, problem); };
@@ -150,30 +149,33 @@ TEST(Plugin, FaultsOfGroupedWeightsAreFoundAndNamed) {
   EXPECT_THAT(failure("grouped_separate=gemm: any | exact"), HasSubstr("rounded separately, without FMA"));
   EXPECT_THAT(failure("grouped_overread"), HasSubstr("byte(s) beyond the end of scales of B"));
   EXPECT_THAT(failure("grouped_stray"), HasSubstr("wrote outside C"));
-  const GroupedProblem experts =
-      *GroupedProblem::Parse("grouped s8u4f32 m=9 n=20 k=150 experts=4 src=none gscale=f32");
+  const Problem experts = *Problem::Parse("grouped s8u4f32 m=9 n=20 k=150 experts=4 src=none gscale=f32");
   EXPECT_EQ(failure_of("grouped", experts), "");
   EXPECT_THAT(failure_of("grouped_expert", experts), HasSubstr("all rows are computed as rows of expert 0"));
-  const GroupedProblem reused =
-      *GroupedProblem::Parse("grouped s8u4f32 m=3 n=20 k=150 src=none gscale=f32 reused=yes");
+  const Problem reused = *Problem::Parse("grouped s8u4f32 m=3 n=20 k=150 src=none gscale=f32 reused=yes");
   EXPECT_EQ(failure_of("grouped", reused), "");
   EXPECT_NE(failure_of("grouped_cached", reused), "");
-  const GroupedProblem calls =
-      *GroupedProblem::Parse("grouped s8u4f32 m=2 n=9 k=64 src=none gscale=f32 calls=1200");
+  const Problem calls = *Problem::Parse("grouped s8u4f32 m=2 n=9 k=64 src=none gscale=f32 calls=1200");
   EXPECT_EQ(failure_of("grouped", calls), "");
   EXPECT_THAT(failure_of("grouped_call_1009", calls),
               HasSubstr("call 1009 of 1200 in the same memory wrote other outputs than call 1"));
-  const GroupedProblem batch =
-      *GroupedProblem::Parse("grouped s8u4f32 m=9 n=20 k=150 item=3 ipad=7 src=none gscale=f32");
+  const Problem batch = *Problem::Parse("grouped s8u4f32 m=9 n=20 k=150 item=3 ipad=7 src=none gscale=f32");
   EXPECT_EQ(failure_of("grouped", batch), "");
+  const Problem minimums = *Problem::Parse("grouped s8u4f32 m=3 n=20 k=150 src=none gscale=f32 min=yes");
+  EXPECT_EQ(failure_of("grouped", minimums), "");
+  EXPECT_THAT(failure_of("grouped_next_minimum", minimums),
+              HasSubstr("a group uses the minimum of the next group"));
+  EXPECT_THAT(failure_of("grouped_minimum_sign", minimums), HasSubstr("minimums are subtracted"));
+  EXPECT_THAT(failure_of("grouped_other_half", minimums),
+              HasSubstr("a group uses the scale of the other group of its pair"));
 }
 
 TEST(Plugin, AFailureOfGroupedWeightsIsMinimised) {
   const Result<std::unique_ptr<Target>> target = Faulty("grouped_early");
   ASSERT_TRUE(target) << target.error().message;
-  const GroupedProblem problem =
-      *GroupedProblem::Parse("grouped s8u4f32 m=7 n=20 k=150 src=none gscale=f32 zb=yes apad=3 seed=4");
-  const GroupedProblem smallest = Minimise(*(*target)->AsGrouped(), problem);
+  const Problem problem =
+      *Problem::Parse("grouped s8u4f32 m=7 n=20 k=150 src=none gscale=f32 zb=yes apad=3 seed=4");
+  const Problem smallest = MinimiseGrouped(**target, problem);
   EXPECT_LE(smallest.k, 34);
   EXPECT_EQ(smallest.m, 1);
   EXPECT_EQ(smallest.n, 1);
@@ -244,12 +246,11 @@ TEST(Plugin, WithAMaskForEachOperationGetsWhatEachSupports) {
   const RandomSweepResult random =
       RunRandomSweep({}, **target, takes, [](const RandomSweepResult& now) { return now.problems < 60; });
   EXPECT_THAT(random.sweep.failures, testing::IsEmpty());
-  const GroupedTarget& grouped = *(*target)->AsGrouped();
-  const std::vector<GroupedProblem> drawn = GroupedSweepProblems(INTACT_ISA_ANY, Effort::kQuick);
+  const std::vector<Problem> drawn = GroupedSweepProblems({{INTACT_ISA_ANY}}, Effort::kQuick);
   for (size_t i = 0; i < 60; ++i) {
-    GroupedProblem problem = Fitted(drawn.at(i), grouped.GroupedFeatures());
-    problem.scale_type = INTACT_F32;
-    const auto judgement = Judge(grouped, problem);
+    Problem problem = FittedGrouped(drawn.at(i), takes.features.grouped);
+    problem.grouped->scale_type = INTACT_F32;
+    const auto judgement = JudgeGrouped(**target, problem);
     ASSERT_TRUE(judgement) << problem.ToString() << ": " << judgement.error().message;
     EXPECT_TRUE(judgement->Passed()) << problem.ToString();
   }

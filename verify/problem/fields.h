@@ -1,0 +1,77 @@
+// The fields of problems: one row for each, from which lines are parsed, printed and checked, targets get the
+// problems that they can run, and failures are minimised.
+#ifndef INTACT_VERIFY_PROBLEM_FIELDS_H_
+#define INTACT_VERIFY_PROBLEM_FIELDS_H_
+
+#include <intact/target.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "verify/problem/problem.h"
+
+namespace intact::verify {
+
+struct Range {
+  int64_t low = 0, high = 0;
+};
+
+/// A field, which is a key of problem lines. The functions take problems of kinds that have the field.
+struct Field {
+  std::string_view key;
+  std::function<std::string(const Problem&)> print;
+  std::function<std::optional<Error>(std::string_view, Problem*)> read;
+  std::function<int64_t(const Problem&)> number = {};  // the value of a field that is one number
+  std::function<Range(const Problem&)> range = {};     // what the number must be in; unset: anything
+  bool is_required = false;                            // lines must have the key
+  bool is_kept = false;                                // minimising does not try the default
+  // Bits of features. A target that lacks one of them runs problems in which the field has its default.
+  uint64_t needs = 0;
+  std::string_view no_file = {};  // why no reproducer shows other values than the default; "" if it does
+
+  // Each returns a copy with a change.
+  Field Required() const;
+  Field Kept() const;
+  Field In(int64_t low, int64_t high) const;
+  Field NotInFiles(std::string_view why) const;
+  template <class... Features>
+  Field Needs(Features... features) const {
+    Field field = *this;
+    field.needs = (INTACT_TARGET_BIT(features) | ...);
+    return field;
+  }
+};
+
+/// What distinguishes GEMMs, convolutions and products with grouped weights.
+struct LineKind {
+  std::string_view name;     // the first word of lines
+  std::string_view example;  // of the second word, the types
+  std::span<const intact_type> weights, outputs;
+  std::vector<Field> fields;  // in the order of lines
+  const Field* Find(std::string_view key) const;
+};
+
+/// All kinds.
+std::span<const LineKind> LineKinds();
+const LineKind& LineKindOf(const Problem& problem);
+
+/// The problem whose line has only the types and the dimensions of `problem`.
+Problem DefaultsOf(const Problem& problem);
+/// Resets the fields that need `feature`.
+void ResetNeeding(intact_target_feature feature, Problem* problem);
+/// The features that the fields need which are not at their defaults.
+uint64_t NeedsOf(const Problem& problem);
+/// Resets the fields that need other features than `features`.
+void ResetLacking(uint64_t features, Problem* problem);
+/// The first number that is out of its range.
+std::optional<Error> CheckRanges(const Problem& problem);
+/// Why no reproducer can show the problem; "" if one can.
+std::string_view WhyNoFile(const Problem& problem);
+
+}  // namespace intact::verify
+#endif  // INTACT_VERIFY_PROBLEM_FIELDS_H_
