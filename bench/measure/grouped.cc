@@ -73,7 +73,8 @@ class Operands {
   intact_grouped_desc Describe(core::Isa isa, bool by_groups) const {
     reference::Grouped all = SampleOf({}, by_groups);
     all.n = shape_.n;
-    intact_grouped_desc desc = verify::DescOf(all, {{.isa = static_cast<intact_isa>(isa)}});
+    intact_grouped_desc desc = verify::DescOf(all, {});
+    desc.max_isa = static_cast<int32_t>(isa);
     desc.b_scales = scales_.data();
     return desc;
   }

@@ -67,7 +67,7 @@ std::vector<std::string> LayersIn(const std::string& folder) {
   return folders.empty() ? std::vector<std::string>{folder} : folders;
 }
 
-/// The outputs that --expect names, or, if there is none, those that engines recorded.
+/// The output that --expect names; without --expect, the outputs that engines recorded.
 struct GivenOutputs {
   std::optional<verify::Expectation> expected;
   std::vector<verify::Expectation> recorded;  // not with a --target

@@ -353,6 +353,7 @@ LineKind GroupedKind() {
                    Choice("slayout", &Problem::scales_are_gn, kLayoutsOfScales)
                        .Needs(INTACT_TARGET_B_LAYOUTS)
                        .NotInFiles(kLayout),
+                   Find(SharedFields(), "bpad")->NotInFiles(kLayout),
                    Number("epad", &Problem::expert_pad)
                        .In(0, kMaxPadding)
                        .Needs(INTACT_TARGET_B_LAYOUTS)

@@ -1,5 +1,5 @@
-// A target is anything that can run GEMMs, convolutions or products with grouped weights: our kernels, a peer, a user's plug-in, a
-// mutant with a planted fault. Only verify/targets/ knows the kinds of targets.
+// A target is anything that can run GEMMs, convolutions or products with grouped weights: our kernels, a peer,
+// a user's plug-in, a mutant with a planted fault. Only verify/targets/ knows the kinds of targets.
 #ifndef INTACT_VERIFY_PROBLEM_TARGET_H_
 #define INTACT_VERIFY_PROBLEM_TARGET_H_
 

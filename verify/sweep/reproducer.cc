@@ -610,7 +610,6 @@ std::string WriteC(const reference::Grouped& grouped, const Bytes& expected, con
 
 Result<std::string> GroupedReproducer(const Target& target, const Problem& problem,
                                       const ReproducerOptions& names) {
-  if (problem.b_pad != 0) return NoFile("its weights have another layout");
   const GroupedOracle oracle(problem);
   const int64_t largest =
       std::max({oracle.grouped.columns() * oracle.grouped.k, oracle.grouped.m * oracle.grouped.k,

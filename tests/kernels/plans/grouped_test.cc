@@ -43,6 +43,12 @@ const auto* const kEmulatedIsas = ::testing::AddGlobalTestEnvironment(new Emulat
 using verify::GroupedFill;
 using verify::Problem;
 
+verify::RunOptions On(intact_isa isa) {
+  verify::RunOptions options;
+  options.isa = isa;
+  return options;
+}
+
 void ExpectTheContract(const Problem& problem) {
   const auto judgement = verify::JudgeGrouped(verify::IntactTarget(), problem);
   ASSERT_TRUE(judgement) << problem.ToString() << ": " << judgement.error().message;
@@ -457,7 +463,7 @@ TEST(GroupedTest, BatchesOfAnyStride) {
   constexpr int64_t kItems = 4, kRows = 3;
   for (const intact_isa isa : core::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;
-    const auto plan = verify::CreatePlan(grouped, {{.isa = isa}});
+    const auto plan = verify::CreatePlan(grouped, On(isa));
     ASSERT_TRUE(plan) << plan.error().message;
     const int64_t n = grouped.n, k = grouped.k;
     std::vector<float> c(expected.size() / sizeof(float));
@@ -504,7 +510,7 @@ TEST(GroupedTest, ItemsOfAMayOverlap) {
   for (const intact_isa isa : core::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;
     SCOPED_TRACE(intact_isa_name(isa));
-    const auto plan = verify::CreatePlan(grouped, {{.isa = isa}});
+    const auto plan = verify::CreatePlan(grouped, On(isa));
     ASSERT_TRUE(plan) << plan.error().message;
     const auto* const a = reinterpret_cast<const float*>(grouped.a_source.data());
     for (const int64_t rows : {1, 2}) {
@@ -649,14 +655,17 @@ TEST(GroupedTest, ExpertsEqualSeparatePlans) {
         take(&one.b_zero_points, expert, 1, all.experts);
         take(&one.bias_f32, expert, 1, all.experts);
         first_row += one.m;
-        const auto output = verify::IntactTarget().Run(one, {{.isa = isa}});
+        const auto output = verify::IntactTarget().Run(one, On(isa));
         ASSERT_TRUE(output) << output.error().message;
         expected.insert(expected.end(), output->begin(), output->end());
       }
-      const auto plan = verify::CreatePlan(all, {{.isa = isa}});
+      const auto plan = verify::CreatePlan(all, On(isa));
       ASSERT_TRUE(plan) << plan.error().message;
       for (const int32_t parts : {0, 1, 2, 5, 64}) {
-        const verify::RunOptions run = {{.isa = isa, .threads = 3, .own_scratch = true, .parts = parts}};
+        verify::RunOptions run = On(isa);
+        run.threads = 3;
+        run.parts = parts;
+        run.own_scratch = true;
         const auto output = verify::RunOn(*plan, all, run);
         ASSERT_TRUE(output) << output.error().message;
         EXPECT_EQ(*output, expected) << parts << " parts";
@@ -715,7 +724,7 @@ TEST(GroupedTest, CertificatesHoldForTheInstruction) {
     for (const intact_isa isa : core::kIsaLadder) {
       if (intact_isa_available(isa) == 0) continue;
       SCOPED_TRACE(std::string(line) + " isa=" + intact_isa_name(isa));
-      const auto plan = verify::CreatePlan(grouped, {{.isa = isa}});
+      const auto plan = verify::CreatePlan(grouped, On(isa));
       ASSERT_TRUE(plan) << plan.error().message;
       const auto certificate = plan->Certificate();
       ASSERT_TRUE(certificate) << certificate.error().message;
@@ -839,7 +848,7 @@ TEST(GroupedTest, SavedPlansComputeTheSameBytesOnEveryIsa) {
     std::set<std::vector<uint8_t>> images;
     for (const intact_isa saver : core::kIsaLadder) {
       if (intact_isa_available(saver) == 0) continue;
-      const auto plan = verify::CreatePlan(grouped, {{.isa = saver}});
+      const auto plan = verify::CreatePlan(grouped, On(saver));
       ASSERT_TRUE(plan) << plan.error().message;
       ASSERT_TRUE(plan->Save(path).ok());
       const auto image = plan->SaveMemory();
@@ -869,7 +878,7 @@ TEST(GroupedTest, RunsAfterItsImageWasOverwritten) {
   for (const intact_isa isa : core::kIsaLadder) {
     if (intact_isa_available(isa) == 0) continue;
     SCOPED_TRACE(intact_isa_name(isa));
-    const auto plan = verify::CreatePlan(grouped, {{.isa = isa}});
+    const auto plan = verify::CreatePlan(grouped, On(isa));
     ASSERT_TRUE(plan) << plan.error().message;
     const std::vector<uint8_t> image = *plan->SaveMemory();
     std::vector<uint8_t> memory(image.size() + 64);
