@@ -19,7 +19,7 @@
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
 #include "verify/studies/cost.h"
-#include "verify/studies/grouped_layer.h"
+#include "verify/studies/grouped_layer_check.h"
 #include "verify/studies/layer.h"
 #include "verify/studies/layer_check.h"
 #include "verify/targets/intact_target.h"

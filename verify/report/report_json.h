@@ -14,7 +14,7 @@
 #include "verify/problem/place.h"
 #include "verify/report/report.h"
 #include "verify/studies/cost.h"
-#include "verify/studies/grouped_layer.h"
+#include "verify/studies/grouped_layer_check.h"
 #include "verify/studies/layer_check.h"
 #include "verify/studies/pairs.h"
 #include "verify/studies/ramp.h"

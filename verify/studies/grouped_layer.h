@@ -23,17 +23,11 @@
 
 #include <intact/grouped.h>
 
-#include <cstdint>
-#include <intact/intact.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "reference/contract/grouped.h"
-#include "verify/explain/grouped.h"
-#include "verify/studies/layer_check.h"
 #include "verify/studies/layer_fields.h"
 
 namespace intact::verify {
@@ -42,28 +36,6 @@ inline constexpr std::string_view kGroupedOperator = "linear_grouped";
 
 /// Reads all fields of layer.json except "operator", and the tensors in `folder`.
 std::optional<Error> ReadGrouped(const std::string& folder, LayerFields* fields, reference::Grouped* grouped);
-
-struct GroupedLayerCheck {
-  std::string layer, operation;  // "linear_grouped s8u4f32, 4×64×128 in groups of 32"
-  std::string by;                // the ISA or the target
-  GroupedJudgement judgement;    // of the output
-  intact_pairs_certificate certificate = INTACT_PAIRS_CERTIFICATE_INIT;
-  std::string expect_file;
-  std::optional<int64_t> unexpected;  // outputs that differ from the file's
-  /// Outputs that engines recorded, by file, judged as if any arithmetic were claimed.
-  std::vector<std::pair<std::string, GroupedJudgement>> recorded;
-
-  /// Whether the output is the expected one; without an expected one, whether it is as claimed.
-  bool Passed() const { return unexpected ? *unexpected == 0 : judgement.Passed(); }
-};
-
-/// Runs a layer with grouped weights on `target`, which is our own kernels if `isa` is not ANY. `recorded`:
-/// outputs to explain. `expected`: the output that the layer should have.
-Result<GroupedLayerCheck> CheckGroupedLayer(const Layer& layer, const Target& target, const std::string& by,
-                                            intact_isa isa, const std::vector<Expectation>& recorded,
-                                            const std::optional<Expectation>& expected);
-
-std::string ToText(const GroupedLayerCheck& check);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_STUDIES_GROUPED_LAYER_H_

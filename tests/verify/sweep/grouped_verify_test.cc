@@ -27,7 +27,7 @@
 #include "tests/support/temp_path.h"
 #include "verify/explain/grouped.h"
 #include "verify/problem/grouped.h"
-#include "verify/studies/grouped_layer.h"
+#include "verify/studies/grouped_layer_check.h"
 #include "verify/sweep/grouped_sweep.h"
 #include "verify/targets/features.h"
 #include "verify/targets/fit.h"
