@@ -24,7 +24,7 @@ from .dims import (
     unify,
     whole,
 )
-from .nodes import attributes, names_that_inner_graphs_read, sorted_nodes
+from .nodes import attributes, names_that_inner_graphs_read, permutation_of, sorted_nodes
 from .operators import Operator, row_of
 from .scope import Scope
 from .shapes import reshaped
@@ -69,8 +69,8 @@ class Axes:
         if node.op_type in ("DequantizeLinear", "QuantizeLinear", "Identity", "Cast") or shape is None:
             return shape
         if node.op_type == "Transpose":
-            permutation = attributes(node).get("perm") or list(range(len(shape)))[::-1]
-            return tuple(shape[i] for i in permutation)
+            permutation = permutation_of(node, len(shape))
+            return None if permutation is None else tuple(shape[i] for i in permutation)
         hint = self.hints.get(name)
         return tuple(hint) if hint is not None and None not in hint else None
 
@@ -126,13 +126,13 @@ class Axes:
         return self._demand_through(maker, dims)
 
     def _demand_through(self, node: Any, dims: list) -> None:
-        op, values = node.op_type, attributes(node)
+        op = node.op_type
         if op == "Transpose":
-            permutation = values.get("perm") or list(range(len(dims)))[::-1]
-            inner: list = [None] * len(dims)
-            for i, axis in enumerate(permutation):
-                inner[axis] = dims[i]
-            self.demand(node, 0, inner)
+            permutation = permutation_of(node, len(dims))
+            if permutation is None:
+                freeze(dims, "Transpose with a wrong perm")
+            else:
+                self.demand(node, 0, [dims[permutation.index(axis)] for axis in range(len(dims))])
         elif op in ("Reshape", "Squeeze", "Unsqueeze"):
             shape = self.shape(node.input[0]) or ()
             fix_size(*dims)

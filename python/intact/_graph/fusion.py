@@ -19,7 +19,7 @@ from typing import Any, Callable
 import numpy as np
 
 from .._library import PACKAGE
-from .nodes import attributes, every_node, input_of
+from .nodes import attributes, every_node, input_of, permutation_of
 from .operators import row_of
 
 _MOST_BYTES = 1 << 30  # larger models are not given to ONNX Runtime, which would copy them
@@ -569,8 +569,8 @@ class _Group:
         while name != self.b.output[0]:  # back to the operator's view of the weights
             through = self.scope.producer(name)
             if through.op_type == "Transpose":
-                order = attributes(through).get("perm") or list(range(len(shape)))[::-1]
-                axis = order.index(axis) if axis in order else axis
+                permutation = permutation_of(through, len(shape)) or []
+                axis = permutation.index(axis) if axis in permutation else axis
             name = through.input[0]
         is_row = (
             self.node.op_type == "Conv" or self.node.op_type == "Gemm" and attributes(self.node).get("transB")

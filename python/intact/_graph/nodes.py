@@ -80,6 +80,13 @@ def attributes(node: Any) -> dict:
     return values
 
 
+def permutation_of(node: Any, rank: int) -> list[int] | None:
+    """The rule of Transpose: axis i of its output is axis permutation_of(…)[i] of its input, of `rank` axes. None if
+    the node's perm is no permutation of them."""
+    perm = attributes(node).get("perm") or list(range(rank))[::-1]
+    return perm if sorted(perm) == list(range(rank)) else None
+
+
 def array_of_tensor(tensor: Any, folder: Path) -> np.ndarray | None:
     """A tensor's values, whose number is checked against its shape; None if its type is not in DTYPES."""
     dtype = DTYPES.get(tensor.data_type)

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from .nodes import DTYPES, array_of_tensor, attributes, captured, four_bits, input_of, type_name
+from .nodes import (
+    DTYPES,
+    array_of_tensor,
+    attributes,
+    captured,
+    four_bits,
+    input_of,
+    permutation_of,
+    type_name,
+)
 from .operators import BOUNDED, row_of
 
 
@@ -100,10 +109,8 @@ class Scope:
             return self.shape_of(node.input[0], depth + 1)
         if node.op_type == "Transpose" and node.input:
             shape = self.shape_of(node.input[0], depth + 1)
-            axes = attributes(node).get("perm") or range(len(shape or ()))[::-1]
-            if shape is None or sorted(axes) != list(range(len(shape))):
-                return None
-            return tuple(shape[axis] for axis in axes)
+            permutation = permutation_of(node, len(shape or ()))
+            return None if None in (shape, permutation) else tuple(shape[i] for i in permutation)
         if node.op_type == "Reshape" and len(node.input) > 1:
             return self._reshaped(node, depth)
         return None
@@ -167,8 +174,8 @@ class Scope:
         if node.op_type in ("Identity", "Dropout"):
             return value
         if node.op_type == "Transpose":
-            axes = attributes(node).get("perm")
-            return value.transpose(list(axes) if axes else None)
+            permutation = permutation_of(node, value.ndim)
+            return None if permutation is None else value.transpose(permutation)
         shape = self.constant(node.input[1], depth + 1) if len(node.input) > 1 else None
         if node.op_type == "Reshape" and shape is not None:
             return value.reshape([value.shape[i] if n == 0 else int(n) for i, n in enumerate(shape)])

@@ -19,15 +19,15 @@ from .dims import (
     unify,
     whole,
 )
-from .nodes import attributes, input_of
+from .nodes import attributes, input_of, permutation_of
 
 
 def transpose(tensors, node):
     x = tensors.of(node, 0)
     if x is None:
         return None
-    permutation = attributes(node).get("perm") or list(range(len(x)))[::-1]
-    return [[x[i] for i in permutation]] if sorted(permutation) == list(range(len(x))) else None
+    permutation = permutation_of(node, len(x))
+    return [[x[i] for i in permutation]] if permutation is not None else None
 
 
 def reshaped(dims: list, target: list) -> list:
