@@ -245,7 +245,7 @@ TEST_F(TargetCli, SweepGoesOnForATime) {
 }
 
 TEST_F(TargetCli, ExitStatusesOfAllCommandsAreDocumented) {
-  const std::string page = Contents(INTACT_SOURCE "/docs/verification.md");
+  const std::string page = Contents(INTACT_SOURCE_DIR "/docs/verification.md");
   const std::string table =
       page.substr(page.find("## Exit statuses"), page.find("## Commands") - page.find("## Exit statuses"));
   for (const std::string parent : {"", "verify "}) {
@@ -268,7 +268,7 @@ TEST_F(TargetCli, DigestsAreThoseOfThePage) {
   const Outcome outcome = Run("verify digests --isa " + isa);
   EXPECT_EQ(outcome.status, 0) << outcome.out;
   EXPECT_THAT(outcome.out, HasSubstr("EQUAL: the digests of intact arithmetic 1\n"));
-  const std::string page = Contents(INTACT_SOURCE "/docs/arithmetic.md");
+  const std::string page = Contents(INTACT_SOURCE_DIR "/docs/arithmetic.md");
   std::istringstream lines(outcome.out);
   std::string line, command, quick, version, kernels, problems, outputs, digest;
   int sweeps = 0;
