@@ -221,7 +221,8 @@ std::string CheckGrouped(std::span<const uint8_t> bytes, const Tamper& tamper) {
     });
   }
   if (!wrong.empty()) return fmt::format("{}: {}", problem.ToString(), wrong);
-  Result<std::vector<uint8_t>> output = verify::RunOn(*plan, grouped, options);
+  Result<std::vector<uint8_t>> output =
+      problem.saved ? verify::IntactTarget().Run(grouped, options) : verify::RunOn(*plan, grouped, options);
   if (!output) return fmt::format("{}: {}", problem.ToString(), output.error().message);
   if (tamper && !output->empty()) tamper(&*output);
   if (*output == reference::Outputs(grouped)) return "";

@@ -41,8 +41,8 @@ extern "C" {
  * Products with grouped weights (GROUPED) need the features of their types, and of these the ones that they
  * have: ROW_QUANTIZATION (a run gets A and its scales), DYNAMIC_ROWS (a run quantizes numbers), DYNAMIC_F16,
  * DYNAMIC_NAN, A_ZERO_POINT, B_ZERO_POINTS (given zero points), B_MINIMUMS, SCALE_ZERO, BIAS_F32, RELU, CLAMP,
- * STRIDES
- * (rows of A and C), B_LAYOUTS (strides of B, of its scales and of experts), BATCH, EXPERTS, THREADS, EMPTY. */
+ * STRIDES (rows of A and C), B_LAYOUTS (strides of B, of its scales and of experts), BATCH, EXPERTS, THREADS,
+ * EMPTY. */
 typedef enum intact_target_feature {
   INTACT_TARGET_A_U8 = 0,           /**< u8 activations */
   INTACT_TARGET_A_S8 = 1,           /**< s8 activations */

@@ -51,7 +51,7 @@ inline bool JoinItems(int64_t m, ItemSteps* a, ItemSteps* c, ItemSteps* residual
   return true;
 }
 
-/// Checks the numbers of rows and items: each, and their product, is at most 2^31 − 1.
+/// Checks the number of items and m·batch: both are at most 2^31 − 1, as `m` is, which the caller has checked.
 inline Error CheckItemNumbers(int64_t m, int64_t batch) {
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
   if (batch < 0 || batch > kMostRows) {

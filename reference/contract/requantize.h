@@ -1,6 +1,6 @@
 // The requantization of the contract (include/intact/intact.h) in scalar code: the definition that every
-// kernel must equal byte for byte. gemm.cc has the code, behind the loops over A and B. Each operation rounds separately: compile without floating-point
-// contraction. The code assumes the floating-point environment that programs start with: rounding to nearest
+// kernel must equal byte for byte. gemm.cc has the code, behind the loops over A and B. Each operation rounds
+// separately: compile without floating-point contraction. The code assumes the floating-point environment that programs start with: rounding to nearest
 // even, also to integers, and denormals are kept.
 #ifndef INTACT_REFERENCE_CONTRACT_REQUANTIZE_H_
 #define INTACT_REFERENCE_CONTRACT_REQUANTIZE_H_

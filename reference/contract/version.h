@@ -1,3 +1,4 @@
+// The version of the arithmetic.
 #ifndef INTACT_REFERENCE_CONTRACT_VERSION_H_
 #define INTACT_REFERENCE_CONTRACT_VERSION_H_
 

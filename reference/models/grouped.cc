@@ -64,6 +64,7 @@ constexpr auto kModels = [] {
   for (size_t i = 0; i < models.size(); ++i) models[i] = kRows[i + 1].model;
   return models;
 }();
+static_assert(kRows.size() == static_cast<size_t>(GroupedModel::kNoMinimum) + 1, "each model has a row");
 const ModelRow& RowOf(GroupedModel model) { return *std::ranges::find(kRows, model, &ModelRow::model); }
 
 // One output by one model. Every index is within the tensors: what a fault reads beyond them is the last

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -209,11 +210,12 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
 
 /// Writes --junit, if it is given.
 Error WriteJunit(const SweepOptions& options, const std::unique_ptr<verify::Target>& target,
-                 const verify::SweepResult& sweep, const verify::SweepResult* random) {
+                 const verify::SweepResult& sweep, std::span<const std::string> expected,
+                 const verify::SweepResult* random) {
   if (options.junit.empty()) return {};
   const std::string suite =
       fmt::format("intact verify {}: {}", options.is_grouped ? "grouped" : "sweep", target->Name());
-  return support::WriteFile(options.junit, verify::ToJunit(suite, sweep, random)).value_or(Error{});
+  return support::WriteFile(options.junit, verify::ToJunit(suite, sweep, expected, random)).value_or(Error{});
 }
 
 /// The list of --expected-failures, if it is given.
@@ -263,6 +265,9 @@ int Sweep(SweepOptions options) {
     return Fail(fmt::format("--shard: {}: the sweep has {} problems; expected no more shards than that",
                             shard.ToString(), run->problems));
   }
+  if (*expected && shard.count != 1) {
+    return Fail("--expected-failures: takes failures out of a whole sweep; expected no --shard");
+  }
   const std::vector<verify::Problem> part = verify::ProblemsOf(problems, shard);
   if (!options.reproduce.empty()) {  // before the work, not after it
     if (const Error error = ClearReproducers(options, shard); !error.ok()) return Fail(error);
@@ -287,7 +292,8 @@ int Sweep(SweepOptions options) {
     json["random"] = verify::ToJson(*random);
   }
   const verify::SweepResult* others = random ? &random->sweep : nullptr;
-  if (const Error error = WriteJunit(options, *target, *sweep, others); !error.ok()) return Fail(error);
+  const std::vector<std::string> met = *expected ? (*expected)->Met() : std::vector<std::string>();
+  if (const Error error = WriteJunit(options, *target, *sweep, met, others); !error.ok()) return Fail(error);
   const verify::SweepVerdict verdict = sweep->VerdictWith(others);
   // `verify merge` checks whether each cell of the whole sweep ran something.
   const bool is_for_merge = !is_whole && verdict == verify::SweepVerdict::kNothingCompared;

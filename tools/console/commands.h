@@ -122,8 +122,8 @@ bool AreOneFile(const std::string& a, const std::string& b);
 /// Adds an option for a seed: 0 to 2^64 − 1.
 CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& description);
 
-/// Adds --time, how long something may take: `*seconds`, from `least` to `greatest`. Users give seconds, or a number with a unit: ms,
-/// s, min, h.
+/// Adds --time, how long something may take: `*seconds`, from `least` to `greatest`. Users give seconds, or a
+/// number with a unit: ms, s, min, h.
 CLI::Option* AddTimeOption(CLI::App* app, double* seconds, double least, double greatest,
                            const std::string& description);
 

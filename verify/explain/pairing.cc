@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+
 #include "core/names.h"
 
 namespace intact::verify {

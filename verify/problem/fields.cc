@@ -16,8 +16,6 @@
 namespace intact::verify {
 namespace {
 
-constexpr int64_t kMaxDimension = int64_t{1} << 24;
-constexpr int64_t kMaxExtent = int64_t{1} << 16;  // of batches
 constexpr int64_t kMaxPadding = int64_t{1} << 16;
 
 constexpr Name<Fill> kFills[] = {
@@ -67,7 +65,6 @@ constexpr Name<ZeroPointKind> kZeroPointKinds[] = {{"tensor", ZeroPointKind::kTe
                                                    {"item", ZeroPointKind::kItem},
                                                    {"item_column", ZeroPointKind::kItemColumn}};
 
-constexpr std::array kRealTypes = {INTACT_F32, INTACT_BF16, INTACT_F16};
 constexpr Name<intact_type> kSourcesOrNone[] = {
     {"f32", INTACT_F32}, {"bf16", INTACT_BF16}, {"f16", INTACT_F16}, {"none", INTACT_TYPE_NONE}};
 constexpr Name<bool> kRowOrGroup[] = {{"row", false}, {"group", true}};
@@ -79,7 +76,7 @@ constexpr Name<GroupedFill> kGroupedFills[] = {
     {"one_hot", GroupedFill::kOneHot},     {"spread", GroupedFill::kSpread},
     {"huge", GroupedFill::kHuge},          {"tiny", GroupedFill::kTiny},
     {"nonfinite", GroupedFill::kNonFinite}};
-constexpr auto kFloats = NamesOf(kRealTypes);
+constexpr auto kFloats = NamesOf(core::kSourceTypes);
 
 // ----- rows -----------------------------------------------------------------------------------------------
 
@@ -333,7 +330,7 @@ LineKind ConvKind() {
 
 LineKind GroupedKind() {
   constexpr std::string_view kLayout = "its weights have another layout";
-  return {"grouped", "s8u4f32", core::kGroupedWeightTypes, kRealTypes,
+  return {"grouped", "s8u4f32", core::kGroupedWeightTypes, core::kSourceTypes,
           InOrder("m n k group experts src per gscale za zb min bias act fill seed blayout slayout apad bpad "
                   "cpad epad"
                   " scratch saved threads parts split calls reused item ipad isa",
@@ -448,10 +445,8 @@ void ResetLacking(uint64_t features, Problem* problem) {
 std::optional<Error> CheckRanges(const Problem& problem) {
   for (const Field& field : LineKindOf(problem).fields) {
     if (!field.range) continue;
-    const int64_t value = field.number(problem);
     const auto [low, high] = field.range(problem);
-    if (value >= low && value <= high) continue;
-    return Invalid(fmt::format("{}: {} is out of range; expected {} to {}", field.key, value, low, high));
+    if (auto error = CheckRange(field.key, field.number(problem), low, high)) return error;
   }
   return std::nullopt;
 }

@@ -17,13 +17,13 @@
 namespace intact::verify {
 
 std::optional<Error> CheckGrouped(const Problem& p) {
-  constexpr int64_t kMost = int64_t{1} << 24;
   const GroupedFields& g = *p.grouped;
-  if (g.experts * p.n * p.k > kMost) {
-    return Invalid(fmt::format("experts·n·k is beyond {}: experts={} n={} k={}", kMost, g.experts, p.n, p.k));
+  if (g.experts * p.n * p.k > kMaxDimension) {
+    return Invalid(
+        fmt::format("experts·n·k is beyond {}: experts={} n={} k={}", kMaxDimension, g.experts, p.n, p.k));
   }
-  if (p.m * p.k > kMost || p.m * p.n > kMost) {
-    return Invalid(fmt::format("m·k or m·n is beyond {}: m={} n={} k={}", kMost, p.m, p.n, p.k));
+  if (p.m * p.k > kMost || p.m * p.n > kMaxDimension) {
+    return Invalid(fmt::format("m·k or m·n is beyond {}: m={} n={} k={}", kMaxDimension, p.m, p.n, p.k));
   }
   if (std::ranges::find(kGroups, g.group) == kGroups.end()) {
     return Invalid(
@@ -55,12 +55,11 @@ Problem DrawGrouped(support::Random* random) {
   const auto extent = [&](int64_t most) {
     return random->OneIn(3) ? random->Integer(1, 4) : random->Integer(1, most);
   };
-  constexpr std::array kFloats = {INTACT_F32, INTACT_BF16, INTACT_F16};
   Problem p;
   GroupedFields& g = p.grouped.emplace();
   p.a_type = random->Of({INTACT_U8, INTACT_S8});
   g.b_type = random->Of(core::kGroupedWeightTypes);
-  p.c_type = random->Of(kFloats);
+  p.c_type = random->Of(core::kSourceTypes);
   p.m = random->OneIn(40) ? 0 : extent(40);
   p.n = extent(100);
   if (random->OneIn(100)) {  // several chunks of rows
@@ -74,7 +73,7 @@ Problem DrawGrouped(support::Random* random) {
                          : random->Integer(1, std::max<int64_t>(600, 3 * depth));
   p.source = random->Of({INTACT_F32, INTACT_BF16, INTACT_F16, INTACT_TYPE_NONE});
   g.has_group_scales = random->Of({false, true});
-  g.scale_type = random->Of(kFloats);
+  g.scale_type = random->Of(core::kSourceTypes);
   g.has_b_zero_points = random->OneIn(2);
   p.bias = random->OneIn(2) ? BiasKind::kF32 : BiasKind::kNone;
   p.activation = random->Of(kActivations).value;

@@ -51,6 +51,14 @@ inline const std::vector<Name<intact_isa>>& Isas() {
 
 inline Error Invalid(std::string message) { return Error{INTACT_INVALID_ARGUMENT, std::move(message)}; }
 
+inline constexpr int64_t kMaxDimension = int64_t{1} << 24;  // of m, n, k, extents and the sizes of tensors
+inline constexpr int64_t kMaxExtent = int64_t{1} << 16;  // of kernels, strides, dilations, pads and batches
+
+inline std::optional<Error> CheckRange(std::string_view key, int64_t value, int64_t low, int64_t high) {
+  if (value >= low && value <= high) return std::nullopt;
+  return Invalid(fmt::format("{}: {} is out of range; expected {} to {}", key, value, low, high));
+}
+
 /// Errors list the known names.
 template <class Names, class E = decltype(std::begin(std::declval<const Names&>())->value)>
 Result<E> ValueOf(const Names& names, std::string_view key, std::string_view text) {

@@ -10,7 +10,6 @@
 #include <intact/intact.hpp>
 #include <memory>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "reference/contract/operation.h"
@@ -29,7 +28,7 @@ struct RunSettings {
   int64_t res_pad = 0;  // between rows or pixels of the residual
   // The residual is in C's memory: c_pad is its padding too, and its elements are as large as C's.
   bool in_place = false;
-  // No field changes the output. Targets without the next three features ignore them.
+  // The fields below do not change the output. Targets without the next three features ignore them.
   bool open_extents = false;   // each run gives the convolution's extents
   bool own_scratch = false;    // the caller provides the scratch memory
   bool saved = false;          // the plan is saved and loaded before it runs

@@ -63,7 +63,7 @@ void ExpectedFailures::Apply(SweepResult* sweep) {
 std::string ExpectedFailures::ToText() const {
   std::string text =
       fmt::format("expected failures: {} of {} listed problems failed", met_.size(), lines_.size());
-  if (absent_ > 0) text += fmt::format("; {} did not run", absent_);
+  if (absent_ > 0) text += fmt::format("; {} did not run or were skipped", absent_);
   return text + '\n';
 }
 

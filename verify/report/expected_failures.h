@@ -21,7 +21,7 @@ class ExpectedFailures {
   void Apply(SweepResult* sweep);
   /// The problems that Apply() took out.
   const std::vector<std::string>& Met() const { return met_; }
-  /// How many listed problems failed, and how many did not run.
+  /// How many listed problems failed, and how many did not run or were skipped.
   std::string ToText() const;
 
  private:

@@ -6,8 +6,6 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <string>
 
 #include "support/json_file.h"
 #include "verify/explain/audit.h"

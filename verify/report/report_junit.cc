@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,7 +43,8 @@ std::string ClassOf(const std::string& line) {
 
 }  // namespace
 
-std::string ToJunit(std::string_view suite, const SweepResult& result, const SweepResult* random) {
+std::string ToJunit(std::string_view suite, const SweepResult& result, std::span<const std::string> expected,
+                    const SweepResult* random) {
   std::map<std::string, std::string> cases;  // what a <testcase> contains, by problem line
   for (const SweepDigest& digest : result.digests) cases[digest.problem];
   std::vector<SweepFailure> failures = result.failures;
@@ -52,6 +54,7 @@ std::string ToJunit(std::string_view suite, const SweepResult& result, const Swe
         fmt::format("<failure message=\"{}\">intact verify replay '{}'&#10;{}</failure>",
                     Escaped(failure.reason), Escaped(failure.Line()), Escaped(failure.Reason()));
   }
+  for (const std::string& line : expected) cases[line] = "<skipped message=\"failed as expected\"/>";
   for (const SweepSkip& skip : result.skips) {
     cases[skip.problem] = fmt::format("<skipped message=\"{}\"/>", Escaped(skip.reason));
   }
@@ -60,7 +63,7 @@ std::string ToJunit(std::string_view suite, const SweepResult& result, const Swe
       "failures=\"{}\" "
       "errors=\"{}\" skipped=\"{}\">\n",
       Escaped(suite), cases.size() + (result.not_run > 0 ? 1 : 0), failures.size(),
-      result.not_run > 0 ? 1 : 0, result.skips.size());
+      result.not_run > 0 ? 1 : 0, result.skips.size() + expected.size());
   for (const auto& [line, content] : cases) {
     xml += fmt::format("<testcase classname=\"{}\" name=\"{}\">{}</testcase>\n", ClassOf(line), Escaped(line),
                        content);

@@ -2,6 +2,7 @@
 #ifndef INTACT_VERIFY_REPORT_REPORT_JUNIT_H_
 #define INTACT_VERIFY_REPORT_REPORT_JUNIT_H_
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -9,10 +10,12 @@
 
 namespace intact::verify {
 
-/// A <testsuite> named `suite` with a <testcase> for each problem: the name is the problem line, the class "avx2.exact". A failure
-/// holds its reason and the minimised line.
-/// Problems that were left when the target was given up are one error. `random`: also the failures of random problems; or nullptr.
-std::string ToJunit(std::string_view suite, const SweepResult& result, const SweepResult* random);
+/// A <testsuite> named `suite` with a <testcase> for each problem: the name is the problem line, the class "avx2.exact". A
+/// failure holds its reason and the minimised line. Problems in `expected` failed as expected, and are skipped ones.
+/// Problems that were left when the target was given up are one error. `random`: also the failures of random problems;
+/// or nullptr.
+std::string ToJunit(std::string_view suite, const SweepResult& result, std::span<const std::string> expected,
+                    const SweepResult* random);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_REPORT_REPORT_JUNIT_H_

@@ -16,7 +16,6 @@
 #define INTACT_VERIFY_REPORT_TARGET_REPORT_H_
 
 #include <intact/intact.hpp>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>

@@ -14,7 +14,6 @@
 #include <string_view>
 #include <system_error>
 #include <utility>
-#include <variant>
 
 #include "core/result.h"
 #include "core/types.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "core/result.h"
@@ -38,8 +39,6 @@ Result<Plan> CreateExactly(const Operation& operation, const RunOptions& options
   return plan;
 }
 
-Error StatusError(intact_status status) { return {status, intact_last_error()}; }
-
 // Adds the kernel's name to an error of RunGuarded().
 template <class Plan>
 Result<std::vector<uint8_t>> Named(Result<std::vector<uint8_t>> output, const Plan& plan) {
@@ -63,7 +62,7 @@ Result<Grouped> CreatePlan(const reference::Grouped& grouped, const RunOptions& 
 
 namespace {
 
-// A plan and, if it was loaded, the memory that holds its weights.
+// A plan and, if it is a GEMM that was loaded, the memory that holds its weights.
 template <class Plan>
 struct KeptPlan {
   std::optional<GuardedMatrix> image;
@@ -77,8 +76,12 @@ Error Reload(const RunOptions& options, KeptPlan<Plan>* kept) {
   ASSIGN_OR_RETURN(GuardedMatrix image, GuardedMatrix::Allocate(1, std::ssize(bytes), std::ssize(bytes)));
   image.Load(bytes.data());
   kept->plan = Plan::LoadMemory(image.data(), bytes.size(), options.isa);
-  kept->image = std::move(image);
   if (!kept->plan) return kept->plan.error();
+  if constexpr (std::is_same_v<Plan, Gemm>) {
+    kept->image = std::move(image);
+  } else {
+    image = GuardedMatrix();  // plans of this kind do not need it: reading it ends the process
+  }
   ASSIGN_OR_RETURN(const std::vector<uint8_t> again, kept->plan->SaveMemory());
   return again == bytes ? Error() : Failed("a plan that was saved and loaded saves other bytes");
 }
@@ -90,25 +93,11 @@ Error Make(const Operation& operation, const RunOptions& options, KeptPlan<Plan>
   return options.saved ? Reload(options, kept) : Error();
 }
 
-intact_status Prepare(const Gemm& plan, const intact_gemm_args& args, intact_run_info* info) {
-  return intact_gemm_prepare(plan.handle(), &args, info);
-}
-intact_status Prepare(const Conv& plan, const intact_conv_args& args, intact_run_info* info) {
-  return intact_conv_prepare(plan.handle(), &args, info);
-}
-intact_status Prepare(const Grouped& plan, const intact_grouped_args& args, intact_run_info* info) {
-  return intact_grouped_prepare(plan.handle(), &args, info);
-}
-
 // Runs as a whole, or part by part, the last part first.
 template <class Plan, class Args>
 Error RunInParts(const Plan& plan, const Args& args, int32_t parts) {
   if (parts == 0) return plan.Run(args);
-  if constexpr (requires { plan.RunPart(args, 0, parts); }) {
-    for (int32_t part = parts - 1; part >= 0; --part) {
-      RETURN_IF_ERROR(plan.RunPart(args, part, parts));
-    }
-  }
+  for (int32_t part = parts - 1; part >= 0; --part) RETURN_IF_ERROR(plan.RunPart(args, part, parts));
   return {};
 }
 
@@ -118,8 +107,7 @@ Error RunAs(const Plan& plan, Args args, const RunOptions& options) {
   if (!options.own_scratch) return RunInParts(plan, args, options.parts);
   Args asked = args;
   if (options.parts != 0) asked.threads = options.parts;
-  intact_run_info info = INTACT_RUN_INFO_INIT;
-  RETURN_IF_ERROR(StatusError(Prepare(plan, asked, &info)));
+  ASSIGN_OR_RETURN(const intact_run_info info, plan.Prepare(asked));
   args.scratch_bytes = options.parts == 0 ? info.scratch_bytes : info.part_scratch_bytes;
   const auto bytes = static_cast<int64_t>(args.scratch_bytes);
   ASSIGN_OR_RETURN(GuardedMatrix scratch,

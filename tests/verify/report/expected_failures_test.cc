@@ -6,6 +6,7 @@
 
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "tests/support/temp_path.h"
 #include "verify/report/report_junit.h"
@@ -53,7 +54,8 @@ TEST_F(ExpectedFailuresTest, AreNotFailures) {
   EXPECT_EQ(sweep.failures[0].problem, kAlsoFails);
   EXPECT_EQ(sweep.Failed(), 1);
   EXPECT_THAT(expected->Met(), testing::ElementsAre(kFails));
-  EXPECT_EQ(expected->ToText(), "expected failures: 1 of 2 listed problems failed; 1 did not run\n");
+  EXPECT_EQ(expected->ToText(),
+            "expected failures: 1 of 2 listed problems failed; 1 did not run or were skipped\n");
   EXPECT_EQ(sweep.Verdict(), SweepVerdict::kFailed);
 }
 
@@ -86,18 +88,20 @@ TEST_F(ExpectedFailuresTest, ErrorsNameTheLine) {
 TEST(Junit, HasATestForEachProblem) {
   SweepResult sweep = Swept();
   sweep.skips.push_back({"gemm u8s8s32 m=1 n=1 k=1", "no kernel"});
+  const std::vector<std::string> expected = {"gemm u8s8s32 m=4 n=4 k=4"};  // it had no outputs
   sweep.not_run = 7;
   sweep.why_not_run = "five hangs";
   SweepResult random;
   random.failures.push_back({"gemm u8s8s32 m=8 n=8 k=8", "wrong", "", "", ""});
-  const std::string xml = ToJunit("intact verify sweep: a & b", sweep, &random);
-  EXPECT_THAT(xml, HasSubstr("<testsuite name=\"intact verify sweep: a &amp; b\" tests=\"6\" failures=\"3\" "
-                             "errors=\"1\" skipped=\"1\">"));
+  const std::string xml = ToJunit("intact verify sweep: a & b", sweep, expected, &random);
+  EXPECT_THAT(xml, HasSubstr("<testsuite name=\"intact verify sweep: a &amp; b\" tests=\"7\" failures=\"3\" "
+                             "errors=\"1\" skipped=\"2\">"));
   EXPECT_THAT(xml, HasSubstr(std::string("<testcase classname=\"avx2.exact\" name=\"") + kFails +
                              "\"><failure message=\"1 &lt; &quot;2&quot; &amp; 3\">"));
   EXPECT_THAT(
       xml, HasSubstr(std::string("<testcase classname=\"avx2.exact\" name=\"") + kPasses + "\"></testcase>"));
   EXPECT_THAT(xml, HasSubstr("<skipped message=\"no kernel\"/>"));
+  EXPECT_THAT(xml, HasSubstr(expected[0] + "\"><skipped message=\"failed as expected\"/>"));
   EXPECT_THAT(xml, HasSubstr("name=\"7 problems that did not run\"><error message=\"five hangs\"/>"));
 }
 
