@@ -9,7 +9,7 @@
     for node in intact.onnxruntime.report(session):
         print(node)
 
-docs/onnxruntime.md lists the operators. Needs onnxruntime 1.23 or newer.
+docs/onnxruntime.md describes it. Needs onnxruntime 1.23 or newer.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def measured_versions() -> list[str]:
 def depends_on() -> dict[str, str]:
     """What the bytes of ONNX Runtime's operators depend on, by operator: "the CPU", "the number of threads",
     both, or nothing (an empty string). Some nodes of operators that depend on the number of threads do not
-    (docs/onnxruntime.md)."""
+    (docs/onnxruntime_operators.md)."""
     return known()["depends_on"]
 
 

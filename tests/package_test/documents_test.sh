@@ -25,7 +25,7 @@ check_page() {
 
 check_links() {
   local page link to section
-  for page in "$prefix"/share/intact/docs/*.md; do
+  for page in "$prefix"/share/intact/docs/{,measurements/}*.md; do
     [[ -e $page ]] || fail "no pages: $page"
     while read -r link; do
       to=$(dirname "$page")/${link%%#*}
