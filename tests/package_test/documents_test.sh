@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # documents_test.sh PREFIX SOURCES PROGRAM...
 # Checks the manual pages under PREFIX/share: they must mention each subcommand of --help, and each variable that the library in
-# SOURCES reads. Links of the pages in share/intact/docs must lead to installed files and to existing sections.
+# SOURCES reads. Links of the pages in share/intact/docs and its folder measurements must lead to installed files and to existing
+# sections.
 # Status 77: all is right, but there are no manual pages (help2man was not there).
 set -euo pipefail
 
