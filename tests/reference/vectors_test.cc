@@ -112,6 +112,7 @@ const std::vector<File>& Files() {
            "gemm u8s8s8 m=4 n=6 k=8 fixed=up scale=channel fill=ties",
            "gemm u8s8s8 m=4 n=6 k=8 fixed=away_shift scale=channel fill=ties",
            "gemm u8s8s8 m=4 n=6 k=8 fixed=up_shift scale=channel fill=ties",
+           "gemm u8s8s8 m=4 n=6 k=5 fixed=away scale=pruned zc=5",
        }},
       {"dynamic",
        {
