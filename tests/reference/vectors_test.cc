@@ -86,6 +86,12 @@ const std::vector<File>& Files() {
            "gemm u8s8s8 m=3 n=4 k=5 res=s8 zres=-7 scale=channel",
            "gemm u8s8u8 m=3 n=4 k=5 table=yes zc=9",
            "gemm u8s8s8 m=3 n=4 k=5 table=yes zc=-9 res=s8 act=clamp",
+           "gemm u8s8f32 m=4 n=4 k=1 quant=rows scale=huge wmax=1",
+           "gemm s8s8s8 m=4 n=4 k=1 quant=rows scale=huge wmax=1 zc=-3",
+           "gemm u8s8f32 m=4 n=4 k=2 quant=rows scale=huge wmax=1 res=f32",
+           "gemm u8s8f32 m=1 n=2 k=521 fill=extremes",
+           "gemm u8s8f32 m=1 n=2 k=523 fill=extremes",
+           "gemm u8s8f32 m=3 n=4 k=5 bias=s32 overflow=wraps scale=channel",
        }},
       {"fixed_point",
        {
@@ -102,6 +108,11 @@ const std::vector<File>& Files() {
            "gemm u8s8u8 m=4 n=6 k=5 fixed=away table=yes zc=128",
            "gemm u8s8s8 m=4 n=6 k=5 fixed=away bias=s32 overflow=wraps fill=extremes scale=channel",
            "gemm u8s8s8 m=4 n=6 k=5 fixed=up bias=s32 overflow=wraps fill=extremes scale=channel",
+           "gemm u8s8s8 m=4 n=6 k=8 fixed=away scale=channel fill=ties",
+           "gemm u8s8s8 m=4 n=6 k=8 fixed=up scale=channel fill=ties",
+           "gemm u8s8s8 m=4 n=6 k=8 fixed=away_shift scale=channel fill=ties",
+           "gemm u8s8s8 m=4 n=6 k=8 fixed=up_shift scale=channel fill=ties",
+           "gemm u8s8s8 m=4 n=6 k=5 fixed=away scale=pruned zc=5",
        }},
       {"dynamic",
        {
@@ -168,6 +179,9 @@ const std::vector<File>& Files() {
            "grouped u8s8f16 m=4 n=2 k=32 group=16 fill=nonfinite src=f16",
            "grouped u8u8f32 m=2 n=2 k=600 group=0 fill=bounds src=none",
            "grouped s8u4f32 m=5 n=2 k=32 group=16 experts=3 bias=yes",
+           "grouped s8u4f32 m=3 n=3 k=48 group=16 src=none fill=huge gscale=f32 per=group",
+           "grouped s8s8bf16 m=3 n=3 k=48 group=16 src=none fill=huge gscale=f32 per=group min=yes",
+           "grouped u8u8f32 m=3 n=2 k=48 group=16 src=none fill=huge gscale=f32 bias=yes seed=6",
        }},
   };
   return files;

@@ -389,8 +389,8 @@ void FillScales(const Problem& p, std::span<const reference::Operands> groups, r
   }
 }
 
-// Replaces the scales by nearby fixed point with bits below a float's precision. If every column has its own
-// scale, one shift in five is random and to the left, and the column's outputs clamp.
+// Replaces the scales by nearby fixed point with bits below a float's precision. A scale of 0 becomes a multiplier of 0.
+// If every column has its own scale, one shift in five is random and to the left, and the column's outputs clamp.
 void FillFixedPoint(const Problem& p, reference::Linear* operation) {
   const bool is_up = p.fixed == FixedKind::kUp || p.fixed == FixedKind::kUpShift;
   operation->fixed_point = is_up ? INTACT_FIXED_POINT_HALF_UP : INTACT_FIXED_POINT_HALF_AWAY;
@@ -399,7 +399,8 @@ void FillFixedPoint(const Problem& p, reference::Linear* operation) {
     support::Random random(p.seed, kFixedPointStream, n);
     int shift = 0;
     const double mantissa = std::frexp(operation->scales[n], &shift);
-    const int64_t low_bits = p.fill == Fill::kTies ? 0 : random.Integer(0, 127);
+    const bool is_exact = p.fill == Fill::kTies || mantissa == 0;
+    const int64_t low_bits = is_exact ? 0 : random.Integer(0, 127);
     if (has_multipliers) {
       operation->multipliers.push_back(static_cast<int32_t>(std::ldexp(mantissa, 31)) +
                                        static_cast<int32_t>(low_bits));

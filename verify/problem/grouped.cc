@@ -22,7 +22,7 @@ std::optional<Error> CheckGrouped(const Problem& p) {
     return Invalid(
         fmt::format("experts·n·k is beyond {}: experts={} n={} k={}", kMaxDimension, g.experts, p.n, p.k));
   }
-  if (p.m * p.k > kMost || p.m * p.n > kMaxDimension) {
+  if (p.m * p.k > kMaxDimension || p.m * p.n > kMaxDimension) {
     return Invalid(fmt::format("m·k or m·n is beyond {}: m={} n={} k={}", kMaxDimension, p.m, p.n, p.k));
   }
   if (std::ranges::find(kGroups, g.group) == kGroups.end()) {

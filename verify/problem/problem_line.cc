@@ -132,7 +132,9 @@ std::optional<Error> CheckFixed(const Problem& p) {
                         p.residual == INTACT_TYPE_NONE && p.quantization == INTACT_QUANTIZATION_STATIC;
   if (!is_alone) return Invalid("fixed: needs 8-bit outputs, no f32 bias, no residual and no quant");
   if (p.scale == ScaleKind::kTensor || p.scale == ScaleKind::kChannel) return std::nullopt;
-  return Invalid("fixed: needs scale=tensor or scale=channel");
+  const bool has_multipliers = p.fixed == FixedKind::kAway || p.fixed == FixedKind::kUp;
+  if (p.scale == ScaleKind::kPruned && has_multipliers) return std::nullopt;
+  return Invalid("fixed: needs scale=tensor or scale=channel, or with multipliers scale=pruned");
 }
 
 std::optional<Error> CheckQuantization(const Problem& p) {

@@ -75,13 +75,11 @@ Error Reload(const RunOptions& options, KeptPlan<Plan>* kept) {
   ASSIGN_OR_RETURN(const std::vector<uint8_t> bytes, kept->plan->SaveMemory());
   ASSIGN_OR_RETURN(GuardedMatrix image, GuardedMatrix::Allocate(1, std::ssize(bytes), std::ssize(bytes)));
   image.Load(bytes.data());
-  kept->plan = Plan::LoadMemory(image.data(), bytes.size(), options.isa);
+  kept->image = std::move(image);
+  kept->plan = Plan::LoadMemory(kept->image->data(), bytes.size(), options.isa);
+  // Plans of other kinds do not need the image: reading it ends the process.
+  if constexpr (!std::is_same_v<Plan, Gemm>) kept->image.reset();
   if (!kept->plan) return kept->plan.error();
-  if constexpr (std::is_same_v<Plan, Gemm>) {
-    kept->image = std::move(image);
-  } else {
-    image = GuardedMatrix();  // plans of this kind do not need it: reading it ends the process
-  }
   ASSIGN_OR_RETURN(const std::vector<uint8_t> again, kept->plan->SaveMemory());
   return again == bytes ? Error() : Failed("a plan that was saved and loaded saves other bytes");
 }

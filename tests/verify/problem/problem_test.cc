@@ -420,6 +420,16 @@ TEST(MaterializeEdges, OfWrappingSumsAndPrunedChannels) {
   for (size_t n = 0; n < gemm.scales.size(); ++n) EXPECT_EQ(gemm.scales[n] == 0.0f, n % 3 == 0) << n;
 }
 
+TEST(MaterializeEdges, OfPrunedChannelsInFixedPoint) {
+  for (const char* const line : {"gemm u8s8s8 m=2 n=9 k=4 fixed=away scale=pruned",
+                                 "gemm u8s8s8 m=2 n=9 k=4 fixed=up scale=pruned fill=ties"}) {
+    const reference::Gemm gemm = MaterializeGemm(Parsed(line));
+    ASSERT_EQ(gemm.multipliers.size(), 9u) << line;
+    for (size_t n = 0; n < 9; ++n) EXPECT_EQ(gemm.multipliers[n] == 0, n % 3 == 0) << line << ": " << n;
+  }
+  EXPECT_FALSE(Problem::Parse("gemm u8s8s8 m=2 n=9 k=4 fixed=away_shift scale=pruned"));
+}
+
 TEST(MaterializeItems, HaveTheirOwn) {
   const reference::Gemm gemm = MaterializeGemm(Parsed(
       "gemm u8u8f32 m=4 n=5 k=6 batch=3 runtimeb=yes zb=9 zbper=item scale=item quant=rows zaper=row"));
