@@ -1,8 +1,8 @@
 /** @file
  * Which products inference engines add in int16 on x86-64 CPUs. Kernels without VNNI add pairs of products with
  * VPMADDUBSW, which clamps to int16; engines differ in which products are a pair. The source is one table,
- * core/engines.json; docs/peers.md describes how its rows were measured. This header continues intact/intact.h:
- * statuses, structs that begin with their size, and errors work as described there. */
+ * core/engines.json; docs/peers_methods.md describes how its rows were measured. This header continues
+ * intact/intact.h: statuses, structs that begin with their size, and errors work as described there. */
 #ifndef INTACT_ENGINES_H_
 #define INTACT_ENGINES_H_
 

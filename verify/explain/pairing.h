@@ -1,5 +1,5 @@
 // The pairs of products that engines add in int16 on CPUs without VNNI, in the terms of the reference models.
-// The table of engines is core/engines.h; docs/peers.md describes how each row was measured.
+// The table of engines is core/engines.h; docs/peers_methods.md describes how each row was measured.
 #ifndef INTACT_VERIFY_EXPLAIN_PAIRING_H_
 #define INTACT_VERIFY_EXPLAIN_PAIRING_H_
 

@@ -2,8 +2,8 @@
 //
 // Each output column has two weights of ±127, at depths i and j, and every other weight is 0. All activations
 // are at their maximum. The exact sum of the two products is ±64770. A pair that is added in int16 gives
-// 32767 or −32768 instead. A run has a column for each pair (i, j), so one run finds all pairs. docs/peers.md
-// describes the method.
+// 32767 or −32768 instead. A run has a column for each pair (i, j), so one run finds all pairs.
+// docs/peers_methods.md describes the method.
 //
 // A convolution's depths are numbered in the flattened window: depth = tap·C + channel, where C is the number
 // of channels of a group.

@@ -8,7 +8,7 @@
 // all problems stay explained.
 //
 // For each arithmetic, and for problems that have none, the mixture keeps the sizes. Reports of targets and the tables
-// of docs/peers.md need this: a sweep alone says only how many outputs are not exact.
+// of docs/measurements/peers.md need this: a sweep alone says only how many outputs are not exact.
 #ifndef INTACT_VERIFY_SWEEP_MIXTURE_H_
 #define INTACT_VERIFY_SWEEP_MIXTURE_H_
 

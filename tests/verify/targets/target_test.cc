@@ -860,7 +860,7 @@ TEST(CText, IsTheValue) {
             expected + text);
 }
 
-// A row of the table of findings in docs/targets.md, checked with the file only.
+// A row of the table of findings in docs/targets_reference.md, checked with the file only.
 struct Finding {
   const char* fault;
   const char* line;
