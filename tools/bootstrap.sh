@@ -404,13 +404,14 @@ END
   cmake --build --preset release --target intact_ggml_test intact_python_stage
   run_ctest release --tests-regex '^ggml\.'
   say "testing readers of GGUF"
-  PYTHONPATH=build/release/python "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_grouped_weights.py
+  PYTHONPATH=build/release/python "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_grouped_weights.py ||
+    fail "tests of GGUF's readers failed"
   packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   for cpu in haswell skylakex icelake sapphirerapids; do
     say "comparing like_ggml with ggml's kernels for $cpu"
     GGML_CPU=$libraries/libggml-cpu-$cpu.so PYTHONPATH=build/release/python:$packages "$libraries/ld-linux-x86-64.so.2" \
       --library-path "$libraries:/usr/lib/x86_64-linux-gnu" "$(readlink -f "$environment/bin/python")" -m pytest -q \
-      -p no:cacheprovider python/tests/test_ggml.py
+      -p no:cacheprovider python/tests/test_ggml.py || fail "tests of like_ggml failed"
   done
 }
 
@@ -424,7 +425,7 @@ test_onnxruntime() {
   install_packages "${testing[@]}" "${onnxruntime[@]}"
   read_test_arguments tsan "${others[@]}"
   headers=$(onnxruntime_headers)
-  make_environment "$environment" cffi numpy onnx "onnxruntime==$onnxruntime_version" pytest
+  make_environment "$environment" cffi numpy onnx onnx_ir "onnxruntime==$onnxruntime_version" pytest
   definitions+=(-DONNXRUNTIME_INCLUDE_DIR="$headers" -DINTACT_ONNXRUNTIME_PYTHON="$environment/bin/python")
   test_presets "$tests" intact_onnxruntime_ep intact_python_stage
   [[ -z $only_test ]] || return 0

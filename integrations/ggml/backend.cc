@@ -208,8 +208,11 @@ ggml_status Compute(ggml_backend_t backend, ggml_cgraph* graph) {
                                      ? Multiply(plan, node, own->threads, &own->memory)
                                      : MultiplyById(plan, node, own->threads, &own->memory);
     if (status == INTACT_OK) continue;
+    const bool names_no_expert = status == INTACT_INVALID_ARGUMENT && node->op == GGML_OP_MUL_MAT_ID;
     std::fprintf(stderr, "intact: %s: %s\n", node->name,
-                 status == INTACT_OUT_OF_MEMORY ? "no memory" : "names an expert that does not exist");
+                 status == INTACT_OUT_OF_MEMORY ? "no memory"
+                 : names_no_expert              ? "names an expert that does not exist"
+                                                : intact_last_error());
     return status == INTACT_OUT_OF_MEMORY ? GGML_STATUS_ALLOC_FAILED : GGML_STATUS_FAILED;
   }
   return GGML_STATUS_SUCCESS;

@@ -56,6 +56,8 @@ PooledImages::PooledImages(const Run& run, bool channels_last) : first_extent(ch
   batch = shape[0];
   channels = shape[channels_last ? 3 : 1];
   extents = {shape[first_extent], shape[first_extent + 1]};
+  if (batch > 0 && (channels == 0 || extents[0] == 0 || extents[1] == 0))
+    throw std::invalid_argument("X: has an extent of 0; expected 1 or more, as ONNX Runtime does");
 }
 
 Shape PooledImages::With(const std::array<int64_t, 2>& other_extents) const {

@@ -26,7 +26,7 @@ struct PoolWindow {
 
 /// What a run gives a pool: images of two dimensions.
 struct PooledImages {
-  /// Throws std::invalid_argument if X does not have four dimensions.
+  /// Throws std::invalid_argument if X does not have four dimensions, or if images have an extent of 0.
   PooledImages(const Run& run, bool channels_last);
   /// The shape of X with other extents.
   Shape With(const std::array<int64_t, 2>& other_extents) const;

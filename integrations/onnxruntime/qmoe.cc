@@ -90,6 +90,9 @@ QMoE::QMoE(const Node& node, const Context& context)
   experts_ = fc1[0];
   hidden_ = fc2[1];
   inter_ = fc1[1] / (is_swiglu ? 2 : 1);
+  if (fc1[1] != inter_ * (is_swiglu ? 2 : 1))
+    throw Refusal("fc1_experts_weights: has " + std::to_string(fc1[1]) +
+                  " columns; expected an even number with swiglu");
   if (fc2[0] != experts_ || fc1[2] * 8 != hidden_ * bits1 || fc2[2] * 8 != inter_ * bits2)
     throw Refusal("fc2_experts_weights: has a shape that does not fit fc1_experts_weights");
   if (hidden_ % block != 0 || inter_ % block != 0)

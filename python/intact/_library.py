@@ -350,5 +350,6 @@ def takes_linear(plan: type) -> type:
         for name, argument in ARGUMENTS.items()
     ]
     plan.__signature__ = signature.replace(parameters=[*own, *passed])
-    plan.__doc__ = (plan.__doc__ or "").replace("    {linear}\n", _ARGUMENTS_IN_WORDS)
+    words = inspect.cleandoc(_ARGUMENTS_IN_WORDS)
+    plan.__doc__ = inspect.cleandoc(plan.__doc__ or "").replace("{linear}", words)
     return plan

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ._library import Error, array_of, invalid
-from ._plans.grouped_weights import GROUPS, GroupedWeights
+from ._plans.grouped_weights import GROUPS, GroupedWeights, weights_of
 from ._program import native
 from ._target import FEATURES, ConvProblem, GemmProblem, GroupedProblem
 
@@ -102,8 +102,10 @@ def write_grouped_layer(
 ) -> None:
     """Writes a product with grouped weights as a folder for `intact verify layer`
     (verify/studies/grouped_layer.h). The arguments are those of `Grouped` and `Grouped.run`; `names` may be
-    `a_type`, `granularity`, `c_type` ("f32" or "f16") and `activation`. `outputs`: what engines computed, by name. The files of a layer that was in the folder are deleted; other files are kept.
+    `a_type`, `granularity`, `c_type` ("f32" or "f16") and `activation`. `outputs`: what engines computed, by
+    name. The files of a layer that was in the folder are deleted; other files are kept.
     Nothing is written or deleted if an argument is wrong."""
+    weights = weights_of(weights).checked()
     for argument, value in names.items():
         if argument not in _NAMES:
             raise TypeError(f"unexpected argument {argument!r}; expected one of {', '.join(_NAMES)}")

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <fstream>
 #include <set>
 #include <string>
@@ -26,7 +27,7 @@ Result<ExpectedFailures> ExpectedFailures::Read(const std::string& path) {
     return Error{INTACT_INVALID_ARGUMENT, fmt::format("{}: {}", path, what)};
   };
   std::ifstream file(path);
-  if (!file) return refused("cannot be read");
+  if (!file || !std::filesystem::is_regular_file(path)) return refused("cannot be read; expected a file");
   ExpectedFailures expected;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {

@@ -23,7 +23,6 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
-from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from layers import nbits_model
@@ -63,6 +62,8 @@ def resnet50_without_shortcuts() -> onnx.ModelProto:
 
 def decoder(layers: int = 8, width: int = 576, inner: int = 1536, heads: int = 9) -> bytes:
     """Layers of the size of SmolLM2 135M, with random weights of 4 bits in blocks of 32. Each row attends to all rows of the run."""
+    from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer  # needs onnx_ir
+
     rng, nodes, constants = np.random.default_rng(0), [], []
 
     def add(op: str, *inputs: str | np.ndarray, **attributes: object) -> str:

@@ -105,10 +105,12 @@ def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict
     return taken
 
 
-def outputs_of(session: Any, inputs: dict, source: str) -> dict[str, np.ndarray]:
-    """A run's outputs by name. `source`: the file of the inputs. Arrays that are no inputs are
+def outputs_of(
+    session: Any, inputs: dict, source: str, names: list[str] | None = None
+) -> dict[str, np.ndarray]:
+    """A run's outputs by name: `names`, or all. `source`: the file of the inputs. Arrays that are no inputs are
     ignored."""
-    names = [output.name for output in session.get_outputs()]
+    names = names or [output.name for output in session.get_outputs()]
     try:
         values = session.run(names, {value.name: inputs[value.name] for value in session.get_inputs()})
     except Exception as error:

@@ -36,7 +36,9 @@ def like_ggml(blocks: Any, kind: str, a: Any) -> np.ndarray:
     if a.dtype != np.float32 or a.ndim != 2 or a.shape[1] != k:
         raise invalid(f"a: has dtype {a.dtype} and shape {a.shape}; expected float32 and rows of {k}")
     with np.errstate(all="ignore"):  # scales of float16 may be infinite, as ggml's
-        return _PRODUCTS[kind](rows.reshape(len(rows), -1, size), a.reshape(len(a), -1, depths))
+        return _PRODUCTS[kind](
+            rows.reshape(len(rows), -1, size), a.reshape(len(a), a.shape[1] // depths, depths)
+        )
 
 
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -40,6 +40,8 @@ class GroupedWeights:
 
     def __post_init__(self) -> None:
         self.b = array_of("weights", self.b)
+        if self.b.ndim != 2:
+            raise invalid(f"weights: has {self.b.ndim} dimensions; expected 2, a row for each column of B")
         if self.b_type is None:
             self.b_type = "s8" if self.b.dtype == np.int8 else "u4"
         if self.k is None and self.is_packed:
@@ -57,12 +59,12 @@ class GroupedWeights:
         signed = self.b_type.startswith("s")
         dtype = np.dtype(np.int8 if self.b_type == "s8" else np.uint8)
         row = (self.k + 1) // 2 if self.is_packed else self.k
-        if self.b.ndim != 2:
-            raise invalid(f"weights: has {self.b.ndim} dimensions; expected 2, a row for each column of B")
         if self.b.dtype != dtype:
             raise invalid(f"weights: has dtype {self.b.dtype}; expected {dtype} for b_type={self.b_type!r}")
         if self.b.shape[1] < row:
-            raise invalid(f"weights: has rows of {self.b.shape[1]} bytes; expected {row} for k={self.k}")
+            raise invalid(
+                f"weights: has rows of {self.b.shape[1]} bytes; expected at least {row} for k={self.k}"
+            )
         group = integer("group", self.group)
         shape = self.n, 1 if group <= 0 else -(-self.k // group)
         scales = array_of("scales", self.scales)
@@ -116,8 +118,8 @@ class GroupedWeights:
 def described(weights: GroupedWeights | Sequence[GroupedWeights]) -> tuple[Any, np.ndarray, list]:
     """A new intact_grouped_desc of the weights of one or several experts, their matrices B, and the arrays that
     the descriptor points to."""
-    one = isinstance(weights, GroupedWeights)
-    experts = [expert.checked() for expert in ([weights] if one else weights)]
+    one = isinstance(weights, GroupedWeights) or not isinstance(weights, (list, tuple))
+    experts = [weights_of(expert).checked() for expert in ([weights] if one else weights)]
     if not experts:
         raise invalid("weights: is empty; expected the weights of at least one expert")
     first = experts[0]
@@ -154,6 +156,14 @@ def described(weights: GroupedWeights | Sequence[GroupedWeights]) -> tuple[Any, 
             setattr(desc, field, ffi.cast(kind, address(values)))
             kept.append(values)
     return desc, stacked("b"), kept
+
+
+def weights_of(value: Any) -> GroupedWeights:
+    if not isinstance(value, GroupedWeights):
+        raise invalid(
+            f"weights: is a {type(value).__name__}; expected GroupedWeights, or for experts a list of them"
+        )
+    return value
 
 
 def _check_shape(argument: str, values: np.ndarray, shape: tuple[int, ...]) -> None:

@@ -85,6 +85,7 @@ def run_of(bind: Callable[..., Call]) -> Callable[..., np.ndarray]:
         return bind(self, *args, **arguments)()
 
     run.__doc__ = bind.__doc__
+    run.__qualname__ = bind.__qualname__.replace("bind", "run")
     run.__signature__ = inspect.signature(bind).replace(return_annotation="np.ndarray")
     return run
 
@@ -123,6 +124,8 @@ class AnyPlan:
     def _failing_pairs(self, first: int, count: int | None, *pairing: int) -> np.ndarray:
         """At most `count` failing pairs from number `first` on: a structured array with the fields of the C
         interface."""
+        first = integer("first", first)
+        count = None if count is None else integer("count", count)
         if first < 0 or (count is not None and count < 0):
             raise invalid(
                 f"{f'first: is {first}' if first < 0 else f'count: is {count}'}; expected 0 or more"

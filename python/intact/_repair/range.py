@@ -165,7 +165,9 @@ class _Widener(WeightsWidener):
         session = session_of(proto)
         largest = dict.fromkeys(names, 0)
         for run in runs:
-            values = outputs_of(session, inputs_of(session, run), getattr(run, "source", "--data"))
+            values = outputs_of(
+                session, inputs_of(session, run), getattr(run, "source", "--data"), list(names)
+            )
             for name in names:
                 largest[name] = max(largest[name], int(values[name].max(initial=0)))
         return largest

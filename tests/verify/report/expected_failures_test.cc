@@ -83,6 +83,8 @@ TEST_F(ExpectedFailuresTest, AllOfAListPass) {
 TEST_F(ExpectedFailuresTest, ErrorsNameTheLine) {
   EXPECT_THAT(ReadList("\ngemm u8s8s32 m=3\n").error().message, HasSubstr(path_ + ": line 2: "));
   EXPECT_THAT(ExpectedFailures::Read(path_ + "/no").error().message, HasSubstr("/no: cannot be read"));
+  EXPECT_THAT(ExpectedFailures::Read("/tmp").error().message,
+              HasSubstr("/tmp: cannot be read; expected a file"));
 }
 
 TEST(Junit, HasATestForEachProblem) {
