@@ -538,6 +538,15 @@ def test_pools_of_unknown_channels_equal_the_cpu_provider():
             )
 
 
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool"])
+def test_pools_refuse_images_without_pixels(op):
+    session = session_of(pool(op, 24, kernel_shape=[2, 2], pads=[1] * 4), reproducible=True)
+    assert_taken(session)
+    for shape in ((1, 24, 0, 5), (1, 24, 5, 0)):
+        with pytest.raises(Exception, match="X: has an extent of 0; expected 1 or more"):
+            session.run(None, {"x": np.zeros(shape, np.float32)})
+
+
 def test_pools_do_not_depend_on_threads_or_the_batch():
     for name, model in POOLS.items():
         given = images_of(model, 5, (21, 33))

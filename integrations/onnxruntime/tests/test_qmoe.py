@@ -254,6 +254,17 @@ def test_nodes_that_stay(changes, option, reason):
     assert np.array_equal(session.run(None, feeds)[0], stock)
 
 
+def test_gates_need_an_even_number_of_columns():
+    model = onnx.load_from_string(model_with("swiglu")[0])
+    for constant in model.graph.initializer:
+        if constant.name in ("fc1_b", "fc1_s"):  # a column more
+            values = onnx.numpy_helper.to_array(constant)
+            longer = np.concatenate([values, values[:, :1]], 1)
+            constant.CopyFrom(onnx.numpy_helper.from_array(longer, constant.name))
+    (line,) = intact.onnxruntime.report(session_of(model.SerializeToString()))
+    assert not line["taken"] and "expected an even number with swiglu" in line["reason"], line
+
+
 def test_other_accuracy_levels_by_option():
     feeds = feeds_of(3)
     session = session_of(model_with(accuracy_level=0)[0], quantize_activations=True)
