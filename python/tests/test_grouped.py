@@ -409,7 +409,7 @@ def test_refused_depths(k, message):
     "change,message",
     [
         ({"k": None}, "k: is not given; expected the depth, because weights of 4 bits share bytes"),
-        ({"k": 66}, "weights: has rows of 32 bytes; expected 33 for k=66"),
+        ({"k": 66}, "weights: has rows of 32 bytes; expected at least 33 for k=66"),
         (
             {"group": 48},
             "intact_grouped_create: group is 48; expected 16, 32, 64, 128, 256, or 0 for all depths",
