@@ -178,7 +178,7 @@ bool SupportsOp(ggml_backend_dev_t /*device*/, const ggml_tensor* op) {
   if (IsView(op)) return true;
   if (op->op != GGML_OP_MUL_MAT && op->op != GGML_OP_MUL_MAT_ID) return false;
   const ggml_tensor* const weights = op->src[0];
-  // A program asks with a tensor of an empty buffer before it chooses the buffer.
+  // Before llama.cpp chooses a buffer, it asks with a tensor of an empty one.
   return weights->buffer != nullptr && weights->buffer->buft == &packed_weights &&
          weights->view_src == nullptr &&
          (weights->extra == nullptr ? CanBePacked(weights) : WeightsOf(weights)->is_packed) && HasRows(op);

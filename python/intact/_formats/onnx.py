@@ -59,8 +59,11 @@ class _Reader(Layers):
         if inputs is not None and domain in row_of(node).domains:
             self._operator(scope, node, inputs)
         elif op in _BLOCKS:
-            bits = attributes(node).get(_BLOCKS[op], 4)
-            self.model.pass_over(f"{op}: weights in blocks of {bits} bits", is_harmless=True)
+            given = attributes(node)
+            blocks = "in blocks " if op != "QMoE" or given.get("block_size") else ""
+            self.model.pass_over(
+                f"{op}: weights {blocks}of {given.get(_BLOCKS[op], 4)} bits", is_harmless=True
+            )
         elif op == "ConvTranspose":
             if scope.dequantizer(node.input[1]) is not None:
                 self.model.pass_over("ConvTranspose (QDQ): ONNX Runtime runs it in float", is_harmless=True)

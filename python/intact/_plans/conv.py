@@ -105,9 +105,10 @@ class Conv(Plan):
         a_zero_points: Any = None,
         threads: int = 0,
     ) -> Call:
-        """run() computes the convolution in a new array, or in `out`; bind() returns a `Call` that does, many times. `a` has the shape (batch, *extents, I).
-        Pixels may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales`,
-        `a_zero_points`: one value each, if the plan's quantization is "tensor"."""
+        """run() computes the convolution in a new array, or in `out`. bind() returns a `Call`; each call of
+        it computes the convolution again. `a` has the shape (batch, *extents, I). Pixels may have any
+        stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales`, `a_zero_points`: one value
+        each, if the plan's quantization is "tensor"."""
         dims = self.spatial_dims
         a = self._input("a", a, self.a_dtype, dims + 2)
         if a.shape[-1] != self.input_channels:

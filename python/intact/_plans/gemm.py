@@ -104,12 +104,13 @@ class Gemm(Plan):
         b_zero_points: Any = None,
         threads: int = 0,
     ) -> Call:
-        """run() computes A·B in a new array, or in `out`; bind() returns a `Call` that does, many times. `a` has the shape (M, K) or (items, M, K). Rows of `a`,
-        or columns of a transposed array (`x.T`), may have any stride; nothing is copied. `threads`: 0 is
-        OpenMP's default. `a_scales` (float32) and `a_zero_points` (int32): a value for each row of `a`, or
-        one value if the plan's quantization is "tensor". With `runtime_b`: `b` is (K, N) or (items, K, N);
-        `b_scales` (float32) and `b_zero_points` (int32), of shape (items,) or (items, N), replace the scales
-        and zero points of the plan. `b_zero_points` needs a plan that has `b_zero_points`."""
+        """run() computes A·B in a new array, or in `out`. bind() returns a `Call`; each call of it computes
+        A·B again. `a` has the shape (M, K) or (items, M, K). Rows of `a`, or columns of a transposed array
+        (`x.T`), may have any stride; nothing is copied. `threads`: 0 is OpenMP's default. `a_scales`
+        (float32) and `a_zero_points` (int32): a value for each row of `a`, or one value if the plan's
+        quantization is "tensor". With `runtime_b`: `b` is (K, N) or (items, K, N); `b_scales` (float32) and
+        `b_zero_points` (int32), of shape (items,) or (items, N), replace the scales and zero points of the
+        plan. `b_zero_points` needs a plan that has `b_zero_points`."""
         a = self._input("a", a, self.a_dtype, (2, 3))
         if a.shape[-1] != self.k:
             raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")

@@ -12,7 +12,7 @@ from .ggml_types import FORMATS, half, six_bits
 _Product = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of blocks and of activations
 
 _LANES = 8  # lane i of a sum has depths 4·i to 4·i + 3 of each 32
-_TILED_ROWS = 8  # so many rows of A and more are multiplied by the tiled kernels of K types
+_TILED_ROWS = 8  # from this many rows of A on, K types use tiled kernels
 
 
 def like_ggml(blocks: Any, kind: str, a: Any) -> np.ndarray:

@@ -165,11 +165,11 @@ class Grouped(AnyPlan):
         expert_rows: Any = None,
         threads: int = 0,
     ) -> Call:
-        """run() computes A·B in a new array, or in `out`; bind() returns a `Call` that does, many times. `a` is
-        M×K, or items×M×K (a batch). `threads`: 0 is OpenMP's default. `a_scales` (float32) and
-        `a_zero_points` (int32), only without `a_source_type`: a value for each row of `a`, or for each group
-        of each row. `expert_rows`, needed with several experts: the number of rows of each expert, M rows in
-        all."""
+        """run() computes A·B in a new array, or in `out`. bind() returns a `Call`; each call of it computes
+        A·B again. `a` is M×K, or items×M×K (a batch). `threads`: 0 is OpenMP's default. `a_scales` (float32)
+        and `a_zero_points` (int32), only without `a_source_type`: a value for each row of `a`, or for each
+        group of each row. `expert_rows`, needed with several experts: the number of rows of each expert, M
+        rows in all."""
         a = Plan._input("a", a, self.a_dtype, (2, 3))
         if a.shape[-1] != self.k:
             raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")
