@@ -25,8 +25,6 @@
 //                    without_outputs, each with problems, sizes, example (a line) and what is known of it;
 //                    not_explained (a number of problems); and all of it in_words
 //   tried            the largest sizes of the shard's problems that ran: m, n, k, batch, threads, calls
-//   expected_failures[]  of a whole sweep with --expected-failures: the listed problems that failed, which are not in
-//                    failures[]
 //   random           the random problems after the sweep: seed, stream, problems, cells[], tried, failures[]
 //                    (the first hundred, and all that are minimised); of a merged sweep: shards (how many
 //                    had random problems), problems, cells[], tried, failures[]
