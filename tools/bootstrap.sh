@@ -382,7 +382,7 @@ onnxruntime_headers() {
 # ARGUMENT...`, with intact's backend if GGML_BACKEND_PATH names it. ggml searches its own backends beside the loader.
 make_ggml() {
   local folder=$root/build/ggml libraries=$root/build/ggml/usr/lib/x86_64-linux-gnu error definitions
-  local environment=$root/build/ggml/environment packages cpu
+  local environment=$root/build/ggml/environment site cpu
   install_packages "${testing[@]}" python3-venv
   [[ $* == '' || $* == --test ]] || refuse "'$*': expected --test, or no argument"
   error=$(unpack_sid "$folder" usr/bin/llama-bench libggml0 libggml-dev libllama0 llama.cpp-tools llama.cpp-examples libc6 \
@@ -406,10 +406,10 @@ END
   say "testing readers of GGUF"
   PYTHONPATH=build/release/python "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests/test_grouped_weights.py ||
     fail "tests of GGUF's readers failed"
-  packages=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+  site=$("$environment/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   for cpu in haswell skylakex icelake sapphirerapids; do
     say "comparing like_ggml with ggml's kernels for $cpu"
-    GGML_CPU=$libraries/libggml-cpu-$cpu.so PYTHONPATH=build/release/python:$packages "$libraries/ld-linux-x86-64.so.2" \
+    GGML_CPU=$libraries/libggml-cpu-$cpu.so PYTHONPATH=build/release/python:$site "$libraries/ld-linux-x86-64.so.2" \
       --library-path "$libraries:/usr/lib/x86_64-linux-gnu" "$(readlink -f "$environment/bin/python")" -m pytest -q \
       -p no:cacheprovider python/tests/test_ggml.py || fail "tests of like_ggml failed"
   done
