@@ -832,16 +832,18 @@ def test_passed_over(tmp_path):
         TensorProto.FLOAT,
     )
     assert read_onnx(path).passed_over == {"MatMulNBits: weights in blocks of 4 bits": 1}
-    path = one(
-        tmp_path,
-        "QMoE",
-        ["a", "p", "w"],
-        {"w": np.zeros((1, 1, 16), np.uint8)},
-        "com.microsoft",
-        TensorProto.FLOAT,
-        expert_weight_bits=8,
-    )
-    assert read_onnx(path).passed_over == {"QMoE: weights in blocks of 8 bits": 1}
+    for blocks, words in (({}, "of"), ({"block_size": 16}, "in blocks of")):
+        path = one(
+            tmp_path,
+            "QMoE",
+            ["a", "p", "w"],
+            {"w": np.zeros((1, 1, 16), np.uint8)},
+            "com.microsoft",
+            TensorProto.FLOAT,
+            expert_weight_bits=8,
+            **blocks,
+        )
+        assert read_onnx(path).passed_over == {f"QMoE: weights {words} 8 bits": 1}
     path = save(
         tmp_path,
         [helper.make_node("MatMulInteger", ["a", "b"], ["y"])],
