@@ -6,6 +6,7 @@
 #include <fstream>
 #include <iterator>
 #include <regex>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,17 +61,39 @@ std::vector<fs::path> Pages() {
   return pages;
 }
 
+std::string Contents(const fs::path& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
 TEST(Pages, NameFilesThatExist) {
   size_t files = 0;
   for (const fs::path& page : Pages()) {
-    std::ifstream stream(page);
-    const std::string text{std::istreambuf_iterator<char>(stream), {}};
-    for (const std::string& file : FilesIn(text)) {
+    for (const std::string& file : FilesIn(Contents(page))) {
       EXPECT_TRUE(Exists(file)) << page.filename() << " names " << file << ", which does not exist";
       ++files;
     }
   }
   EXPECT_GT(files, 150u);
+}
+
+// "*Suite.Test/param*" in tests/unsanitized.txt: the beginning of a test's name, or nothing of it.
+TEST(Pages, UnsanitizedTestsExist) {
+  std::string sources;
+  for (const fs::directory_entry& entry :
+       fs::recursive_directory_iterator(fs::path(INTACT_SOURCE_DIR) / "tests")) {
+    if (entry.path().extension() == ".cc") sources += Contents(entry.path());
+  }
+  std::istringstream lines(Contents(fs::path(INTACT_SOURCE_DIR) / "tests/unsanitized.txt"));
+  static const std::regex kPattern(R"((?:\*?(\w+)\.(\w*)|\*/).*: .+)");
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("#")) continue;
+    std::smatch found;
+    ASSERT_TRUE(std::regex_match(line, found, kPattern)) << line << "; expected \"PATTERN: REASON\"";
+    EXPECT_THAT(sources,
+                testing::ContainsRegex("TEST(_[FP])?\\(\\w*" + found.str(1) + ",\\s+" + found.str(2)))
+        << line;
+  }
 }
 
 TEST(Pages, FilesAreFoundInTheirText) {

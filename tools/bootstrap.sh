@@ -9,15 +9,6 @@ readonly packages=(g++ cmake ninja-build pkg-config libasmjit-dev help2man
 readonly peers=(libdnnl-dev ocl-icd-opencl-dev libxnnpack-dev libpthreadpool-dev libcpuinfo-dev libgemmlowp-dev)
 # For tools/test_summary.py, and the Python package's tests.
 readonly testing=(python3 python3-cffi python3-numpy python3-pytest python3-onnx python3-flatbuffers liblemon-dev)
-# Tests that sanitizers do not run, as GoogleTest's patterns: they search for values, run the same code thousands of times, wait
-# for targets that hang, or start many processes. Other tests go through each part of this code. Nor do sanitizers test
-# packages.
-readonly searches='*RunSweep.FindsEveryMutant*:RunRandomSweep.*:*Kinds.EachModelIsFound*:*Kinds.NoTwoCandidatesAreTheSame*'\
-':*CodeOfPlans.LeavesMemoryFlat*:*AmxEngines.PassTheSweep*:*SweepProblems.ShowAFaultAtAnyTail*:PairMap.AllInputs'\
-':*Isolated.ComputesWhatTheTargetDoes*:*Planted.*/closes:*Planted.*/hang:Minimised.IsAHangToo:*Reproduced.*/hang*:Sharding.*'\
-':Cli.StandardRunWritesItsReport:TargetCli.PartsOfASweep*:TargetCli.SweepGoesOnForHours:TargetCli.ReproducersOfShards*'\
-':TargetReport.SaysWhatEachComputes:Fit.TakesOutEachFeature:QuickRun.*:*ScratchOnIsa.*_threads2:Claim.IsWhatATargetIsHeldTo'\
-':Cli.RecordedOutputsAreIdentified:Cli.SweepGoesOnForHours'
 readonly torch_version=2.13.0  # of PyPI
 readonly oldest_torch_version=2.10.0  # which the wheel serves
 readonly torchao_version=0.18.0  # of PyPI; quantizes the network of a test
@@ -254,7 +245,7 @@ run_tests() {
     filter=${GTEST_FILTER-*}
     if [[ $preset == asan ]]; then
       not_run='^(package|docs)\.|^report\.browser'  # the browser's test takes minutes there, and release runs it
-      filter=-${excluded:+Long*:}$searches
+      filter=-${excluded:+Long*:}$(sed -n '/^[^#]/s/: .*//p' tests/unsanitized.txt | paste -sd :)
     fi
     GTEST_FILTER=$filter run_ctest "$preset" ${not_run:+--exclude-regex "$not_run"} "${arguments[@]}" ||
       failed_presets+=("$preset")

@@ -55,9 +55,7 @@ class Sum {
     if (is_transposed) a_step_ = args.a_stride;
   }
 
-  int64_t A(int64_t k) const {
-    return Is("compensated_by_127") ? static_cast<int8_t>(a_[k * a_step_]) : a_[k * a_step_];
-  }
+  int64_t A(int64_t k) const { return is_signed_ ? static_cast<int8_t>(a_[k * a_step_]) : a_[k * a_step_]; }
   int64_t B(int64_t k) const {
     const int64_t stride_k = desc_.b_stride_k == 0 ? desc_.n : desc_.b_stride_k;
     return b_[k * stride_k + n_ * std::max<int64_t>(desc_.b_stride_n, 1)];
@@ -115,6 +113,7 @@ class Sum {
   int64_t a_step_;
   const int8_t* b_;
   int64_t n_;
+  bool is_signed_ = Is("compensated_by_127");
 };
 
 int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
@@ -442,6 +441,7 @@ intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* li
   const int64_t height = input[0] - kernel[0] + 1, width = input[1] - kernel[1] + 1;
   const int32_t wrong_by =
       HasMasks() || HasGroups() || (Is("long_line") && (width < 64 || width > 256)) ? 0 : 1;
+  const bool skips = Is("group_edge_of_inputs");
   const auto* a = static_cast<const uint8_t*>(args->a);
   const auto value_of = [&](int64_t i) {
     return linear->a_type == INTACT_S8 ? static_cast<int8_t>(a[i]) : a[i];
@@ -460,7 +460,7 @@ intact_status RunConv(const intact_conv_desc* desc, const intact_linear_desc* li
                       column = pixel % width + tap % kernel[1];
         for (int64_t channel = 0; channel < inputs; ++channel) {
           const bool is_last = channel == inputs - 1 && group + 1 < groups;
-          const int64_t read = group * inputs + channel + (Is("group_edge_of_inputs") && is_last ? 1 : 0);
+          const int64_t read = group * inputs + channel + (skips && is_last ? 1 : 0);
           sum += (value_of((row * input[1] + column) * args->a_stride + read) - linear->a_zero_point) *
                  w[(o * kernel[0] * kernel[1] + tap) * inputs + channel];
         }
@@ -525,6 +525,7 @@ intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const i
   };
   const int64_t a_item = args->a_batch_stride == 0 ? args->m * args->a_stride : args->a_batch_stride;
   const int64_t c_item = args->c_batch_stride == 0 ? args->m * args->c_stride : args->c_batch_stride;
+  const int swap = Is("grouped_swapped") ? 1 : 0;
   int64_t expert = 0, end_of_expert = args->expert_rows == nullptr ? args->m : args->expert_rows[0];
   for (int64_t i = 0; i < args->batch * args->m * desc->n; ++i) {
     const int64_t m = i / desc->n, item = m / args->m;
@@ -538,9 +539,8 @@ intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const i
                          : desc->b_minimums != nullptr ? 0
                                                        : 8;
       int32_t sum = 0;
-      for (int64_t k = begin(g); k < begin(g + 1); ++k) {
-        const int32_t w =
-            weights[n * desc->b_stride_n + k / 2] >> ((k + (Is("grouped_swapped") ? 1 : 0)) % 2 * 4) & 15;
+      for (int64_t k = begin(g), end = begin(g + 1); k < end; ++k) {
+        const int32_t w = weights[n * desc->b_stride_n + k / 2] >> ((k + swap) % 2 * 4) & 15;
         const uint8_t byte = a[item * a_item + m % args->m * args->a_stride + k];
         sum += (ActivationOf(*desc, byte) - args->a_zero_points[row]) * (w - zb);
       }

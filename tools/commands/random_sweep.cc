@@ -29,6 +29,10 @@ class Watch {
       : start_(start), all_(seconds), step_(std::max(kLineSeconds, all_ / 60)) {
     CatchInterruptions();
     next_line_ = Seconds() + step_;
+    if (all_ >= kLineSeconds) {
+      PrintError("sweep: random problems for {}; Ctrl-C ends them, with the summary\n",
+                 Duration(all_ - Seconds()));
+    }
   }
 
   bool GoesOn(const verify::RandomSweepResult& now) {
