@@ -53,7 +53,7 @@ Error GroupedPlan::SetEngine(Result<std::unique_ptr<const GroupedEngine>> engine
 GroupedPlan::Items GroupedPlan::ItemsOf(const intact_grouped_args& args) const {
   ItemSteps a = ItemSteps::Of(args.m, problem_.k, args.a_stride, args.a_batch_stride);
   ItemSteps c = ItemSteps::Of(args.m, problem_.n, args.c_stride, args.c_batch_stride);
-  const bool are_one = args.batch == 1 || JoinItems(args.m, &a, &c, nullptr);
+  const bool are_one = args.batch == 1 || JoinItems(args.m, &a, &c);
   return {are_one ? 1 : args.batch, are_one ? args.m * args.batch : args.m, a, c};
 }
 
