@@ -34,7 +34,8 @@ struct Kind;
 
 /// Guard() for the call `call` of a kind of plan: "run". `handle`, of a plan or for a plan, must not be NULL.
 template <class Handle, class Pointer, class Body>
-intact_status GuardCall(const char* call, const Pointer* handle, const Body& body) noexcept {
+[[gnu::always_inline]] inline intact_status GuardCall(const char* call, const Pointer* handle,
+                                                      const Body& body) noexcept {
   return Guard(Kind<Handle>::kName, call, [&]() -> Error {
     if (handle == nullptr) return Refuse([] { return NullArgument(Kind<Handle>::kName); });
     return body();
@@ -67,8 +68,8 @@ auto MakePlanOf(const Desc* given_desc, Desc desc, const intact_linear_desc* giv
 
 /// Runs `run` on arguments of this version.
 template <class Handle, class Args, class Run>
-intact_status CallWithArguments(const char* call, const Handle* handle, const Args* args,
-                                const Run& run) noexcept {
+[[gnu::always_inline]] inline intact_status CallWithArguments(const char* call, const Handle* handle,
+                                                              const Args* args, const Run& run) noexcept {
   return GuardCall<Handle>(call, handle, [&] { return WithStruct("args", args, Kind<Handle>::kArgs, run); });
 }
 
@@ -117,6 +118,32 @@ intact_status FillCall(const char* call, const Handle* handle, const char* name,
     WriteStruct(made, out);
     return {};
   });
+}
+
+/// Writes at most `count` failing pairs from number `first` on: list() returns a Result of them, and
+/// to_struct(pair) the struct of one.
+template <class Handle, class Pair, class List, class ToStruct>
+intact_status FailingPairsCall(const Handle* handle, int64_t first, int64_t count, Pair* pairs,
+                               int64_t* written, const List& list, const ToStruct& to_struct) noexcept {
+  return GuardCall<Handle>("failing_pairs", handle, [&]() -> Error {
+    if (pairs == nullptr) return NullArgument("pairs");
+    if (written == nullptr) return NullArgument("written");
+    *written = 0;
+    if (first < 0 || count < 0) {
+      return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +
+                             "; expected 0 or more");
+    }
+    ASSIGN_OR_RETURN(const auto listed, list());
+    for (const auto& pair : listed) pairs[(*written)++] = to_struct(pair);
+    return {};
+  });
+}
+
+/// Checks that elements [first, first + count) are among the `size` `things` that there are.
+inline Error CheckElements(int64_t first, int64_t count, int64_t size, const char* things) {
+  if (first >= 0 && count >= 0 && first <= size && count <= size - first) return {};
+  return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +
+                         "; there are " + std::to_string(size) + " " + things);
 }
 
 template <class Handle>

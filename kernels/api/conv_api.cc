@@ -158,13 +158,12 @@ intact_status intact_conv_certificate(const intact_conv* conv, int32_t pairing,
 
 intact_status intact_conv_failing_pairs(const intact_conv* conv, int32_t pairing, int64_t first,
                                         int64_t count, intact_conv_failing_pair* pairs, int64_t* written) {
-  return GuardCall<intact_conv>("failing_pairs", conv, [&]() -> Error {
-    RETURN_IF_ERROR(CheckListing(first, count, pairs, written));
+  const auto list = [&]() -> Result<std::vector<FailingPair>> {
     RETURN_IF_ERROR(CheckPairing(pairing));
-    ASSIGN_OR_RETURN(const auto listed, conv->plan->ListFailingPairs(pairing, first, count));
-    for (const auto& pair : listed) pairs[(*written)++] = ToStruct(pair, *conv->plan, pairing);
-    return {};
-  });
+    return conv->plan->ListFailingPairs(pairing, first, count);
+  };
+  return FailingPairsCall(conv, first, count, pairs, written, list,
+                          [&](const FailingPair& pair) { return ToStruct(pair, *conv->plan, pairing); });
 }
 
 intact_status intact_conv_save(const intact_conv* conv, const char* path) { return SaveCall(conv, path); }

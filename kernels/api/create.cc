@@ -158,17 +158,11 @@ Result<std::unique_ptr<GroupedPlan>> LoadGrouped(const void* image, size_t size,
                                                  std::shared_ptr<const void> mapping) {
   ASSIGN_OR_RETURN(GroupedImage read, ReadGroupedImage(image, size, mapping));
   ASSIGN_OR_RETURN(const core::Isa isa, ChooseIsaUnder(max_isa));
-  const bool are_for_isa = isa != core::Isa::kPortable && read.weights->AreFor(read.problem, VectorIsa(isa));
-  if (!are_for_isa || MayExceedInt32(read.problem)) {
-    GroupedColumns columns(read.problem);
-    read.weights->Unpack(&columns);
-    intact_grouped_desc desc = read.problem.desc;
-    desc.b_scales = columns.scales.data();
-    if (read.problem.has_b_zero_points) desc.b_zero_points = columns.zero_points.data();
-    if (read.problem.has_b_minimums) desc.b_minimums = columns.minimums.data();
-    desc.bias_f32 = read.problem.Bias(0);
-    desc.max_isa = max_isa;
-    return MakePlan(desc, columns.weights.data());
+  if (!read.weights->AreFor(read.problem, GroupedPlan::PackingIsa(isa)) || MayExceedInt32(read.problem)) {
+    const GroupedColumns columns = read.weights->Unpacked(read.problem);
+    const GroupedWeightView view = columns.View(read.problem);
+    RETURN_IF_ERROR(CheckGroups(read.problem, view));
+    return GroupedPlan::Create(std::move(read.problem), view, isa);
   }
   RETURN_IF_ERROR(read.weights->Check(read.problem));
   if (mapping == nullptr) RETURN_IF_ERROR(read.weights->Copy());
@@ -204,8 +198,7 @@ Result<std::vector<uint8_t>> ImageOf(const Convolution& plan) {
 }
 
 Result<std::vector<uint8_t>> ImageOf(const GroupedPlan& plan) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const GroupedWeights> weights, plan.engine().Weights());
-  return WriteGroupedImage(plan.problem(), *weights);
+  return WriteGroupedImage(plan.problem(), plan.weights());
 }
 
 size_t ImageBytes(const GemmPlan& plan) {
@@ -228,8 +221,6 @@ size_t ImageBytes(const Convolution& plan) {
   return PackImageBytes(plan.problem(), DescOf(geometry), sizes, 0, plan.tuned(), schedules.all());
 }
 
-size_t ImageBytes(const GroupedPlan& plan) {
-  return GroupedImageBytes(plan.problem(), plan.engine().packing());
-}
+size_t ImageBytes(const GroupedPlan& plan) { return GroupedImageBytes(plan.problem(), plan.weights()); }
 
 }  // namespace intact::kernels

@@ -246,10 +246,7 @@ intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t fi
     const LinearWeights& weights = gemm->plan->weights();
     const std::vector<int64_t>& failing_pairs = weights.certificate().panel_failing_pairs;
     const auto size = static_cast<int64_t>(failing_pairs.size());
-    if (first < 0 || count < 0 || first > size || count > size - first) {
-      return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +
-                             "; there are " + std::to_string(size) + " panels");
-    }
+    RETURN_IF_ERROR(CheckElements(first, count, size, "panels"));
     if (count == 0) return {};
     ASSIGN_OR_RETURN(const auto packed, weights.Panels());
     for (int64_t i = 0; i < count; ++i) {
@@ -262,16 +259,14 @@ intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t fi
 
 intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int64_t first, int64_t count,
                                         intact_failing_pair* pairs, int64_t* written) {
-  return GuardCall<intact_gemm>("failing_pairs", gemm, [&]() -> Error {
-    RETURN_IF_ERROR(CheckListing(first, count, pairs, written));
+  const auto list = [&]() -> Result<std::vector<FailingPair>> {
     RETURN_IF_ERROR(CheckHasWeights(*gemm->plan, "certify"));
     const LinearWeights& weights = gemm->plan->weights();
     ASSIGN_OR_RETURN(const auto packed, weights.Panels());
-    for (const auto& pair : ListFailingPairs(*packed, weights.problem().range, first, count)) {
-      pairs[(*written)++] = {pair.k, pair.n, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum};
-    }
-    return {};
-  });
+    return ListFailingPairs(*packed, weights.problem().range, first, count);
+  };
+  return FailingPairsCall(gemm, first, count, pairs, written, list,
+                          [](const FailingPair& pair) { return ToStruct(pair); });
 }
 
 intact_status intact_gemm_save(const intact_gemm* gemm, const char* path) { return SaveCall(gemm, path); }

@@ -35,14 +35,6 @@ void Print(const char* what, const GroupedPlan& plan, const std::string& how, in
                watch.Microseconds());
 }
 
-// The weights of a plan, dense.
-Result<std::vector<uint8_t>> WeightsOf(const GroupedPlan& plan) {
-  ASSIGN_OR_RETURN(const std::shared_ptr<const GroupedWeights> packed, plan.engine().Weights());
-  GroupedColumns columns(plan.problem());
-  packed->Unpack(&columns);
-  return std::move(columns.weights);
-}
-
 }  // namespace
 
 template <>
@@ -94,19 +86,20 @@ intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped
                     made->groups = plan.problem().groups();
                     made->isa = static_cast<int32_t>(plan.isa());
                     made->kernel = plan.kernel_name().c_str();
-                    made->packed_bytes = plan.engine().packed_bytes();
+                    made->packed_bytes = plan.packed_bytes();
                     return {};
                   });
 }
 
 intact_status intact_grouped_certificate(const intact_grouped* grouped,
                                          intact_pairs_certificate* certificate) {
-  return FillCall("certificate", grouped, "certificate", certificate, INTACT_PAIRS_CERTIFICATE_INIT,
-                  [&](intact_pairs_certificate* made) -> Error {
-                    ASSIGN_OR_RETURN(const std::vector<uint8_t> weights, WeightsOf(*grouped->plan));
-                    *made = GroupedPairs(grouped->plan->problem(), weights.data()).Certify();
-                    return {};
-                  });
+  return FillCall(
+      "certificate", grouped, "certificate", certificate, INTACT_PAIRS_CERTIFICATE_INIT,
+      [&](intact_pairs_certificate* made) -> Error {
+        const GroupedColumns weights = grouped->plan->weights().Unpacked(grouped->plan->problem());
+        *made = CertifyPairs(grouped->plan->problem(), PairsOf(grouped->plan->problem(), weights));
+        return {};
+      });
 }
 
 intact_status intact_grouped_group_certificates(const intact_grouped* grouped, int64_t first, int64_t count,
@@ -114,15 +107,11 @@ intact_status intact_grouped_group_certificates(const intact_grouped* grouped, i
   return GuardCall<intact_grouped>("group_certificates", grouped, [&]() -> Error {
     if (groups == nullptr) return NullArgument("groups");
     const GroupedProblem& problem = grouped->plan->problem();
-    const int64_t columns = problem.columns();
-    if (first < 0 || count < 0 || first > columns || count > columns - first) {
-      return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +
-                             "; there are " + std::to_string(columns) + " columns");
-    }
-    ASSIGN_OR_RETURN(const std::vector<uint8_t> weights, WeightsOf(*grouped->plan));
-    const GroupedPairs pairs(problem, weights.data());
-    for (int64_t n = first; n < first + count; ++n) {
-      for (int64_t g = 0; g < problem.groups(); ++g) *groups++ = pairs.CertifyGroup(n, g);
+    RETURN_IF_ERROR(CheckElements(first, count, problem.columns(), "columns"));
+    const GroupedColumns weights = grouped->plan->weights().Unpacked(problem);
+    const PairedColumns pairs = PairsOf(problem, weights);
+    for (int64_t n = first; n < first + count; ++n, groups += problem.groups()) {
+      CertifyGroups(problem, pairs, n, {groups, static_cast<size_t>(problem.groups())});
     }
     return {};
   });
@@ -130,12 +119,13 @@ intact_status intact_grouped_group_certificates(const intact_grouped* grouped, i
 
 intact_status intact_grouped_failing_pairs(const intact_grouped* grouped, int64_t first, int64_t count,
                                            intact_failing_pair* pairs, int64_t* written) {
-  return GuardCall<intact_grouped>("failing_pairs", grouped, [&]() -> Error {
-    RETURN_IF_ERROR(CheckListing(first, count, pairs, written));
-    ASSIGN_OR_RETURN(const std::vector<uint8_t> weights, WeightsOf(*grouped->plan));
-    *written = GroupedPairs(grouped->plan->problem(), weights.data()).ListFailing(first, count, pairs);
-    return {};
-  });
+  const auto list = [&] {
+    const GroupedProblem& problem = grouped->plan->problem();
+    const GroupedColumns weights = grouped->plan->weights().Unpacked(problem);
+    return ListFailingPairs(PairsOf(problem, weights), kPairsRange, first, count);
+  };
+  return FailingPairsCall(grouped, first, count, pairs, written, list,
+                          [](const FailingPair& pair) { return ToStruct(pair); });
 }
 
 intact_status intact_grouped_save(const intact_grouped* grouped, const char* path) {

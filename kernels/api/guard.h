@@ -49,6 +49,9 @@ template <class Body>
   }
 }
 
+inline intact_failing_pair ToStruct(const FailingPair& pair) {
+  return {pair.k, pair.n, pair.w0, pair.w1, pair.a0, pair.a1, pair.sum};
+}
 intact_certificate ToStruct(const Certificate& certificate, intact_type a_type,
                             const ScheduleStatistics& schedule, int32_t pairing);
 
@@ -84,18 +87,6 @@ class Stopwatch {
 
 inline Error NullArgument(const char* name) {
   return {INTACT_INVALID_ARGUMENT, std::string(name) + " is NULL"};
-}
-
-/// Checks the arguments of a function that lists failing pairs from number `first` on, and sets `*written` to
-/// 0.
-template <class Pair>
-Error CheckListing(int64_t first, int64_t count, const Pair* pairs, int64_t* written) {
-  if (pairs == nullptr) return NullArgument("pairs");
-  if (written == nullptr) return NullArgument("written");
-  *written = 0;
-  if (first >= 0 && count >= 0) return {};
-  return {INTACT_INVALID_ARGUMENT, "first is " + std::to_string(first) + " and count is " +
-                                       std::to_string(count) + "; expected 0 or more"};
 }
 
 /// The smallest accepted sizes of structs: their sizes in the first version of the header. Fields that a

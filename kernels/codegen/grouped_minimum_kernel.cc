@@ -5,10 +5,8 @@
 #include <vector>
 
 #include "core/types.h"
-#include "jit/assembler.h"
 #include "jit/code_cache.h"
-#include "jit/emitters/emitter.h"
-#include "kernels/weights/grouped_weights.h"
+#include "kernels/codegen/grouped_generator.h"
 
 namespace intact::kernels {
 namespace {
@@ -19,56 +17,51 @@ using jit::Vec;
 
 constexpr int kVectors = GroupedLayout::kVectors;
 
-Result<jit::Code> Generate(const GroupedMinimumSpec& spec) {
-  jit::Assembler session(spec.Name());
-  jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
-  const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
-  x86::Assembler& code = session.code();
-  const auto argument = [&](size_t member) {
-    return x86::ptr(registers.Argument(), static_cast<int>(member));
-  };
-  const Gp factors = registers.NewGeneral("factors"), stride = registers.NewGeneral("factors' stride");
-  const Gp minimums = registers.NewGeneral("minimums"), f = registers.NewGeneral("f");
-  const Gp groups = registers.NewGeneral("groups");
-  std::vector<Vec> sums, values;
-  for (int i = 0; i < spec.mr * kVectors; ++i) sums.push_back(registers.NewVector("f"));
-  for (int j = 0; j < kVectors; ++j) values.push_back(registers.NewVector("minimums"));
-  const Vec factor = registers.NewVector("factor");
-  session.Begin(registers);
-  code.mov(factors, argument(offsetof(GroupedMinimumArgs, factors)));
-  code.mov(stride, argument(offsetof(GroupedMinimumArgs, factors_stride_bytes)));
-  code.mov(minimums, argument(offsetof(GroupedMinimumArgs, minimums)));
-  code.mov(f, argument(offsetof(GroupedMinimumArgs, f)));
-  code.mov(groups, argument(offsetof(GroupedMinimumArgs, groups)));
-  for (const Vec& sum : sums) emitter->Zero(sum);
-  const int vector_bytes = registers.vector_bytes() / 4 * core::BytesOf(spec.type);
-  const asmjit::Label group = code.newLabel();
-  code.bind(group);
-  for (int j = 0; j < kVectors; ++j) {
-    const Vec& value = values[static_cast<size_t>(j)];
-    const jit::Mem from = x86::ptr(minimums, j * vector_bytes);
-    if (spec.type == INTACT_F16) {
-      code.vcvtph2ps(value, from);
-    } else {
-      emitter->Load(value, from);
+// The minimums are laid out as the scales of a group.
+class MinimumGenerator : GroupedGenerator {
+ public:
+  explicit MinimumGenerator(const GroupedMinimumSpec& spec)
+      : GroupedGenerator(spec.isa, {.scale_type = spec.type}, spec.Name()), rows_(spec.mr) {}
+
+  Result<jit::Code> Generate() {
+    const Gp factors = registers_.NewGeneral("factors"), stride = registers_.NewGeneral("factors' stride");
+    const Gp minimums = registers_.NewGeneral("minimums"), f = registers_.NewGeneral("f");
+    const Gp groups = registers_.NewGeneral("groups");
+    std::vector<Vec> sums, values;
+    for (int i = 0; i < rows_ * kVectors; ++i) sums.push_back(registers_.NewVector("f"));
+    for (int j = 0; j < kVectors; ++j) values.push_back(registers_.NewVector("minimums"));
+    const Vec factor = registers_.NewVector("factor");
+    session_.Begin(registers_);
+    code().mov(factors, Argument(offsetof(GroupedMinimumArgs, factors)));
+    code().mov(stride, Argument(offsetof(GroupedMinimumArgs, factors_stride_bytes)));
+    code().mov(minimums, Argument(offsetof(GroupedMinimumArgs, minimums)));
+    code().mov(f, Argument(offsetof(GroupedMinimumArgs, f)));
+    code().mov(groups, Argument(offsetof(GroupedMinimumArgs, groups)));
+    for (const Vec& sum : sums) emitter_->Zero(sum);
+    const asmjit::Label group = code().newLabel();
+    code().bind(group);
+    for (int j = 0; j < kVectors; ++j) LoadScales(values[static_cast<size_t>(j)], minimums, j);
+    for (int i = 0; i < rows_; ++i) {
+      code().vbroadcastss(factor, x86::ptr(factors, i * static_cast<int>(sizeof(float))));
+      for (int j = 0; j < kVectors; ++j) {
+        code().vfmadd231ps(sums[static_cast<size_t>(i * kVectors + j)], factor,
+                           values[static_cast<size_t>(j)]);
+      }
     }
-  }
-  for (int i = 0; i < spec.mr; ++i) {
-    code.vbroadcastss(factor, x86::ptr(factors, i * static_cast<int>(sizeof(float))));
-    for (int j = 0; j < kVectors; ++j) {
-      code.vfmadd231ps(sums[static_cast<size_t>(i * kVectors + j)], factor, values[static_cast<size_t>(j)]);
+    code().add(factors, stride);
+    code().add(minimums, columns() * core::BytesOf(layout_.scale_type));
+    code().dec(groups);
+    code().jnz(group);
+    for (size_t i = 0; i < sums.size(); ++i) {
+      emitter_->Store(x86::ptr(f, static_cast<int>(i) * vector_bytes()), sums[i]);
     }
+    session_.End();
+    return session_.Finish(registers_);
   }
-  code.add(factors, stride);
-  code.add(minimums, kVectors * vector_bytes);
-  code.dec(groups);
-  code.jnz(group);
-  for (size_t i = 0; i < sums.size(); ++i) {
-    emitter->Store(x86::ptr(f, static_cast<int>(i) * registers.vector_bytes()), sums[i]);
-  }
-  session.End();
-  return session.Finish(registers);
-}
+
+ private:
+  int rows_;
+};
 
 }  // namespace
 
@@ -84,7 +77,8 @@ int LargestGroupedMinimumRows(core::Isa isa) {
 }
 
 Result<GroupedMinimumFunction> GetGroupedMinimumKernel(const GroupedMinimumSpec& spec) {
-  return jit::GetFunction<GroupedMinimumFunction>(spec, Generate);
+  return jit::GetFunction<GroupedMinimumFunction>(
+      spec, [](const GroupedMinimumSpec& key) { return MinimumGenerator(key).Generate(); });
 }
 
 }  // namespace intact::kernels

@@ -1,4 +1,4 @@
-// An engine of grouped weights: it has packed the weights, and computes rectangles of C.
+// An engine of grouped weights: it reads packed weights, and computes rectangles of C.
 #ifndef INTACT_KERNELS_ENGINES_GROUPED_H_
 #define INTACT_KERNELS_ENGINES_GROUPED_H_
 
@@ -21,12 +21,8 @@ class GroupedEngine {
 
   /// Name of the kernel for the largest block of `m` rows.
   virtual std::string KernelName(int64_t m) const = 0;
-  /// Memory that the packed weights occupy, with scales and zero points.
-  virtual int64_t packed_bytes() const = 0;
-  /// The packed weights, as generated kernels of some ISA read them. Errors: OUT_OF_MEMORY.
-  virtual Result<std::shared_ptr<const GroupedWeights>> Weights() const = 0;
-  /// The packing of Weights().
-  virtual GroupedPacking packing() const = 0;
+  /// Memory that the engine's own copy of the weights occupies.
+  virtual int64_t packed_bytes() const { return 0; }
   /// C is split among threads at multiples of these steps.
   virtual int64_t column_step() const = 0;
   virtual int64_t row_step() const = 0;

@@ -37,9 +37,6 @@ class GroupedPanelEngine final : public GroupedEngine {
                                                              core::Isa isa);
 
   std::string KernelName(int64_t m) const override;
-  int64_t packed_bytes() const override { return weights_->bytes() + weights_->minimum_bytes(); }
-  Result<std::shared_ptr<const GroupedWeights>> Weights() const override { return weights_; }
-  GroupedPacking packing() const override { return weights_->packing(); }
   int64_t column_step() const override { return weights_->columns(); }
   int64_t row_step() const override { return 1; }
   int64_t ScratchBytes(int64_t rows) const override;

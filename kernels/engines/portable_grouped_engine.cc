@@ -13,20 +13,17 @@
 namespace intact::kernels {
 
 Result<std::unique_ptr<const GroupedEngine>> PortableGroupedEngine::Create(const GroupedProblem& problem,
-                                                                           const GroupedWeightView& weights) {
+                                                                           const GroupedWeights& packed) {
   std::unique_ptr<PortableGroupedEngine> engine(new PortableGroupedEngine(problem));
   const int64_t groups = engine->FirstGroup(problem.experts, 0);
-  const int64_t given_zero_points = problem.has_b_zero_points ? groups : 0;
   const int64_t given_minimums = problem.has_b_minimums ? groups : 0;
   if (!engine->minimums_.Resize(static_cast<size_t>(given_minimums)) ||
-      !engine->zero_points_.Resize(static_cast<size_t>(given_zero_points)) ||
       !engine->weights_.Resize(static_cast<size_t>(groups * engine->group_pairs())) ||
       !engine->scales_.Resize(static_cast<size_t>(groups))) {
     return Error{INTACT_OUT_OF_MEMORY, "no memory for packed weights"};
   }
-  engine->zero_point_ = CommonZeroPoint(problem, weights);
-  engine->minimum_type_ = MinimumType(problem, weights);
-  engine->Pack(weights);
+  const GroupedColumns columns = packed.Unpacked(problem);
+  engine->Pack(columns.View(problem));
   return std::unique_ptr<const GroupedEngine>(std::move(engine));
 }
 
@@ -42,50 +39,11 @@ void PortableGroupedEngine::Pack(const GroupedWeightView& weights) {
       const int64_t place = FirstGroup(expert, n / kPanelColumns) + g;
       scales_[static_cast<size_t>(place)][column] = own.Scale(g, n);
       const int32_t zero_point = own.ZeroPoint(g, n);
-      if (problem_.has_b_zero_points) {
-        zero_points_[static_cast<size_t>(place)][column] = static_cast<uint8_t>(zero_point);
-      }
       if (problem_.has_b_minimums) minimums_[static_cast<size_t>(place)][column] = own.Minimum(g, n);
       Pair* const pairs = weights_.data() + place * group_pairs();
       for (int64_t j = 0; j < problem_.GroupDepth(g); ++j) {
         pairs[j / 2][column][static_cast<size_t>(j % 2)] =
             static_cast<int16_t>(own.At(g * problem_.group + j, n) - zero_point);
-      }
-    }
-  }
-}
-
-Result<std::shared_ptr<const GroupedWeights>> PortableGroupedEngine::Weights() const {
-  GroupedColumns columns(problem_);
-  Unpack(&columns);
-  ASSIGN_OR_RETURN(std::shared_ptr<const GroupedWeights> packed,
-                   GroupedWeights::Pack(problem_, columns.View(problem_), kPackingIsa));
-  return packed;
-}
-
-void PortableGroupedEngine::Unpack(GroupedColumns* to) const noexcept {
-  const int64_t groups = problem_.groups();
-  const int scale_bytes = core::BytesOf(problem_.scale_type);
-  for (int64_t i = 0; i < problem_.columns(); ++i) {
-    const int64_t expert = i / problem_.n, n = i % problem_.n;
-    const auto column = static_cast<size_t>(n % kPanelColumns);
-    for (int64_t g = 0; g < groups; ++g) {
-      const auto place = static_cast<size_t>(FirstGroup(expert, n / kPanelColumns) + g);
-      core::Encode(problem_.scale_type, scales_[place][column],
-                   to->scales.data() + (i * groups + g) * scale_bytes);
-      if (problem_.has_b_minimums) {
-        to->minimums[static_cast<size_t>(i * groups + g)] = minimums_[place][column];
-      }
-      int32_t zero_point = problem_.DefaultZeroPoint();
-      if (problem_.has_b_zero_points) {
-        const uint8_t stored = zero_points_[place][column];
-        zero_point = problem_.codes().is_signed() ? int32_t{static_cast<int8_t>(stored)} : int32_t{stored};
-        to->zero_points[static_cast<size_t>(i * groups + g)] = stored;
-      }
-      const Pair* const pairs = weights_.data() + static_cast<int64_t>(place) * group_pairs();
-      for (int64_t j = 0; j < problem_.GroupDepth(g); ++j) {
-        const int32_t weight = pairs[j / 2][column][static_cast<size_t>(j % 2)] + zero_point;
-        problem_.StoreCode(weight, g * problem_.group + j, to->weights.data() + i * problem_.column_bytes());
       }
     }
   }

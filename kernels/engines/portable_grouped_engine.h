@@ -6,10 +6,8 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
-#include "core/isas.h"
 #include "core/result.h"
 #include "kernels/engines/grouped.h"
 #include "kernels/runtime/aligned_buffer.h"
@@ -18,18 +16,13 @@ namespace intact::kernels {
 
 class PortableGroupedEngine final : public GroupedEngine {
  public:
-  /// Packs `weights`. `problem` outlives the engine. Errors: OUT_OF_MEMORY.
+  /// Copies `packed`. `problem` outlives the engine. Errors: OUT_OF_MEMORY.
   static Result<std::unique_ptr<const GroupedEngine>> Create(const GroupedProblem& problem,
-                                                             const GroupedWeightView& weights);
+                                                             const GroupedWeights& packed);
 
   std::string KernelName(int64_t /*m*/) const override { return "grouped_portable"; }
   int64_t packed_bytes() const override {
-    return static_cast<int64_t>(weights_.bytes() + scales_.bytes() + zero_points_.bytes() +
-                                minimums_.bytes());
-  }
-  Result<std::shared_ptr<const GroupedWeights>> Weights() const override;
-  GroupedPacking packing() const override {
-    return GroupedPacking::Of(kPackingIsa, zero_point_, minimum_type_);
+    return static_cast<int64_t>(weights_.bytes() + scales_.bytes() + minimums_.bytes());
   }
   int64_t column_step() const override { return kPanelColumns; }
   int64_t row_step() const override { return 1; }
@@ -38,7 +31,6 @@ class PortableGroupedEngine final : public GroupedEngine {
            int64_t c_stride_bytes, uint8_t* scratch) const noexcept override;
 
  private:
-  static constexpr core::Isa kPackingIsa = core::Isa::kAvx2;  // of Weights()
   explicit PortableGroupedEngine(const GroupedProblem& problem) : problem_(problem) {}
   /// A value for each column of a panel.
   template <class T>
@@ -52,17 +44,12 @@ class PortableGroupedEngine final : public GroupedEngine {
     return (expert * expert_panels() + panel) * problem_.groups();
   }
   void Pack(const GroupedWeightView& weights);
-  void Unpack(GroupedColumns* to) const noexcept;
   /// acc_g of a panel's columns. `a`: the first depth of the group.
   Panel<int32_t> GroupSums(const uint8_t* a, int32_t a_zero_point, const Pair* pairs) const noexcept;
 
   const GroupedProblem& problem_;
-  std::optional<int32_t> zero_point_;            // CommonZeroPoint()
-  intact_type minimum_type_ = INTACT_TYPE_NONE;  // MinimumType()
-  AlignedBuffer<Pair> weights_;                  // [expert][panel][group][pair]; 0 beyond k and n
-  AlignedBuffer<Panel<float>> scales_;           // [expert][panel][group]
-  // [expert][panel][group]; empty if every zero point is DefaultZeroPoint().
-  AlignedBuffer<Panel<uint8_t>> zero_points_;
+  AlignedBuffer<Pair> weights_;           // [expert][panel][group][pair]; 0 beyond k and n
+  AlignedBuffer<Panel<float>> scales_;    // [expert][panel][group]
   AlignedBuffer<Panel<float>> minimums_;  // [expert][panel][group], or empty
 };
 

@@ -141,7 +141,9 @@ void Batch::FindItems(int64_t k, bool may_join) {
   residual_step_ = residual.item;
   b_step_ = OrDense(args_.b_batch_stride, problem_.n * k);
   if (!may_join || has_pointers_ || problem_.has_runtime_b) return;
-  if (!JoinItems(m_, &a, &c, problem_.output.has_residual() ? &residual : nullptr)) return;
+  const bool joins =
+      problem_.output.has_residual() ? JoinItems(m_, &a, &c, &residual) : JoinItems(m_, &a, &c);
+  if (!joins) return;
   if (!IsTransposed(args_)) first_.a_stride = a.row;
   first_.c_stride = c.row;
   first_.residual_stride = residual.row;

@@ -39,15 +39,12 @@ struct ItemSteps {
 
 /// Whether the items of a run are one item with the rows of all: in every tensor the next item begins where the
 /// next row would, or items have one row, and the next item begins beyond it. Then the tensors' rows become
-/// those of this item. `residual` may be null.
-inline bool JoinItems(int64_t m, ItemSteps* a, ItemSteps* c, ItemSteps* residual) {
-  const auto follows = [m](const ItemSteps& tensor) { return tensor.item == Times(m, tensor.row); };
-  const auto is_row = [](const ItemSteps& tensor) { return tensor.item >= tensor.columns; };
-  if (follows(*a) && follows(*c) && (residual == nullptr || follows(*residual))) return true;
-  if (m != 1 || !is_row(*a) || !is_row(*c) || (residual != nullptr && !is_row(*residual))) return false;
-  a->row = a->item;
-  c->row = c->item;
-  if (residual != nullptr) residual->row = residual->item;
+/// those of this item.
+template <class... Tensors>
+bool JoinItems(int64_t m, Tensors*... tensors) {
+  if (((tensors->item == Times(m, tensors->row)) && ...)) return true;
+  if (m != 1 || !((tensors->item >= tensors->columns) && ...)) return false;
+  ((tensors->row = tensors->item), ...);
   return true;
 }
 

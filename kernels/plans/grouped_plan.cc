@@ -20,40 +20,34 @@ bool HasNoRows(const intact_grouped_args& args) { return args.m == 0 || args.bat
 
 }  // namespace
 
-GroupedPlan::GroupedPlan(GroupedProblem problem, core::Isa isa) : problem_(std::move(problem)), isa_(isa) {}
+core::Isa GroupedPlan::PackingIsa(core::Isa isa) {
+  return isa == core::Isa::kPortable ? core::Isa::kAvx2 : VectorIsa(isa);
+}
 
 Result<std::unique_ptr<GroupedPlan>> GroupedPlan::Create(GroupedProblem problem,
                                                          const GroupedWeightView& weights, core::Isa isa) {
-  if (isa != core::Isa::kPortable) {
-    ASSIGN_OR_RETURN(std::shared_ptr<const GroupedWeights> packed,
-                     GroupedWeights::Pack(problem, weights, VectorIsa(isa)));
-    return Create(std::move(problem), std::move(packed), isa);
-  }
-  std::unique_ptr<GroupedPlan> plan(new GroupedPlan(std::move(problem), isa));
-  RETURN_IF_ERROR(plan->SetEngine(PortableGroupedEngine::Create(plan->problem_, weights)));
-  return plan;
+  ASSIGN_OR_RETURN(std::shared_ptr<const GroupedWeights> packed,
+                   GroupedWeights::Pack(problem, weights, PackingIsa(isa)));
+  return Create(std::move(problem), std::move(packed), isa);
 }
 
 Result<std::unique_ptr<GroupedPlan>> GroupedPlan::Create(GroupedProblem problem,
                                                          std::shared_ptr<const GroupedWeights> weights,
                                                          core::Isa isa) {
-  std::unique_ptr<GroupedPlan> plan(new GroupedPlan(std::move(problem), isa));
-  RETURN_IF_ERROR(plan->SetEngine(GroupedPanelEngine::Create(plan->problem_, std::move(weights), isa)));
-  return plan;
-}
-
-Error GroupedPlan::SetEngine(Result<std::unique_ptr<const GroupedEngine>> engine) {
-  if (!engine) return engine.error();
-  engine_ = std::move(*engine);
   constexpr int64_t kManyRows = 512;
-  kernel_name_ = engine_->KernelName(kManyRows);
-  return stager_.MakeKernels(problem_, isa_);
+  std::unique_ptr<GroupedPlan> plan(new GroupedPlan(std::move(problem), std::move(weights), isa));
+  ASSIGN_OR_RETURN(plan->engine_, isa == core::Isa::kPortable
+                                      ? PortableGroupedEngine::Create(plan->problem_, plan->weights())
+                                      : GroupedPanelEngine::Create(plan->problem_, plan->weights_, isa));
+  plan->kernel_name_ = plan->engine_->KernelName(kManyRows);
+  RETURN_IF_ERROR(plan->stager_.MakeKernels(plan->problem_, isa));
+  return plan;
 }
 
 GroupedPlan::Items GroupedPlan::ItemsOf(const intact_grouped_args& args) const {
   ItemSteps a = ItemSteps::Of(args.m, problem_.k, args.a_stride, args.a_batch_stride);
   ItemSteps c = ItemSteps::Of(args.m, problem_.n, args.c_stride, args.c_batch_stride);
-  const bool are_one = args.batch == 1 || JoinItems(args.m, &a, &c, nullptr);
+  const bool are_one = args.batch == 1 || JoinItems(args.m, &a, &c);
   return {are_one ? 1 : args.batch, are_one ? args.m * args.batch : args.m, a, c};
 }
 
@@ -108,7 +102,7 @@ Partition GroupedPlan::Cut(int64_t m, int parts) const {
   output.column_step = engine_->column_step();
   output.line_columns = LineColumns(problem_.n, core::BytesOf(problem_.c_type));
   output.row_bytes = problem_.k * problem_.a_bytes();
-  output.column_bytes = CeilDivide(engine_->packed_bytes(), problem_.n);
+  output.column_bytes = CeilDivide(packed_bytes(), problem_.n);
   // A share reads its columns of B once for a block of rows.
   return Partition::Choose(output, parts, RowCostOf([](int64_t rows) {
                              return static_cast<double>(rows + ItemCut::kWeightRows);

@@ -28,7 +28,9 @@ class GroupedPlan {
  public:
   static Result<std::unique_ptr<GroupedPlan>> Create(GroupedProblem problem, const GroupedWeightView& weights,
                                                      core::Isa isa);
-  /// `weights` are packed for the kernels of `isa`, which generates code.
+  /// The ISA whose kernels read the packed weights of a plan for `isa`. Portable kernels copy them.
+  static core::Isa PackingIsa(core::Isa isa);
+  /// `weights` are packed for PackingIsa(isa).
   static Result<std::unique_ptr<GroupedPlan>> Create(GroupedProblem problem,
                                                      std::shared_ptr<const GroupedWeights> weights,
                                                      core::Isa isa);
@@ -40,13 +42,18 @@ class GroupedPlan {
 
   const GroupedProblem& problem() const { return problem_; }
   const GroupedEngine& engine() const { return *engine_; }
+  const GroupedWeights& weights() const { return *weights_; }
+  /// Memory that the packed weights occupy, with scales, zero points and minimums.
+  int64_t packed_bytes() const {
+    return weights_->bytes() + weights_->minimum_bytes() + engine_->packed_bytes();
+  }
   core::Isa isa() const { return isa_; }
   /// The name of the kernel for large m.
   const std::string& kernel_name() const { return kernel_name_; }
 
  private:
-  GroupedPlan(GroupedProblem problem, core::Isa isa);
-  Error SetEngine(Result<std::unique_ptr<const GroupedEngine>> engine);
+  GroupedPlan(GroupedProblem problem, std::shared_ptr<const GroupedWeights> weights, core::Isa isa)
+      : problem_(std::move(problem)), weights_(std::move(weights)), isa_(isa) {}
   /// The items of a batch, joined if they can be.
   struct Items {
     int64_t count, m;
@@ -73,6 +80,7 @@ class GroupedPlan {
   Error RunChecked(const intact_grouped_args& args, const Items& items, int wanted, const Body& run) const;
 
   GroupedProblem problem_;
+  std::shared_ptr<const GroupedWeights> weights_;
   core::Isa isa_;
   GroupedStager stager_;
   std::unique_ptr<const GroupedEngine> engine_;

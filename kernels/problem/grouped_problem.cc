@@ -124,6 +124,13 @@ Error CheckSum(const GroupedProblem& problem, const GroupedWeightView& weights, 
                                "; expected at most 2147483647 for all activations"};
 }
 
+Error CheckGroup(const GroupedProblem& problem, const GroupedWeightView& weights, const GroupPlace& place) {
+  const auto [expert, n, g] = place;
+  RETURN_IF_ERROR(CheckGroupValues(problem, place, weights.ScaleBits(g, n), weights.ZeroPoint(g, n)));
+  RETURN_IF_ERROR(CheckSum(problem, weights, place));
+  return problem.has_b_minimums ? CheckMinimum(problem, place, weights.Minimum(g, n)) : Error();
+}
+
 }  // namespace
 
 intact_grouped_desc NumbersOf(const intact_grouped_desc& desc) {
@@ -186,18 +193,17 @@ Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, c
         or_default(desc.scale_stride_expert,
                    std::max(problem.n * view.scale_stride_n, problem.groups() * view.scale_stride_g));
   }
-  for (int64_t expert = 0; expert < problem.experts; ++expert) {
-    const GroupedWeightView own = view.Expert(expert);
-    for (int64_t n = 0; n < problem.n; ++n) {
-      for (int64_t g = 0; g < problem.groups(); ++g) {
-        const GroupPlace place = {expert, n, g};
-        RETURN_IF_ERROR(CheckGroupValues(problem, place, own.ScaleBits(g, n), own.ZeroPoint(g, n)));
-        RETURN_IF_ERROR(CheckSum(problem, own, place));
-        if (problem.has_b_minimums) RETURN_IF_ERROR(CheckMinimum(problem, place, own.Minimum(g, n)));
-      }
-    }
-  }
+  RETURN_IF_ERROR(CheckGroups(problem, view));
   return view;
+}
+
+Error CheckGroups(const GroupedProblem& problem, const GroupedWeightView& view) {
+  Error error;
+  AllGroups(problem, view, [&](const GroupPlace& place, const GroupedWeightView& own) {
+    error = CheckGroup(problem, own, place);
+    return error.ok();
+  });
+  return error;
 }
 
 GroupedColumns::GroupedColumns(const GroupedProblem& problem) {

@@ -106,6 +106,20 @@ struct GroupPlace {
   int64_t expert, n, g;
 };
 
+/// Whether holds(place, weights of the expert) for every group of every column. `view` is expert 0.
+template <class Holds>
+bool AllGroups(const GroupedProblem& problem, const GroupedWeightView& view, const Holds& holds) {
+  for (int64_t expert = 0; expert < problem.experts; ++expert) {
+    const GroupedWeightView own = view.Expert(expert);
+    for (int64_t n = 0; n < problem.n; ++n) {
+      for (int64_t g = 0; g < problem.groups(); ++g) {
+        if (!holds(GroupPlace{expert, n, g}, own)) return false;
+      }
+    }
+  }
+  return true;
+}
+
 /// The weights of all experts, dense, as a descriptor with strides of 0 describes them.
 struct GroupedColumns {
   std::vector<uint8_t> weights, scales, zero_points;  // zero_points: empty if the problem has none
@@ -141,11 +155,12 @@ struct GroupedRows {
 intact_grouped_desc NumbersOf(const intact_grouped_desc& desc);
 /// Checks `desc`. Errors name the field, its value and what was expected.
 Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc);
-/// The weights `b` of expert 0 of `desc`, which CheckGrouped() accepted. Checks strides, scales and zero
-/// points of all experts. Errors: INVALID_ARGUMENT; OVERFLOW if some activations could make a sum leave
-/// int32.
+/// The weights `b` of expert 0 of `desc`, which CheckGrouped() accepted. Checks strides, and CheckGroups().
 Result<GroupedWeightView> CheckGroupedWeights(const intact_grouped_desc& desc, const GroupedProblem& problem,
                                               const void* b);
+/// Checks the scales, zero points and minimums of all experts. Errors: INVALID_ARGUMENT; OVERFLOW if some
+/// activations could make a sum leave int32. `view` is expert 0.
+Error CheckGroups(const GroupedProblem& problem, const GroupedWeightView& view);
 /// Checks the scale, as it is stored, and the zero point of a group.
 Error CheckGroupValues(const GroupedProblem& problem, const GroupPlace& place, uint32_t scale_bits,
                        int32_t zero_point);

@@ -34,18 +34,9 @@ Interval PairAt(const PackedWeights& weights, int64_t k, int64_t n, ActivationRa
 }
 
 FailingPair Witness(const PackedWeights& weights, int64_t k, int64_t n, ActivationRange range) {
-  FailingPair pair;
+  FailingPair pair = LargestPair(weights.At(k, n), weights.At(k + 1, n), range);
   pair.k = k;
   pair.n = n;
-  pair.w0 = weights.At(k, n);
-  pair.w1 = weights.At(k + 1, n);
-  const bool is_high = PairAt(weights, k, n, range).high > kInt16Max;
-  const auto activation = [&](int w) {
-    return static_cast<uint8_t>((w > 0) == is_high ? range.high : range.low);
-  };
-  pair.a0 = activation(pair.w0);
-  pair.a1 = activation(pair.w1);
-  pair.sum = pair.a0 * pair.w0 + pair.a1 * pair.w1;
   return pair;
 }
 
@@ -266,6 +257,21 @@ void Append(const Certificate& next, int64_t first, Certificate* certificate) {
 }
 
 }  // namespace
+
+FailingPair LargestPair(int8_t w0, int8_t w1, ActivationRange range) {
+  const Interval sums = PairInterval(w0, w1, range);
+  const bool is_high = sums.high >= -sums.low;
+  const auto activation = [&](int w) {
+    return static_cast<uint8_t>((w > 0) == is_high ? range.high : range.low);
+  };
+  FailingPair pair;
+  pair.w0 = w0;
+  pair.w1 = w1;
+  pair.a0 = activation(w0);
+  pair.a1 = activation(w1);
+  pair.sum = pair.a0 * w0 + pair.a1 * w1;
+  return pair;
+}
 
 std::array<ColumnParts, kPanelColumns> SumPanel(const PackedWeights& weights, int64_t panel,
                                                 const std::array<int32_t, kPanelColumns>& zero_points) {

@@ -33,6 +33,9 @@ struct FailingPair {
   int32_t sum = 0;         // a0·w0 + a1·w1, beyond int16
 };
 
+/// The pair of these weights, with the activations in `range` that make its sum largest in magnitude.
+FailingPair LargestPair(int8_t w0, int8_t w1, ActivationRange range);
+
 /// Bounds of what one column can accumulate, without the activations' zero point and the bias: Σ_k a·(b −
 /// zb).
 struct ColumnBound {

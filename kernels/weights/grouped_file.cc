@@ -85,8 +85,8 @@ Error CheckHeader(const Header& header) {
 
 }  // namespace
 
-size_t GroupedImageBytes(const GroupedProblem& problem, const GroupedPacking& packing) {
-  return HeaderOf(problem, GroupedWeights(problem, packing, nullptr, nullptr, nullptr)).begin.file_bytes;
+size_t GroupedImageBytes(const GroupedProblem& problem, const GroupedWeights& weights) {
+  return HeaderOf(problem, weights).begin.file_bytes;
 }
 
 std::vector<uint8_t> WriteGroupedImage(const GroupedProblem& problem, const GroupedWeights& weights) {

@@ -30,8 +30,8 @@ namespace intact::kernels {
 /// The image of a plan. Throws std::bad_alloc.
 std::vector<uint8_t> WriteGroupedImage(const GroupedProblem& problem, const GroupedWeights& weights);
 
-/// The size of the image of weights with this packing.
-size_t GroupedImageBytes(const GroupedProblem& problem, const GroupedPacking& packing);
+/// The size of the image.
+size_t GroupedImageBytes(const GroupedProblem& problem, const GroupedWeights& weights);
 
 /// The contents of an image. The weights point into it.
 struct GroupedImage {

@@ -131,46 +131,26 @@ bool IsHalf(float value) {
          (std::bit_cast<uint32_t>(value) & 0x1fff) == 0;
 }
 
-// The sum of the weights in `bytes` packed bytes.
-int32_t SumOf(const uint8_t* packed, int64_t bytes, bool is_nibble, bool is_signed) {
-  const auto sum = [&](const auto& value) {
-    int32_t total = 0;
-    for (int64_t i = 0; i < bytes; ++i) total += value(packed[i]);
-    return total;
-  };
-  if (is_nibble) return sum([](uint8_t byte) { return (byte & 15) + (byte >> 4); });
-  return is_signed ? sum([](uint8_t byte) { return int32_t{static_cast<int8_t>(byte)}; })
-                   : sum([](uint8_t byte) { return int32_t{byte}; });
+// GroupedPacking::zero_point of all experts. `view` is expert 0.
+std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const GroupedWeightView& view) {
+  const int32_t first = view.ZeroPoint(0, 0);
+  const bool is_common = view.zero_points == nullptr ||
+                         AllGroups(problem, view, [&](const GroupPlace& place, const GroupedWeightView& own) {
+                           return own.ZeroPoint(place.g, place.n) == first;
+                         });
+  return is_common ? std::optional(first) : std::nullopt;
+}
+
+// GroupedPacking::minimum_type of all experts. `view` is expert 0.
+intact_type MinimumType(const GroupedProblem& problem, const GroupedWeightView& view) {
+  if (!problem.has_b_minimums) return INTACT_TYPE_NONE;
+  const bool are_halves = AllGroups(problem, view, [](const GroupPlace& place, const GroupedWeightView& own) {
+    return IsHalf(own.Minimum(place.g, place.n));
+  });
+  return are_halves ? INTACT_F16 : INTACT_F32;
 }
 
 }  // namespace
-
-std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const GroupedWeightView& view) {
-  const int32_t first = view.ZeroPoint(0, 0);
-  if (view.zero_points == nullptr) return first;
-  for (int64_t expert = 0; expert < problem.experts; ++expert) {
-    const GroupedWeightView own = view.Expert(expert);
-    for (int64_t n = 0; n < problem.n; ++n) {
-      for (int64_t g = 0; g < problem.groups(); ++g) {
-        if (own.ZeroPoint(g, n) != first) return std::nullopt;
-      }
-    }
-  }
-  return first;
-}
-
-intact_type MinimumType(const GroupedProblem& problem, const GroupedWeightView& view) {
-  if (!problem.has_b_minimums) return INTACT_TYPE_NONE;
-  for (int64_t expert = 0; expert < problem.experts; ++expert) {
-    const GroupedWeightView own = view.Expert(expert);
-    for (int64_t n = 0; n < problem.n; ++n) {
-      for (int64_t g = 0; g < problem.groups(); ++g) {
-        if (!IsHalf(own.Minimum(g, n))) return INTACT_F32;
-      }
-    }
-  }
-  return INTACT_F16;
-}
 
 GroupedLayout GroupedLayout::Expanded() const {
   GroupedLayout expanded = *this;
@@ -344,7 +324,6 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
   }
   const bool is_nibble = layout_.step == GroupedStep::kNibbles;
   const uint8_t flip = FlipOf(shift_, is_nibble);
-  std::array<uint32_t, kMostColumns> sums = {};  // modulo 2³²
   uint8_t* steps = to + layout_.HeaderBytes(columns());
   Chunk chunk;
   for (int64_t begin = 0; begin < problem.GroupDepth(g); begin += kChunkDepths) {
@@ -353,10 +332,6 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
     const int64_t words = CeilDivide(depth, GroupedLayout::kStepDepths) * layout_.StepVectors();
     for (int64_t i = 0; i < count; ++i) {
       const uint8_t* const column = chunk[static_cast<size_t>(i)].data();
-      if (layout_.sum_bytes != 0) {
-        sums[static_cast<size_t>(i)] +=
-            static_cast<uint32_t>(SumOf(column, words * 4, is_nibble, is_signed_));
-      }
       for (int64_t word = 0; word < words; ++word) {
         uint32_t bits = 0;
         std::memcpy(&bits, column + word * 4, 4);
@@ -366,20 +341,20 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
     }
     steps += words * columns() * 4;
   }
-  for (int64_t i = 0; i < count; ++i) {
-    StoreInteger(static_cast<int32_t>(sums[static_cast<size_t>(i)]), layout_.sum_bytes,
-                 to + layout_.SumOffset(columns()) + i * layout_.sum_bytes);
-  }
+  StoreSums(to + layout_.HeaderBytes(columns()), GroupSteps(g), to + layout_.SumOffset(columns()));
 }
 
 Error GroupedWeights::Check(const GroupedProblem& problem) const {
   RETURN_IF_ERROR(CheckMinimums(problem));
+  std::array<uint8_t, kMostColumns * 4> sums;
+  const auto sum_bytes = static_cast<size_t>(columns() * layout_.sum_bytes);
   const uint8_t* group = panels_;
   for (int64_t panel = 0; panel < experts_ * expert_panels_; ++panel) {
     for (int64_t g = 0; g < problem.groups(); ++g) {
       const uint8_t* const steps = group + layout_.HeaderBytes(columns());
       RETURN_IF_ERROR(CheckHeader(problem, panel, g, group));
-      if (layout_.sum_bytes != 0 && !HasSums(steps, GroupSteps(g), group + layout_.SumOffset(columns()))) {
+      StoreSums(steps, GroupSteps(g), sums.data());
+      if (std::memcmp(sums.data(), group + layout_.SumOffset(columns()), sum_bytes) != 0) {
         return InvalidArgument("corrupted: a sum of weights is wrong");
       }
       if (!IsPaddingZero(steps, problem.GroupDepth(g), columns(), layout_.step == GroupedStep::kNibbles)) {
@@ -415,31 +390,22 @@ Error GroupedWeights::CheckHeader(const GroupedProblem& problem, int64_t panel, 
   return {};
 }
 
-// Whether `sums` are the sums of the weights in `count` steps.
-bool GroupedWeights::HasSums(const uint8_t* steps, int64_t count, const uint8_t* sums) const {
-  const std::array<uint32_t, kMostColumns> expected = PackedSums(
+void GroupedWeights::StoreSums(const uint8_t* steps, int64_t count, uint8_t* to) const {
+  if (layout_.sum_bytes == 0) return;
+  const std::array<uint32_t, kMostColumns> sums = PackedSums(
       steps, count * layout_.StepVectors(), columns(), layout_.step == GroupedStep::kNibbles, is_signed_);
-  uint32_t differing = 0;
   for (int64_t i = 0; i < columns(); ++i) {
-    uint32_t sum = expected[static_cast<size_t>(i)];
-    if (layout_.sum_bytes == 2) {
-      uint16_t stored = 0;
-      std::memcpy(&stored, sums + i * 2, 2);
-      differing |= static_cast<uint16_t>(sum) ^ stored;
-    } else {
-      uint32_t stored = 0;
-      std::memcpy(&stored, sums + i * 4, 4);
-      differing |= sum ^ stored;
-    }
+    StoreInteger(static_cast<int32_t>(sums[static_cast<size_t>(i)]), layout_.sum_bytes,
+                 to + i * layout_.sum_bytes);
   }
-  return differing == 0;
 }
 
-void GroupedWeights::Unpack(GroupedColumns* to) const noexcept {
+GroupedColumns GroupedWeights::Unpacked(const GroupedProblem& problem) const {
+  GroupedColumns dense(problem);
   if (minimum_type() != INTACT_TYPE_NONE) {
     ForEachMinimum([&](const GroupPlace& place, int64_t index) {
       const int64_t column = place.expert * n_ + place.n;
-      to->minimums[static_cast<size_t>(column * CeilDivide(k_, group_) + place.g)] = MinimumAt(index);
+      dense.minimums[static_cast<size_t>(column * CeilDivide(k_, group_) + place.g)] = MinimumAt(index);
     });
   }
   const uint8_t* group = panels_;
@@ -447,11 +413,12 @@ void GroupedWeights::Unpack(GroupedColumns* to) const noexcept {
     const int64_t expert = panel / expert_panels_, first = panel % expert_panels_ * columns();
     for (int64_t g = 0; g < CeilDivide(k_, group_); ++g) {
       for (int64_t i = 0; i < std::min<int64_t>(columns(), n_ - first); ++i) {
-        UnpackColumn(group, i, expert * n_ + first + i, g, to);
+        UnpackColumn(group, i, expert * n_ + first + i, g, &dense);
       }
       group += layout_.GroupBytes(columns(), GroupSteps(g));
     }
   }
+  return dense;
 }
 
 // Unpacks group g of column `column`, which is column i of the panel.

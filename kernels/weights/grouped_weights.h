@@ -41,13 +41,6 @@ namespace intact::kernels {
 
 enum class GroupedStep : uint8_t { kBytes, kNibbles, kSplitBytes, kHalves };
 
-/// The zero point that all columns and groups of all experts have; nothing if zero points differ. `view` is
-/// expert 0.
-std::optional<int32_t> CommonZeroPoint(const GroupedProblem& problem, const GroupedWeightView& view);
-
-/// GroupedPacking::minimum_type of all experts. `view` is expert 0.
-intact_type MinimumType(const GroupedProblem& problem, const GroupedWeightView& view);
-
 /// How a group of a panel is laid out in memory.
 struct GroupedLayout {
   static constexpr int kVectors = 2;  // of a panel
@@ -110,8 +103,8 @@ class GroupedWeights {
   /// Copies the panels. The panels of the owner are then not needed. Errors: OUT_OF_MEMORY.
   Error Copy();
 
-  /// The inverse of Pack(). The bytes of `to` are 0.
-  void Unpack(GroupedColumns* to) const noexcept;
+  /// The inverse of Pack(). Throws std::bad_alloc.
+  GroupedColumns Unpacked(const GroupedProblem& problem) const;
 
   /// Whether the kernels of `isa`, which generates code, read these weights.
   bool AreFor(const GroupedProblem& problem, core::Isa isa) const;
@@ -159,7 +152,8 @@ class GroupedWeights {
   void PackGroup(const GroupedProblem& problem, const GroupedWeightView& view, int64_t first_column,
                  int64_t g, uint8_t* to) const;
   Error CheckHeader(const GroupedProblem& problem, int64_t panel, int64_t g, const uint8_t* group) const;
-  bool HasSums(const uint8_t* steps, int64_t count, const uint8_t* sums) const;
+  /// Stores the sums of `count` steps, as a header has them.
+  void StoreSums(const uint8_t* steps, int64_t count, uint8_t* to) const;
   void UnpackColumn(const uint8_t* group, int64_t i, int64_t column, int64_t g,
                     GroupedColumns* to) const noexcept;
 

@@ -143,8 +143,7 @@ TEST(GroupedWeightsTest, UnpacksWhatItPacked) {
       ASSERT_TRUE(packed) << packed.error().message;
       const Error checked = (*packed)->Check(p);
       ASSERT_TRUE(checked.ok()) << checked.message;
-      GroupedColumns columns(p);
-      (*packed)->Unpack(&columns);
+      const GroupedColumns columns = (*packed)->Unpacked(p);
       const GroupedWeightView view = columns.View(p);
       for (int64_t n = 0; n < p.n; ++n) {
         for (int64_t k = 0; k < p.k; ++k) ASSERT_EQ(view.At(k, n), c.view.At(k, n));
