@@ -1201,7 +1201,8 @@ TEST_F(Cli, SweepGoesOnForATime) {
   EXPECT_EQ(json::parse(Contents(shard))["random"]["stream"], 2);
   ExpectBadInput("verify sweep --time 0", "--time: 0 is not a number from 0.1 to 1e+09");
   ExpectBadInput("verify sweep --time 50ms", "--time: 0.05");
-  ExpectBadInput("verify sweep --time 3days", "--time: days unit not recognized");
+  ExpectBadInput("verify sweep --time 3days",
+                 "--time: 3days; expected seconds, or a number with ms, s, min or h");
   ExpectBadInput("verify sweep --seed 3", "--time");
   for (const char* seed : {"-1", "18446744073709551616", "7x"}) {
     ExpectBadInput(std::string("verify sweep --time 1 --seed ") + seed,

@@ -85,9 +85,21 @@ CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& des
 CLI::Option* AddTimeOption(CLI::App* app, double* seconds, double least, double greatest,
                            const std::string& description) {
   const std::map<std::string, double> units = {{"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}};
+  const CLI::AsNumberWithUnit in_seconds(units, CLI::AsNumberWithUnit::DEFAULT, "ms|s|min|h");
   return app->add_option("--time", *seconds, description)
       ->check(Between(least, greatest))
-      ->transform(CLI::AsNumberWithUnit(units, CLI::AsNumberWithUnit::DEFAULT, "ms|s|min|h"))
+      ->transform(CLI::Validator(
+          [in_seconds](std::string& text) -> std::string {
+            const std::string given = text;
+            try {
+              in_seconds(text);
+              return "";
+            } catch (const CLI::ValidationError&) {
+              return fmt::format("{}; expected seconds, or a number with ms, s, min or h",
+                                 support::Excerpt(given));
+            }
+          },
+          in_seconds.get_description()))
       ->type_name("TIME");
 }
 
