@@ -1,0 +1,273 @@
+"""pages.py [--check | --take REPORT OUT]: writes tables and pictures of the pages from docs/measurements/DATE-CPU/*.json.
+
+A table of a page lies between a comment that names its source and `<!-- end -->`:
+
+    <!-- table FILE: NAME -->                  the table NAME of docs/measurements/FILE
+    <!-- table FILE: NAME; columns 0 2 -->     two of its columns
+    <!-- summary CPU -->                       a row for each kind of work, a column for each ISA (SUMMARIES)
+    <!-- losses CPU -->                        the shapes in which intact is slower than a peer (LOSSES)
+
+A file has the keys cpu, date, source and tables. A table is a list of rows of texts, the first of which is its head. Pictures go to
+docs. --check writes nothing. It reports tables and pictures that differ from what would be written, and figures of manual pages
+that are in no such table. --take writes what the pictures show of a report of `intact verify`. Exit status: 0 if all is right.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pictures
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+MEASUREMENTS = DOCS / "measurements"
+BLOCK = re.compile(r"(<!-- (table|summary|losses) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+NUMERIC = re.compile(r"([\d+–±−]|below \d).*|$", re.DOTALL)
+ISAS = ("AVX2", "AVX-VNNI", "AVX-512", "AVX-512-VNNI", "AMX")
+SATURATES = ("AVX2", "AVX-512")  # oneDNN does here, so its time is not comparable
+
+Rows = list[list[str]]
+
+
+@cache
+def tables(file: str) -> dict[str, Rows]:
+    return json.loads((MEASUREMENTS / file).read_text())["tables"]
+
+
+def mean(cells: list[float]) -> float:
+    return math.exp(math.fsum(map(math.log, cells)) / len(cells))
+
+
+def number(cell: str) -> float:
+    return float(re.match(r"[\d.,]+", cell)[0].replace(",", ""))
+
+
+@dataclass
+class Work:
+    """A row of a summary: `how` of the cells in `column` of `rows` that contain the words of `having`. `over`: the column of
+    divisors. Of several tables the lowest cell of each row counts. `isa`: only this one, if the table does not name it."""
+
+    label: str
+    how: Callable[[list[float]], float]
+    file: str
+    names: tuple[str, ...]
+    rows: tuple[int, int | None] = (0, None)  # from, to
+    column: str = "{isa}"
+    over: str = ""
+    having: tuple[str, ...] = ()
+    isa: str = ""
+
+    def cells(self, cpu: str, isa: str) -> list[float]:
+        return [min(cells) for cells in zip(*(self._cells(tables(f"{cpu}/{self.file}")[name], isa) for name in self.names))]
+
+    def _cells(self, table: Rows, isa: str) -> list[float]:
+        head, *rows = table
+        column = self.column.format(isa=isa)
+        words = [*self.having, *([isa] if "ISA" in head else [])]
+        if column not in head or (self.isa and isa != self.isa):
+            return []
+        cells = []
+        for row in rows[slice(*self.rows)]:
+            named = dict(zip(head, row, strict=True))
+            if named[column] and all(word in row for word in words):
+                cells.append(number(named[column]) / (number(named[self.over.format(isa=isa)]) if self.over else 1))
+        return cells
+
+
+S32 = ("over oneDNN 2.6.3, s32", "over oneDNN 3.12.1, s32")
+U8 = ("over oneDNN 2.6.3, u8", "over oneDNN 3.12.1, u8")
+PRODUCTS = Work("12 products, s32", mean, "products.json", S32, (0, 12))
+DENSE = (0, 7)
+
+
+def mean_and_worst(label: str, *rest: object, **more: object) -> list[Work]:
+    return [Work(f"{label}: mean", mean, *rest, **more), Work(f"{label}: worst", min, *rest, **more)]
+
+
+def networks(count: int) -> list[Work]:
+    label, rest = f"{count} networks, exact over saturating, s32", ("published_networks.json", ("exact over saturating",))
+    return [
+        Work(f"{label}: mean of sums", mean, *rest, column="sum", having=("s32",)),
+        Work(f"{label}: worst layer", min, *rest, column="worst", having=("s32",)),
+    ]
+
+
+COMMON = [
+    *mean_and_worst("12 products, s32", "products.json", S32, (0, 12)),
+    Work("10 products of 32 and more rows, share of the peak: mean", mean, "products.json", ("share of the peak, s32",), (2, 12)),
+    *mean_and_worst("7 dense convolutions, s32", "convolutions.json", S32, DENSE),
+    *mean_and_worst("7 dense convolutions, u8", "convolutions.json", U8, DENSE),
+    Work("2 depthwise convolutions, u8: mean", mean, "convolutions.json", U8, (7, 9)),
+    Work("convolution of 32 groups, u8", min, "convolutions.json", U8, (9, 10)),
+]
+ATTENTION = "attention, 2 shapes, u8×s8, s32: mean"
+LITERT = Work("6 TFLite models, over LiteRT: mean", mean, "tflite_models.json", ("over LiteRT",), column="ratio")
+AMX, ON_AMX = ("over oneDNN 3.12.1",), {"isa": "AMX"}
+CONVOLUTIONS_207 = ("convolutions_over_onednn_2_6_3.json", ("over oneDNN 2.6.3, u8",))
+RESNET = "ResNet-50, 53 convolutions over oneDNN, u8: sum"
+FEW_ROWS = ("few_rows.json", ("exact kernels",))
+SUMMARIES = {
+    "2026-11-27-amd_zen_5": [
+        *COMMON,
+        Work(ATTENTION, mean, "transformers.json", ("attention over oneDNN 2.6.3, which saturates",)),
+        Work(ATTENTION, mean, "transformers.json", ("attention",), (0, 2), "{isa}: oneDNN 2.6.3", "{isa}: intact", isa="AVX-512-VNNI"),
+        Work(ATTENTION, mean, "transformers.json", ("attention",), (0, 2), "{isa}: oneDNN 3.12.1", "{isa}: intact", isa="AVX-VNNI"),
+        Work(LITERT.label, mean, LITERT.file, LITERT.names, column="ratio", isa="AVX-512-VNNI"),
+        *networks(3),
+    ],
+    "2026-11-27-intel_xeon_167": [
+        *COMMON,
+        Work("attention, 4 shapes, s32: mean", mean, "a_runtime_b.json", ("attention over oneDNN 2.6.3, s32",)),
+        LITERT,
+        *networks(2),
+    ],
+    "2026-11-29-intel_xeon_207": [
+        *mean_and_worst("9 products over oneDNN 3.12.1, s32", "amx.json", AMX, (0, 9), "s32", **ON_AMX),
+        *mean_and_worst("9 products over oneDNN 3.12.1, u8", "amx.json", AMX, (0, 9), "u8", **ON_AMX),
+        *mean_and_worst("7 convolutions over oneDNN 3.12.1, s32", "amx.json", AMX, (9, 16), "s32", **ON_AMX),
+        *mean_and_worst("7 convolutions over oneDNN 3.12.1, u8", "amx.json", AMX, (9, 16), "u8", **ON_AMX),
+        Work("9 products, s32, share of the peak: mean", mean, "amx.json", AMX, (0, 9), "share of the peak, s32", **ON_AMX),
+        Work("7 dense convolutions over oneDNN 2.6.3, u8: mean", min, *CONVOLUTIONS_207, (0, 1)),
+        Work("8 transposed convolutions over oneDNN 2.6.3, u8: mean", min, *CONVOLUTIONS_207, (4, 5)),
+        Work(RESNET, min, *CONVOLUTIONS_207, (6, 7)),
+        Work(RESNET, lambda ms: min(ms[1:]) / ms[0], "amx.json", ("ResNet-50",), column="ms", **ON_AMX),
+        *(
+            Work(
+                f"exact over saturating, 128 rows, {weights} weights: mean",
+                min,
+                "exact_over_saturating_kernels.json",
+                ("exact over saturating",),
+                column="{isa}, full-range u8",
+                having=(weights,),
+            )
+            for weights in ("Laplace", "uniform")
+        ),
+    ],
+    "2026-11-25-amd_zen_3": [
+        *networks(3),
+        *mean_and_worst("exact over saturating, 1 to 16 rows, Laplace weights", *FEW_ROWS, column="ratio", having=("Laplace",), isa="AVX2"),
+        *mean_and_worst("exact over saturating, 1 to 16 rows, uniform weights", *FEW_ROWS, column="ratio", having=("uniform",), isa="AVX2"),
+    ],
+}
+# (shapes, columns): the tables whose lowest cell counts.
+LOSSES = [("products.json", S32, (0, 12)), ("convolutions.json", (*S32, *U8), (0, 10))]
+
+
+def summary(cpu: str) -> Rows:
+    found: dict[str, dict[str, str]] = {}
+    for work in SUMMARIES[cpu]:
+        cells = found.setdefault(work.label, {})
+        for isa in ISAS:
+            if values := work.cells(cpu, isa):
+                cells[isa] = f"{work.how(values):.2f}"
+    return by_isa("work", found)
+
+
+def losses(cpu: str) -> Rows:
+    found: dict[str, dict[str, str]] = {}
+    for file, names, rows in LOSSES:
+        shapes = [row[0] for row in tables(f"{cpu}/{file}")[names[0]][1:][slice(*rows)]]
+        for isa in ISAS:
+            for shape, ratio in zip(shapes, Work("", min, file, names, rows).cells(cpu, isa)):
+                found.setdefault(shape, {}).update({isa: f"{ratio:.2f}"} if ratio < 1 else {})
+    return by_isa("shape", {shape: cells for shape, cells in found.items() if cells})
+
+
+def by_isa(name: str, found: dict[str, dict[str, str]]) -> Rows:
+    isas = [isa for isa in ISAS if any(isa in cells for cells in found.values())]
+    head = [name, *(isa + "*" * (isa in SATURATES) for isa in isas)]
+    return [head, *([label, *(cells.get(isa, "") for isa in isas)] for label, cells in found.items())]
+
+
+def table(source: str) -> Rows:
+    file, _, name = source.partition(": ")
+    name, _, columns = name.partition("; columns ")
+    rows = tables(file)[name]
+    return [[row[int(i)] for i in columns.split()] for row in rows] if columns else rows
+
+
+def markdown(rows: Rows) -> str:
+    columns = list(zip(*rows[1:]))
+    ends = ["---:" if i and all(map(NUMERIC.fullmatch, column)) else "---" for i, column in enumerate(columns)]
+
+    def line(cells: list[str]) -> str:
+        return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
+
+    return "\n".join([line(rows[0]), "|" + "|".join(ends) + "|", *map(line, rows[1:])]) + "\n"
+
+
+def written(page: str) -> str:
+    """The page with its tables made anew."""
+    kinds = {"table": table, "summary": summary, "losses": losses}
+    return BLOCK.sub(lambda block: block[1] + markdown(kinds[block[2]](block[3])) + block[5], page)
+
+
+def speed_picture() -> str:
+    groups = []
+    for name, cpu, work in (
+        ("AMD Zen 5, 12 products", "2026-11-27-amd_zen_5", COMMON[0]),
+        ("Intel Xeon 167, 12 products", "2026-11-27-intel_xeon_167", COMMON[0]),
+        ("Intel Xeon 207, 9 products", "2026-11-29-intel_xeon_207", SUMMARIES["2026-11-29-intel_xeon_207"][0]),
+    ):
+        cells = {isa: work.cells(cpu, isa) for isa in ISAS}
+        groups.append((name, [(isa + "*" * (isa in SATURATES), mean(found), "good") for isa, found in cells.items() if found]))
+    return pictures.bars("Speed over the fastest oneDNN (dashed: equal; *: it saturates)", groups, one=1)
+
+
+def model_picture() -> str:
+    head, *rows = tables("2026-11-26-intel_xeon_167/story.json")["repairs"]
+    names = {"stored, without VNNI": ("saturation", "bad"), "control": ("one last bit", "good"), "repaired": ("repaired", "good")}
+    groups = [
+        (row[0], [(label, number(row[head.index(column)]), kind) for column, (label, kind) in names.items()]) for row in rows
+    ]
+    return pictures.bars("Outputs of a T5: signal over error (dB), without VNNI", groups, " dB", 1)
+
+
+def ramp_picture() -> str:
+    shown = taken("ramp.json")["ramp"]
+    series = [("saturating", "bad", shown["outputs"]), ("exact", "good", shown["exact"])]
+    return pictures.lines("One output of a layer while its input rises", shown["activations"], series, "input", "output")
+
+
+def map_picture() -> str:
+    cells = {(cell["amax"], cell["wmax"]): cell["share"] for cell in taken("map.json")["saturation_map"]}
+    x, y = (sorted({key[i] for key in cells}) for i in (0, 1))
+    return pictures.heat("Outputs that saturation changes, depth 128", x, y, cells, "largest activation", "largest weight")
+
+
+def taken(file: str) -> dict:
+    (found,) = MEASUREMENTS.glob(f"*/{file}")
+    return json.loads(found.read_text())
+
+
+PICTURES = {"speed.svg": speed_picture, "model.svg": model_picture, "ramp.svg": ramp_picture, "saturation.svg": map_picture}
+
+
+def take(report: Path, out: Path) -> None:
+    found = json.loads(report.read_text())
+    machine = found["machine"]
+    kept = {"cpu": f"{machine['cpu']}, CPUID family {machine['family']}, model {machine['model']}", "source": found["origin"]}
+    kept["ramp"] = next(ramp["shown"] for ramp in found["ramp"] if ramp["kinks"])
+    kept["saturation_map"] = [{key: cell[key] for key in ("amax", "wmax", "share")} for cell in found["saturation_map"]["cells"]]
+    out.write_text(json.dumps(kept))
+
+
+def pages() -> list[Path]:
+    return [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]
+
+
+def main() -> int:
+    for page in pages():
+        page.write_text(written(page.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
