@@ -6,6 +6,7 @@ A table of a page lies between a comment that names its source and `<!-- end -->
     <!-- table FILE: NAME; columns 0 2 -->     two of its columns
     <!-- summary CPU -->                       a row for each kind of work, a column for each ISA (SUMMARIES)
     <!-- losses CPU -->                        the shapes in which intact is slower than a peer (LOSSES)
+    <!-- lost FILE: NAME; columns 0 2 -->      the cells below 1 of a table
 
 A file has the keys cpu, date, source and tables. A table is a list of rows of texts, the first of which is its head. Pictures go to
 docs. --check writes nothing. It reports tables and pictures that differ from what would be written, and figures of manual pages
@@ -28,7 +29,7 @@ import pictures
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 MEASUREMENTS = DOCS / "measurements"
-BLOCK = re.compile(r"(<!-- (table|summary|losses) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (table|summary|losses|lost) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 NUMERIC = re.compile(r"([\d+–±−]|below \d).*|$", re.DOTALL)
 ISAS = ("AVX2", "AVX-VNNI", "AVX-512", "AVX-512-VNNI", "AMX")
 SATURATES = ("AVX2", "AVX-512")  # oneDNN does here, so its time is not comparable
@@ -83,7 +84,6 @@ class Work:
 
 S32 = ("over oneDNN 2.6.3, s32", "over oneDNN 3.12.1, s32")
 U8 = ("over oneDNN 2.6.3, u8", "over oneDNN 3.12.1, u8")
-PRODUCTS = Work("12 products, s32", mean, "products.json", S32, (0, 12))
 DENSE = (0, 7)
 
 
@@ -95,6 +95,7 @@ def networks(count: int) -> list[Work]:
     label, rest = f"{count} networks, exact over saturating, s32", ("published_networks.json", ("exact over saturating",))
     return [
         Work(f"{label}: mean of sums", mean, *rest, column="sum", having=("s32",)),
+        Work(f"{label}: lowest mean of layers", min, *rest, column="mean", having=("s32",)),
         Work(f"{label}: worst layer", min, *rest, column="worst", having=("s32",)),
     ]
 
@@ -107,25 +108,25 @@ COMMON = [
     Work("2 depthwise convolutions, u8: mean", mean, "convolutions.json", U8, (7, 9)),
     Work("convolution of 32 groups, u8", min, "convolutions.json", U8, (9, 10)),
 ]
-ATTENTION = "attention, 2 shapes, u8×s8, s32: mean"
-LITERT = Work("6 TFLite models, over LiteRT: mean", mean, "tflite_models.json", ("over LiteRT",), column="ratio")
+ATTENTION, LITERT = "attention, 2 shapes, u8×s8, s32", "6 TFLite models, over LiteRT"
 AMX, ON_AMX = ("over oneDNN 3.12.1",), {"isa": "AMX"}
 CONVOLUTIONS_207 = ("convolutions_over_onednn_2_6_3.json", ("over oneDNN 2.6.3, u8",))
 RESNET = "ResNet-50, 53 convolutions over oneDNN, u8: sum"
+TIMES = ("transformers.json", ("attention",), (0, 2))
 FEW_ROWS = ("few_rows.json", ("exact kernels",))
 SUMMARIES = {
     "2026-11-27-amd_zen_5": [
         *COMMON,
-        Work(ATTENTION, mean, "transformers.json", ("attention over oneDNN 2.6.3, which saturates",)),
-        Work(ATTENTION, mean, "transformers.json", ("attention",), (0, 2), "{isa}: oneDNN 2.6.3", "{isa}: intact", isa="AVX-512-VNNI"),
-        Work(ATTENTION, mean, "transformers.json", ("attention",), (0, 2), "{isa}: oneDNN 3.12.1", "{isa}: intact", isa="AVX-VNNI"),
-        Work(LITERT.label, mean, LITERT.file, LITERT.names, column="ratio", isa="AVX-512-VNNI"),
+        *mean_and_worst(ATTENTION, "transformers.json", ("attention over oneDNN 2.6.3, which saturates",)),
+        *mean_and_worst(ATTENTION, *TIMES, "{isa}: oneDNN 2.6.3", "{isa}: intact", isa="AVX-512-VNNI"),
+        *mean_and_worst(ATTENTION, *TIMES, "{isa}: oneDNN 3.12.1", "{isa}: intact", isa="AVX-VNNI"),
+        *mean_and_worst(LITERT, "tflite_models.json", ("over LiteRT",), column="ratio", isa="AVX-512-VNNI"),
         *networks(3),
     ],
     "2026-11-27-intel_xeon_167": [
         *COMMON,
-        Work("attention, 4 shapes, s32: mean", mean, "a_runtime_b.json", ("attention over oneDNN 2.6.3, s32",)),
-        LITERT,
+        *mean_and_worst("attention, 4 shapes, s32", "a_runtime_b.json", ("attention over oneDNN 2.6.3, s32",)),
+        *mean_and_worst(LITERT, "tflite_models.json", ("over LiteRT",), column="ratio"),
         *networks(2),
     ],
     "2026-11-29-intel_xeon_207": [
@@ -193,6 +194,12 @@ def table(source: str) -> Rows:
     return [[row[int(i)] for i in columns.split()] for row in rows] if columns else rows
 
 
+def lost(source: str) -> Rows:
+    head, *rows = table(source)
+    kept = [[row[0], *(cell if number(cell) < 1 else "" for cell in row[1:])] for row in rows]
+    return [head, *(row for row in kept if any(row[1:]))]
+
+
 def markdown(rows: Rows) -> str:
     columns = list(zip(*rows[1:]))
     ends = ["---:" if i and all(map(NUMERIC.fullmatch, column)) else "---" for i, column in enumerate(columns)]
@@ -205,7 +212,7 @@ def markdown(rows: Rows) -> str:
 
 def written(page: str) -> str:
     """The page with its tables made anew."""
-    kinds = {"table": table, "summary": summary, "losses": losses}
+    kinds = {"table": table, "summary": summary, "losses": losses, "lost": lost}
     return BLOCK.sub(lambda block: block[1] + markdown(kinds[block[2]](block[3])) + block[5], page)
 
 
@@ -231,20 +238,19 @@ def model_picture() -> str:
 
 
 def ramp_picture() -> str:
-    shown = taken("ramp.json")["ramp"]
+    shown = taken()["ramp"]
     series = [("saturating", "bad", shown["outputs"]), ("exact", "good", shown["exact"])]
     return pictures.lines("One output of a layer while its input rises", shown["activations"], series, "input", "output")
 
 
 def map_picture() -> str:
-    cells = {(cell["amax"], cell["wmax"]): cell["share"] for cell in taken("map.json")["saturation_map"]}
+    cells = {(cell["amax"], cell["wmax"]): cell["share"] for cell in taken()["saturation_map"]}
     x, y = (sorted({key[i] for key in cells}) for i in (0, 1))
     return pictures.heat("Outputs that saturation changes, depth 128", x, y, cells, "largest activation", "largest weight")
 
 
-def taken(file: str) -> dict:
-    (found,) = MEASUREMENTS.glob(f"*/{file}")
-    return json.loads(found.read_text())
+def taken() -> dict:
+    return json.loads((MEASUREMENTS / "2026-11-30-intel_xeon_207/verify.json").read_text())
 
 
 PICTURES = {"speed.svg": speed_picture, "model.svg": model_picture, "ramp.svg": ramp_picture, "saturation.svg": map_picture}
@@ -259,15 +265,64 @@ def take(report: Path, out: Path) -> None:
     out.write_text(json.dumps(kept))
 
 
-def pages() -> list[Path]:
-    return [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]
+def manual_pages() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(set(DOCS.glob("*.md")) - {DOCS / "arithmetic.md"})]
 
 
-def main() -> int:
-    for page in pages():
-        page.write_text(written(page.read_text()))
+# A figure: a decimal number, or a number with a unit of a measurement.
+FIGURE = re.compile(r"(?<![\w.−-])\d[\d,]*(?:\.\d+)?\s(?:%|ms|µs|ns|GOPS|GB/s|[MGK]B|dB|times)(?!\w)|(?<![\w.−-])\d+\.\d+(?![\w.])")
+VERSIONS = re.compile(
+    r"(?:Python|torch|PyTorch|torchao|ONNX Runtime|glibc|oneDNN|ggml|valgrind|LiteRT|clauses?) "
+    r"\d+\.\d+(?:\.\d+)?(?:(?: to | and |, )\d+\.\d+(?:\.\d+)?)*"
+)
+NOT_PROSE = re.compile(r"```.*?```|`[^`]*`|\[[\d.]+\]\([^)]*\)|\]\([^)]*\)", re.DOTALL)
+# Numbers that were chosen or defined, and were not measured: limits, and examples of how to read a unit.
+CHOSEN = {
+    "CONTRIBUTING.md": ["40 minutes"],
+}
+
+
+def figures(page: str, chosen: list[str]) -> list[str]:
+    """The figures of a manual page outside of tables from files."""
+    page = NOT_PROSE.sub("", BLOCK.sub("", page))
+    for words in chosen:
+        page = re.sub(r"\s+".join(map(re.escape, words.split())), "", page)
+    page = VERSIONS.sub("", page)
+    return [" ".join(page[max(0, figure.start() - 40) : figure.end() + 20].split()) for figure in FIGURE.finditer(page)]
+
+
+def outputs() -> dict[Path, str]:
+    """All files that this program writes, and what it writes."""
+    texts = {page: written(page.read_text()) for page in [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]}
+    return texts | {DOCS / name: picture() for name, picture in PICTURES.items()}
+
+
+def check() -> list[str]:
+    faults = [
+        f"{path.relative_to(ROOT)} is not what `tools/bootstrap.sh pages` writes"
+        for path, text in outputs().items()
+        if not path.exists() or path.read_text() != text
+    ]
+    for page in manual_pages():
+        for figure in figures(page.read_text(), CHOSEN.get(page.name, [])):
+            faults.append(f"{page.relative_to(ROOT)}: a figure in no table from a measurement file: {figure}")
+    return faults
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--take"]:
+        take(*map(Path, arguments[1:]))
+    elif arguments == ["--check"]:
+        faults = check()
+        print("\n".join(faults) or "pages: all tables, pictures and figures come from measurement files")
+        return 1 if faults else 0
+    elif not arguments:
+        for path, text in outputs().items():
+            path.write_text(text)
+    else:
+        sys.exit(__doc__)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
