@@ -66,7 +66,10 @@ class Work:
     isa: str = ""
 
     def cells(self, cpu: str, isa: str) -> list[float]:
-        return [min(cells) for cells in zip(*(self._cells(tables(f"{cpu}/{self.file}")[name], isa) for name in self.names))]
+        return [
+            min(cells)
+            for cells in zip(*(self._cells(tables(f"{cpu}/{self.file}")[name], isa) for name in self.names))
+        ]
 
     def _cells(self, table: Rows, isa: str) -> list[float]:
         head, *rows = table
@@ -78,7 +81,9 @@ class Work:
         for row in rows[slice(*self.rows)]:
             named = dict(zip(head, row, strict=True))
             if named[column] and all(word in row for word in words):
-                cells.append(number(named[column]) / (number(named[self.over.format(isa=isa)]) if self.over else 1))
+                cells.append(
+                    number(named[column]) / (number(named[self.over.format(isa=isa)]) if self.over else 1)
+                )
         return cells
 
 
@@ -92,7 +97,10 @@ def mean_and_worst(label: str, *rest: object, **more: object) -> list[Work]:
 
 
 def networks(count: int) -> list[Work]:
-    label, rest = f"{count} networks, exact over saturating, s32", ("published_networks.json", ("exact over saturating",))
+    label, rest = (
+        f"{count} networks, exact over saturating, s32",
+        ("published_networks.json", ("exact over saturating",)),
+    )
     return [
         Work(f"{label}: mean of sums", mean, *rest, column="sum", having=("s32",)),
         Work(f"{label}: lowest mean of layers", min, *rest, column="mean", having=("s32",)),
@@ -102,7 +110,13 @@ def networks(count: int) -> list[Work]:
 
 COMMON = [
     *mean_and_worst("12 products, s32", "products.json", S32, (0, 12)),
-    Work("10 products of 32 and more rows, share of the peak: mean", mean, "products.json", ("share of the peak, s32",), (2, 12)),
+    Work(
+        "10 products of 32 and more rows, share of the peak: mean",
+        mean,
+        "products.json",
+        ("share of the peak, s32",),
+        (2, 12),
+    ),
     *mean_and_worst("7 dense convolutions, s32", "convolutions.json", S32, DENSE),
     *mean_and_worst("7 dense convolutions, u8", "convolutions.json", U8, DENSE),
     Work("2 depthwise convolutions, u8: mean", mean, "convolutions.json", U8, (7, 9)),
@@ -125,7 +139,9 @@ SUMMARIES = {
     ],
     "2026-11-27-intel_xeon_167": [
         *COMMON,
-        *mean_and_worst("attention, 4 shapes, s32", "a_runtime_b.json", ("attention over oneDNN 2.6.3, s32",)),
+        *mean_and_worst(
+            "attention, 4 shapes, s32", "a_runtime_b.json", ("attention over oneDNN 2.6.3, s32",)
+        ),
         *mean_and_worst(LITERT, "tflite_models.json", ("over LiteRT",), column="ratio"),
         *networks(2),
     ],
@@ -134,7 +150,15 @@ SUMMARIES = {
         *mean_and_worst("9 products over oneDNN 3.12.1, u8", "amx.json", AMX, (0, 9), "u8", **ON_AMX),
         *mean_and_worst("7 convolutions over oneDNN 3.12.1, s32", "amx.json", AMX, (9, 16), "s32", **ON_AMX),
         *mean_and_worst("7 convolutions over oneDNN 3.12.1, u8", "amx.json", AMX, (9, 16), "u8", **ON_AMX),
-        Work("9 products, s32, share of the peak: mean", mean, "amx.json", AMX, (0, 9), "share of the peak, s32", **ON_AMX),
+        Work(
+            "9 products, s32, share of the peak: mean",
+            mean,
+            "amx.json",
+            AMX,
+            (0, 9),
+            "share of the peak, s32",
+            **ON_AMX,
+        ),
         Work("7 dense convolutions over oneDNN 2.6.3, u8: mean", min, *CONVOLUTIONS_207, (0, 1)),
         Work("8 transposed convolutions over oneDNN 2.6.3, u8: mean", min, *CONVOLUTIONS_207, (4, 5)),
         Work(RESNET, min, *CONVOLUTIONS_207, (6, 7)),
@@ -153,8 +177,20 @@ SUMMARIES = {
     ],
     "2026-11-25-amd_zen_3": [
         *networks(3),
-        *mean_and_worst("exact over saturating, 1 to 16 rows, Laplace weights", *FEW_ROWS, column="ratio", having=("Laplace",), isa="AVX2"),
-        *mean_and_worst("exact over saturating, 1 to 16 rows, uniform weights", *FEW_ROWS, column="ratio", having=("uniform",), isa="AVX2"),
+        *mean_and_worst(
+            "exact over saturating, 1 to 16 rows, Laplace weights",
+            *FEW_ROWS,
+            column="ratio",
+            having=("Laplace",),
+            isa="AVX2",
+        ),
+        *mean_and_worst(
+            "exact over saturating, 1 to 16 rows, uniform weights",
+            *FEW_ROWS,
+            column="ratio",
+            having=("uniform",),
+            isa="AVX2",
+        ),
     ],
 }
 # (shapes, columns): the tables whose lowest cell counts.
@@ -202,7 +238,9 @@ def lost(source: str) -> Rows:
 
 def markdown(rows: Rows) -> str:
     columns = list(zip(*rows[1:]))
-    ends = ["---:" if i and all(map(NUMERIC.fullmatch, column)) else "---" for i, column in enumerate(columns)]
+    ends = [
+        "---:" if i and all(map(NUMERIC.fullmatch, column)) else "---" for i, column in enumerate(columns)
+    ]
 
     def line(cells: list[str]) -> str:
         return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
@@ -221,18 +259,36 @@ def speed_picture() -> str:
     for name, cpu, work in (
         ("AMD Zen 5, 12 products", "2026-11-27-amd_zen_5", COMMON[0]),
         ("Intel Xeon 167, 12 products", "2026-11-27-intel_xeon_167", COMMON[0]),
-        ("Intel Xeon 207, 9 products", "2026-11-29-intel_xeon_207", SUMMARIES["2026-11-29-intel_xeon_207"][0]),
+        (
+            "Intel Xeon 207, 9 products",
+            "2026-11-29-intel_xeon_207",
+            SUMMARIES["2026-11-29-intel_xeon_207"][0],
+        ),
     ):
         cells = {isa: work.cells(cpu, isa) for isa in ISAS}
-        groups.append((name, [(isa + "*" * (isa in SATURATES), mean(found), "good") for isa, found in cells.items() if found]))
+        groups.append(
+            (
+                name,
+                [
+                    (isa + "*" * (isa in SATURATES), mean(found), "good")
+                    for isa, found in cells.items()
+                    if found
+                ],
+            )
+        )
     return pictures.bars("Speed over the fastest oneDNN (dashed: equal; *: it saturates)", groups, one=1)
 
 
 def model_picture() -> str:
     head, *rows = tables("2026-11-26-intel_xeon_167/story.json")["repairs"]
-    names = {"stored, without VNNI": ("saturation", "bad"), "control": ("one last bit", "good"), "repaired": ("repaired", "good")}
+    names = {
+        "stored, without VNNI": ("saturation", "bad"),
+        "control": ("one last bit", "good"),
+        "repaired": ("repaired", "good"),
+    }
     groups = [
-        (row[0], [(label, number(row[head.index(column)]), kind) for column, (label, kind) in names.items()]) for row in rows
+        (row[0], [(label, number(row[head.index(column)]), kind) for column, (label, kind) in names.items()])
+        for row in rows
     ]
     return pictures.bars("Outputs of a T5: signal over error (dB), without VNNI", groups, " dB", 1)
 
@@ -240,45 +296,76 @@ def model_picture() -> str:
 def ramp_picture() -> str:
     shown = taken()["ramp"]
     series = [("saturating", "bad", shown["outputs"]), ("exact", "good", shown["exact"])]
-    return pictures.lines("One output of a layer while its input rises", shown["activations"], series, "input", "output")
+    return pictures.lines(
+        "One output of a layer while its input rises", shown["activations"], series, "input", "output"
+    )
 
 
 def map_picture() -> str:
     cells = {(cell["amax"], cell["wmax"]): cell["share"] for cell in taken()["saturation_map"]}
     x, y = (sorted({key[i] for key in cells}) for i in (0, 1))
-    return pictures.heat("Outputs that saturation changes, depth 128", x, y, cells, "largest activation", "largest weight")
+    return pictures.heat(
+        "Outputs that saturation changes, depth 128", x, y, cells, "largest activation", "largest weight"
+    )
 
 
 def taken() -> dict:
     return json.loads((MEASUREMENTS / "2026-11-30-intel_xeon_207/verify.json").read_text())
 
 
-PICTURES = {"speed.svg": speed_picture, "model.svg": model_picture, "ramp.svg": ramp_picture, "saturation.svg": map_picture}
+PICTURES = {
+    "speed.svg": speed_picture,
+    "model.svg": model_picture,
+    "ramp.svg": ramp_picture,
+    "saturation.svg": map_picture,
+}
 
 
 def take(report: Path, out: Path) -> None:
     found = json.loads(report.read_text())
     machine = found["machine"]
-    kept = {"cpu": f"{machine['cpu']}, CPUID family {machine['family']}, model {machine['model']}", "source": found["origin"]}
+    kept = {
+        "cpu": f"{machine['cpu']}, CPUID family {machine['family']}, model {machine['model']}",
+        "source": found["origin"],
+    }
     kept["ramp"] = next(ramp["shown"] for ramp in found["ramp"] if ramp["kinks"])
-    kept["saturation_map"] = [{key: cell[key] for key in ("amax", "wmax", "share")} for cell in found["saturation_map"]["cells"]]
+    kept["saturation_map"] = [
+        {key: cell[key] for key in ("amax", "wmax", "share")} for cell in found["saturation_map"]["cells"]
+    ]
     out.write_text(json.dumps(kept))
 
 
 def manual_pages() -> list[Path]:
-    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(set(DOCS.glob("*.md")) - {DOCS / "arithmetic.md"})]
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted(set(DOCS.glob("*.md")) - {DOCS / "arithmetic.md"}),
+    ]
 
 
-# A figure: a decimal number, or a number with a unit of a measurement.
-FIGURE = re.compile(r"(?<![\w.−-])\d[\d,]*(?:\.\d+)?\s(?:%|ms|µs|ns|GOPS|GB/s|[MGK]B|dB|times)(?!\w)|(?<![\w.−-])\d+\.\d+(?![\w.])")
+# A figure: a decimal number, a number with a unit of a measurement, or a count ("3 of 7").
+FIGURE = re.compile(
+    r"(?<![\w.−-])\d[\d,]*(?:\.\d+)?\s(?:%|ms|µs|ns|GOPS|GB/s|[MGK]B|dB|times)(?!\w)|(?<![\w.−-])\d+\.\d+(?!\w|\.\w)|\d(?:[\d,]*\d)? of \d"
+)
 VERSIONS = re.compile(
-    r"(?:Python|torch|PyTorch|torchao|ONNX Runtime|glibc|oneDNN|ggml|valgrind|LiteRT|clauses?) "
+    r"(?:Python|torch|PyTorch|torchao|ONNX\s+Runtime|glibc|oneDNN|ggml|valgrind|LiteRT|clauses?)\s+"
     r"\d+\.\d+(?:\.\d+)?(?:(?: to | and |, )\d+\.\d+(?:\.\d+)?)*"
 )
 NOT_PROSE = re.compile(r"```.*?```|`[^`]*`|\[[\d.]+\]\([^)]*\)|\]\([^)]*\)", re.DOTALL)
 # Numbers that were chosen or defined, and were not measured: limits, and examples of how to read a unit.
 CHOSEN = {
-    "CONTRIBUTING.md": ["40 minutes"],
+    "audit_reference.md": [
+        "15 of 60 pairs",
+        "40 dB is a difference of 1 %, 20 dB of 10 %",
+        "more than 1 dB farther",
+        "more than 1 GB",
+    ],
+    "benchmarking.md": ["more than 25 % of the median", "timed rounds of 2 ms"],
+    "benchmarking_reference.md": ["more than 1.3 times as long"],
+    "compare_reference.md": ["Rounding alone gives 0.5", '"+4 dB": by 4 dB', "at least 0.5 dB"],
+    "models.md": ["has 90 MB", "1 dB means"],
+    "onnxruntime_operators.md": ["at most 10⁻⁶ + 1 %"],
+    "repair_reference.md": ["at most 3 dB"],
 }
 
 
@@ -288,7 +375,10 @@ def figures(page: str, chosen: list[str]) -> list[str]:
     for words in chosen:
         page = re.sub(r"\s+".join(map(re.escape, words.split())), "", page)
     page = VERSIONS.sub("", page)
-    return [" ".join(page[max(0, figure.start() - 40) : figure.end() + 20].split()) for figure in FIGURE.finditer(page)]
+    return [
+        " ".join(page[max(0, figure.start() - 40) : figure.end() + 20].split())
+        for figure in FIGURE.finditer(page)
+    ]
 
 
 def outputs() -> dict[Path, str]:

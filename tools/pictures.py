@@ -66,7 +66,9 @@ def bars(
     return svg(title, y + 8, body)
 
 
-def lines(title: str, x: "list[float]", series: "list[tuple[str, str, list[float]]]", across: str, up: str) -> str:
+def lines(
+    title: str, x: "list[float]", series: "list[tuple[str, str, list[float]]]", across: str, up: str
+) -> str:
     """A line for each (label, kind, values)."""
     left, right, top, bottom = 44, WIDTH - 8, 64, 268
     values = [value for _, _, line in series for value in line]
@@ -80,20 +82,30 @@ def lines(title: str, x: "list[float]", series: "list[tuple[str, str, list[float
 
     body = ""
     for value in (low, high):
-        body += rule(left, at(0, value)[1], right, at(0, value)[1]) + text(left - 6, at(0, value)[1] + 4, f"{value:g}", "end", "small")
+        body += rule(left, at(0, value)[1], right, at(0, value)[1]) + text(
+            left - 6, at(0, value)[1] + 4, f"{value:g}", "end", "small"
+        )
     for position in (x[0], x[-1]):
-        body += text(at(position, 0)[0], bottom + 16, f"{position:g}", "middle" if position == x[0] else "end", "small")
+        body += text(
+            at(position, 0)[0], bottom + 16, f"{position:g}", "middle" if position == x[0] else "end", "small"
+        )
     body += text((left + right) / 2, bottom + 16, across, "middle", "small") + text(4, 38, up, kind="small")
     place = left + 70
     for label, kind, line in series:
-        points = " ".join("{:.1f},{:.1f}".format(*at(position, value)) for position, value in zip(x, line, strict=True))
+        points = " ".join(
+            "{:.1f},{:.1f}".format(*at(position, value)) for position, value in zip(x, line, strict=True)
+        )
         body += f'<polyline points="{points}" class="line {kind}"/>\n'
-        body += f'<rect x="{place}" y="28" width="14" height="10" class="{kind}"/>\n' + text(place + 20, 38, label)
+        body += f'<rect x="{place}" y="28" width="14" height="10" class="{kind}"/>\n' + text(
+            place + 20, 38, label
+        )
         place += 190
     return svg(title, bottom + 26, body)
 
 
-def heat(title: str, x: "list[int]", y: "list[int]", shares: "dict[tuple[int, int], float]", across: str, up: str) -> str:
+def heat(
+    title: str, x: "list[int]", y: "list[int]", shares: "dict[tuple[int, int], float]", across: str, up: str
+) -> str:
     """A cell for each (x, y): its share, from 0 to 1, in percent."""
     left, top, right = 44, 48, WIDTH - 8
     wide, high = (right - left) / len(x), 19
@@ -102,12 +114,16 @@ def heat(title: str, x: "list[int]", y: "list[int]", shares: "dict[tuple[int, in
         body += text(left - 6, top + row * high + 14, str(value), "end", "small")
         for column, other in enumerate(x):
             share = shares[other, value]
-            place = f'x="{left + column * wide:.1f}" y="{top + row * high:g}" width="{wide:.1f}" height="{high}"'
+            place = (
+                f'x="{left + column * wide:.1f}" y="{top + row * high:g}" width="{wide:.1f}" height="{high}"'
+            )
             if share:
                 body += f'<rect {place} class="bad" fill-opacity="{0.15 + 0.85 * share:.2f}"/>\n'
     bottom = top + high * len(y)
     for column, value in enumerate(x):
         if column % 4 == 3:
             body += text(left + (column + 0.5) * wide, bottom + 16, str(value), "middle", "small")
-    body += rule(left, bottom, right, bottom) + text((left + right) / 2, bottom + 34, across, "middle", "small")
+    body += rule(left, bottom, right, bottom) + text(
+        (left + right) / 2, bottom + 34, across, "middle", "small"
+    )
     return svg(title, bottom + 44, body)
