@@ -383,7 +383,7 @@ def figures(page: str, chosen: list[str]) -> list[str]:
 
 def outputs() -> dict[Path, str]:
     """All files that this program writes, and what it writes."""
-    texts = {page: written(page.read_text()) for page in [ROOT / "README.md", *sorted(DOCS.glob("**/*.md"))]}
+    texts = {page: written(page.read_text()) for page in (*manual_pages(), *sorted(MEASUREMENTS.glob("*.md")))}
     return texts | {DOCS / name: picture() for name, picture in PICTURES.items()}
 
 
