@@ -1,4 +1,4 @@
-"""pages.py [--check | --take REPORT OUT]: writes tables and pictures of the pages from docs/measurements/DATE-CPU/*.json.
+"""pages.py [--check | --take REPORT RAMP OUT]: writes tables and pictures of the pages from docs/measurements/DATE-CPU/*.json.
 
 A table of a page lies between a comment that names its source and `<!-- end -->`:
 
@@ -10,7 +10,8 @@ A table of a page lies between a comment that names its source and `<!-- end -->
 
 A file has the keys cpu, date, source and tables. A table is a list of rows of texts, the first of which is its head. Pictures go to
 docs. --check writes nothing. It reports tables and pictures that differ from what would be written, and figures of manual pages
-that are in no such table. --take writes what the pictures show of a report of `intact verify`. Exit status: 0 if all is right.
+that are in no such table. --take writes OUT, the file of two pictures, from REPORT, the report.json of `intact verify`, and RAMP,
+from `intact verify ramp --isa avx2 --mode saturating --json RAMP`. Exit status: 0 if all is right.
 """
 
 from __future__ import annotations
@@ -304,9 +305,8 @@ def ramp_picture() -> str:
 def map_picture() -> str:
     cells = {(cell["amax"], cell["wmax"]): cell["share"] for cell in taken()["saturation_map"]}
     x, y = (sorted({key[i] for key in cells}) for i in (0, 1))
-    return pictures.heat(
-        "Outputs that saturation changes, depth 128", x, y, cells, "largest activation", "largest weight"
-    )
+    title = f"Outputs that saturation changes (up to {100 * max(cells.values()):.0f} %), depth 128"
+    return pictures.heat(title, x, y, cells, "largest activation", "largest weight")
 
 
 def taken() -> dict:
@@ -321,18 +321,18 @@ PICTURES = {
 }
 
 
-def take(report: Path, out: Path) -> None:
+def take(report: Path, ramp: Path, out: Path) -> None:
     found = json.loads(report.read_text())
     machine = found["machine"]
     kept = {
         "cpu": f"{machine['cpu']}, CPUID family {machine['family']}, model {machine['model']}",
-        "source": found["origin"],
+        "source": "written by pages.py --take, from files of intact verify and intact verify ramp",
+        "ramp": json.loads(ramp.read_text())["shown"],
+        "saturation_map": [
+            {key: cell[key] for key in ("amax", "wmax", "share")} for cell in found["saturation_map"]["cells"]
+        ],
     }
-    kept["ramp"] = next(ramp["shown"] for ramp in found["ramp"] if ramp["kinks"])
-    kept["saturation_map"] = [
-        {key: cell[key] for key in ("amax", "wmax", "share")} for cell in found["saturation_map"]["cells"]
-    ]
-    out.write_text(json.dumps(kept))
+    out.write_text(json.dumps(kept) + "\n")
 
 
 def manual_pages() -> list[Path]:
@@ -383,7 +383,9 @@ def figures(page: str, chosen: list[str]) -> list[str]:
 
 def outputs() -> dict[Path, str]:
     """All files that this program writes, and what it writes."""
-    texts = {page: written(page.read_text()) for page in (*manual_pages(), *sorted(MEASUREMENTS.glob("*.md")))}
+    texts = {
+        page: written(page.read_text()) for page in (*manual_pages(), *sorted(MEASUREMENTS.glob("*.md")))
+    }
     return texts | {DOCS / name: picture() for name, picture in PICTURES.items()}
 
 

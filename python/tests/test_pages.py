@@ -44,3 +44,8 @@ def test_a_summary_is_computed_from_the_tables():
     work = pages.Work("", pages.mean, "products.json", pages.S32, (0, 2))
     lowest = work.cells("2026-11-27-amd_zen_5", "AVX-512")
     assert lowest == [0.93, 1.25]  # the lower one of both versions of oneDNN in each row
+
+
+def test_manual_pages_are_short():
+    long = {page.name: size for page in pages.manual_pages() if (size := page.stat().st_size) > 10_000}
+    assert long == {}  # divide a page by the questions of its readers
