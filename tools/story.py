@@ -1,7 +1,8 @@
 """story.py [--out FOLDER]: audit and repair a published model, and run it with ONNX Runtime on this CPU and on one without VNNI.
 
-docs/story.md describes it. `tools/bootstrap.sh story` makes the environment that it runs in. Writes tables to FOLDER/story.md and
-a plot to FOLDER/story.svg; the default FOLDER is report/story. Inputs and repaired models go to build/story. qemu-user emulates
+docs/story.md describes it. `tools/bootstrap.sh story` makes the environment that it runs in. Writes tables to FOLDER/story.md and,
+as a measurement file (tools/pages.py), to FOLDER/story.json, and a plot to FOLDER/story.svg; the default FOLDER is report/story.
+Inputs and repaired models go to build/story. qemu-user emulates
 the CPU without VNNI, a Haswell. Exit status: 0 if intact proves and checks the repaired model, 1 if not.
 """
 
@@ -19,6 +20,7 @@ import numpy as np
 import onnxruntime
 import tokenizers
 import traceforge_title_model
+from pages import markdown
 
 MODEL = traceforge_title_model.span_dir()
 WORK = Path("build/story")
@@ -176,16 +178,11 @@ def save(folder: Path, runs: list[dict[str, np.ndarray]]) -> Path:
     return folder
 
 
-def table(head: list[str], rows: "list[list[object]]") -> list[str]:
-    return [
-        "",
-        f"| {' | '.join(head)} |",
-        "|---" * len(head) + "|",
-        *(f"| {' | '.join(map(str, row))} |" for row in rows),
-    ]
+def table(head: list[str], rows: "list[list[object]]") -> list[list[str]]:
+    return [head, *([str(cell) for cell in row] for row in rows)]
 
 
-def repairs_table(repairs: dict[str, dict]) -> list[str]:
+def repairs_table(repairs: dict[str, dict]) -> list[list[str]]:
     rows = []
     for part, done in repairs.items():
         layers, output = done["layers"], done["check"]["outputs"][0]
@@ -212,7 +209,7 @@ def repairs_table(repairs: dict[str, dict]) -> list[str]:
     )
 
 
-def titles_table(exact: list[str], written: dict[str, list[list[str]]]) -> list[str]:
+def titles_table(exact: list[str], written: dict[str, list[list[str]]]) -> list[list[str]]:
     def right(titles: list[str]) -> str:
         return f"{sum(one == other for one, other in zip(titles, exact))} of {len(exact)}"
 
@@ -222,7 +219,7 @@ def titles_table(exact: list[str], written: dict[str, list[list[str]]]) -> list[
     )
 
 
-def times_table(milliseconds: dict[str, dict[str, float]]) -> list[str]:
+def times_table(milliseconds: dict[str, dict[str, float]]) -> list[list[str]]:
     rows = [
         [part, *(f"{ms / taken['stored']:.2f}" for ms in taken.values())]
         for part, taken in milliseconds.items()
@@ -267,19 +264,22 @@ def story(out: Path) -> int:
     for name, folder in (("stored", MODEL), ("repaired", WORK)):
         print(f"titles of the {name} model, on this CPU and emulated", flush=True)
         written[name] = [titlers[name].titles(), emulated_titles(folder)]
-    lines = [
-        f"ONNX Runtime {onnxruntime.__version__}, {cpu()}",
-        *repairs_table(repairs),
-        *titles_table(exact, written),
-        *times_table(times(titlers)),
-        *table(
+    tables = {
+        "repairs": repairs_table(repairs),
+        "titles": titles_table(exact, written),
+        "times": times_table(times(titlers)),
+        "texts": table(
             ["text", "exact title", "stored, without VNNI", "repaired, without VNNI"],
             [list(row) for row in zip(TEXTS, exact, written["stored"][1], written["repaired"][1])],
         ),
-    ]
-    (out / "story.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
-    print(f"wrote {out}/story.md and {out}/story.svg in {time.monotonic() - start:.0f} s")
+    }
+    source = f"tools/story.py, ONNX Runtime {onnxruntime.__version__}"
+    file = {"cpu": cpu(), "date": time.strftime("%Y-%m-%d"), "source": source, "tables": tables}
+    (out / "story.json").write_text(json.dumps(file, indent=1, ensure_ascii=False) + "\n")
+    page = "\n".join([f"{source}, {cpu()}\n", *map(markdown, tables.values())])
+    (out / "story.md").write_text(page)
+    print(page)
+    print(f"wrote {out}/story.md, story.json and story.svg in {time.monotonic() - start:.0f} s")
     return 0 if all(done["proven"] and done["check"]["right"] for done in repairs.values()) else 1
 
 

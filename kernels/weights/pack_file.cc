@@ -52,7 +52,7 @@ struct FieldCounts {
 constexpr FieldCounts kCounts = [] {
   FieldCounts counts;
   const intact_linear_desc desc = INTACT_LINEAR_DESC_INIT;
-  core::ForEachNumber([&](auto, const auto&) { ++counts.numbers; }, desc);
+  core::ForEachScalar([&](auto, const auto&) { ++counts.numbers; }, desc);
   core::ForEachPostOpField([&](auto, const auto&) { ++counts.post_ops; }, desc);
   core::ForEachColumnVector([&](auto, const auto&) { ++counts.column_vectors; }, desc);
   return counts;
@@ -275,7 +275,7 @@ PackHeader HeaderOf(const intact_linear_desc& linear, const std::optional<intact
   header.begin = kBegin;
   header.n = weights.n;
   header.k = weights.k;
-  core::ForEachNumber(WriteBits(&header.numbers), linear);
+  core::ForEachScalar(WriteBits(&header.numbers), linear);
   core::ForEachPostOpField(WriteBits(&header.post_ops), linear);
   const std::vector<const void*> vectors = VectorsOf(linear);
   for (size_t i = 0; i < vectors.size(); ++i) header.vectors |= (vectors[i] != nullptr ? 1u : 0u) << i;
@@ -326,7 +326,7 @@ namespace {
 
 intact_linear_desc LinearOf(const PackHeader& header, const Layout& layout, const uint8_t* image) {
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
-  core::ForEachNumber(ReadBits(header.numbers), linear);
+  core::ForEachScalar(ReadBits(header.numbers), linear);
   core::ForEachPostOpField(ReadBits(header.post_ops), linear);
   size_t i = 0;
   const auto point = [&](auto, auto& values) {

@@ -51,7 +51,7 @@ def measured_versions() -> list[str]:
 def depends_on() -> dict[str, str]:
     """What the bytes of ONNX Runtime's operators depend on, by operator: "the CPU", "the number of threads",
     both, or nothing (an empty string). Some nodes of operators that depend on the number of threads do not
-    (docs/onnxruntime_operators.md)."""
+    (docs/onnxruntime_reproducible.md)."""
     return known()["depends_on"]
 
 

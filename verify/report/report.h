@@ -17,8 +17,8 @@
 //                    measured (outputs that differ from exact), mispredicted, share, max_abs_error, witness
 //                    (pair)
 //   ramp[]           layer, isa, mode, steps, columns, outputs, non_monotonic, columns_with_kinks, explained,
-//                    unexplained, kinks[]: row, n, activations[2], outputs[2], explained, saturated_pairs,
-//                    pairs[]
+//                    unexplained, shown (the column with the most kinks): column, activations[], outputs[],
+//                    exact[]; kinks[]: row, n, activations[2], outputs[2], explained, saturated_pairs, pairs[]
 //   sweep            cells[], one per ISA and mode: isa, mode, problems, skipped, failed, outputs,
 //                    differing (from exact), explained, unexplained, causes {cause: outputs that differ by
 //                    it}; skipped[]: problem, reason; tried: the largest m, n, k, batch, threads and calls;

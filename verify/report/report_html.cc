@@ -226,9 +226,7 @@ std::string MapFigure(const SaturationMap& map, std::string_view name) {
 }
 
 std::string RampFigure(const Ramp& ramp, std::string_view name, std::string_view caption) {
-  std::vector<int64_t> kinks(static_cast<size_t>(ramp.columns));
-  for (const Kink& kink : ramp.kinks) ++kinks[static_cast<size_t>(kink.n)];
-  const int64_t column = std::ranges::max_element(kinks) - kinks.begin();
+  const int64_t column = ramp.ShownColumn();
   std::string plot =
       "set autoscale xfix\nset xlabel 'constant activation'\nset ylabel 'output'\nset grid\nset key left "
       "top\n$data << EOD\n";

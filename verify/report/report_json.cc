@@ -288,6 +288,13 @@ Json ToJson(const SaturationMap& map) {
 }
 
 Json ToJson(const Ramp& ramp) {
+  const int64_t column = ramp.ShownColumn();
+  Json outputs = Json::array(), exact = Json::array();
+  for (int64_t m = 0; m < ramp.steps; ++m) {
+    const auto at = static_cast<size_t>(m * ramp.columns + column);
+    outputs.push_back(ramp.outputs[at]);
+    exact.push_back(ramp.exact[at]);
+  }
   return {{"layer", ramp.layer},
           {"isa", intact_isa_name(ramp.isa)},
           {"mode", ToString(ramp.mode)},
@@ -298,6 +305,8 @@ Json ToJson(const Ramp& ramp) {
           {"columns_with_kinks", ramp.ColumnsWithKinks()},
           {"explained", ramp.NonMonotonic() - ramp.Unexplained()},
           {"unexplained", ramp.Unexplained()},
+          {"shown",
+           {{"column", column}, {"activations", ramp.activations}, {"outputs", outputs}, {"exact", exact}}},
           {"kinks", ArrayOf(ramp.kinks)}};
 }
 

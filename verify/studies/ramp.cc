@@ -55,6 +55,12 @@ int64_t Ramp::ColumnsWithKinks() const {
   return std::ssize(with_kinks);
 }
 
+int64_t Ramp::ShownColumn() const {
+  std::vector<int64_t> counts(static_cast<size_t>(columns));
+  for (const Kink& kink : kinks) ++counts[static_cast<size_t>(kink.n)];
+  return std::ranges::max_element(counts) - counts.begin();
+}
+
 int64_t Ramp::Unexplained() const {
   return std::ranges::count_if(kinks, [](const Kink& kink) { return !kink.explained; });
 }

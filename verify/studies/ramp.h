@@ -38,6 +38,8 @@ struct Ramp {
 
   int64_t NonMonotonic() const { return static_cast<int64_t>(kinks.size()); }
   int64_t ColumnsWithKinks() const;
+  /// The column with the most kinks, which pictures show.
+  int64_t ShownColumn() const;
   int64_t Unexplained() const;
   /// Whether there are no kinks. If the mode saturates on this ISA: whether all kinks are explained.
   bool Passed() const;

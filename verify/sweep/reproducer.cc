@@ -159,7 +159,7 @@ class Fields {
 std::string LinearFields(const intact_linear_desc& linear) {
   const intact_linear_desc usual = INTACT_LINEAR_DESC_INIT;
   Fields fields("linear");
-  core::ForEachNumber(fields, linear, usual);
+  core::ForEachScalar(fields, linear, usual);
   core::ForEachPostOpField(fields, linear, usual);
   core::ForEachColumnVector(
       [&fields](std::string_view name, const auto* values) { fields.SetVector(name, values, name); }, linear);

@@ -276,7 +276,7 @@ def audit(
     """Audits the model in a file. `engines_asked`: names in `engines()`, or "all". Default: the engine that
     runs files of this format. `progress(done, of)` is called after each layer. `proto`: as for read_model().
     `ask`: if ONNX Runtime is installed, it is asked which QDQ groups it computes in integers; without it, or
-    with False, rules decide (docs/models_reference.md).
+    with False, rules decide (docs/audit_reference.md).
 
     Raises `Error` for a file that cannot be read, or an unknown engine."""
     table = engines()

@@ -710,6 +710,9 @@ TEST(TargetReport, SaysWhatEachComputes) {
   EXPECT_EQ(json["targets"][1]["computes"][0]["parts"][0]["arithmetic"], "maddubs");
   EXPECT_GT(json["targets"][1]["ramp"]["non_monotonic"], 0);
   EXPECT_EQ(json["targets"][0]["ramp"]["non_monotonic"], 0);
+  const auto is_exact = [](const Json& ramp) { return ramp["shown"]["outputs"] == ramp["shown"]["exact"]; };
+  EXPECT_FALSE(is_exact(json["targets"][1]["ramp"]));
+  EXPECT_TRUE(is_exact(json["targets"][0]["ramp"]));
   EXPECT_THAT(ToText(report), HasSubstr("pairs of adjacent depths clamped to int16 (maddubs)"));
 }
 

@@ -1,0 +1,51 @@
+"""Tables, pictures and figures of the pages come from measurement files (tools/pages.py)."""
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import pages  # noqa: E402
+
+PAGE = ROOT / "docs/performance.md"
+
+
+def test_pages_and_pictures_are_what_the_command_writes():
+    assert pages.check() == []
+
+
+def test_a_changed_cell_is_found():
+    text = PAGE.read_text()
+    changed = text.replace("| 1.90 |", "| 1.91 |", 1)
+    assert changed != text and pages.written(changed) == text
+
+
+def test_a_figure_outside_of_tables_is_found():
+    assert pages.figures(PAGE.read_text(), []) == []
+    for words in (
+        "is 1.3 times as fast",
+        "takes 30 µs",
+        "in 3 of 7 models",
+        "a ratio of 0.98",
+        "differ by 20 %",
+    ):
+        assert len(pages.figures(PAGE.read_text() + f"intact {words}.", [])) == 1, words
+
+
+def test_versions_and_code_are_no_figures():
+    assert (
+        pages.figures("ONNX Runtime 1.26 and 1.32, `scale=0.5`, [2.4](arithmetic.md#2-products), 1×1, u8", [])
+        == []
+    )
+
+
+def test_a_summary_is_computed_from_the_tables():
+    work = pages.Work("", pages.mean, "products.json", pages.S32, (0, 2))
+    lowest = work.cells("2026-11-27-amd_zen_5", "AVX-512")
+    assert lowest == [0.93, 1.25]  # the lower one of both versions of oneDNN in each row
+
+
+def test_manual_pages_are_short():
+    long = {page.name: size for page in pages.manual_pages() if (size := page.stat().st_size) > 10_000}
+    assert long == {}  # divide a page by the questions of its readers
