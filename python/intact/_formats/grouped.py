@@ -8,7 +8,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .._graph.nodes import MALFORMED, attributes, inner_graphs, load_onnx
+from .._graph.nodes import attributes, inner_graphs, load_onnx, reading
 from .._graph.scope import Scope
 from .._library import Error, excerpt, invalid
 from .._plans.grouped_weights import GROUPS, GroupedWeights, nbits
@@ -39,15 +39,11 @@ def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights
         return
 
     failed: list[str] = []
-    try:
+    with reading(path):
         yield from _read_graph(load_onnx(path).graph, path.parent, None, 0, failed)
         if failed:
             more = f" ({len(failed)} nodes were skipped)" if len(failed) > 1 else ""
             raise invalid(failed[0] + more)
-    except Error as error:
-        raise invalid(f"{excerpt(path)}: {error.message}") from None
-    except MALFORMED as error:
-        raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
 
 
 def _read_graph(

@@ -5,6 +5,7 @@ model's folder."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .._library import excerpt, invalid
+from .._library import Error, excerpt, invalid
 from .weights import shared
 
 DTYPES = {
@@ -179,6 +180,17 @@ MALFORMED = (
     OverflowError,
     MemoryError,
 )
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Reports errors of a graph's reader with the name of its file."""
+    try:
+        yield
+    except Error as error:
+        raise invalid(f"{excerpt(path)}: {error.message}") from None
+    except MALFORMED as error:
+        raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
 
 
 def load_onnx(path: str | Path) -> Any:
