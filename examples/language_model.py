@@ -17,7 +17,6 @@ from pathlib import Path
 import gguf
 import intact
 import numpy as np
-from intact._plans.ggml_products import quantized
 
 sys.path.insert(0, str(Path(__file__).parent / "targets"))
 import ggml_target  # noqa: E402
@@ -50,8 +49,8 @@ class IntactLikeGgml:
         self.plan = intact.Grouped.from_gguf(rows, kind.lower(), granularity="groups", a_source_type=None)
 
     def __call__(self, x):
-        a, scales = quantized(x.reshape(len(x), -1, 32))
-        return self.plan.run(a.reshape(x.shape).astype(np.int8), a_scales=scales, threads=1)
+        a, scales = intact.quantize_like_ggml(x)
+        return self.plan.run(a, a_scales=scales, threads=1)
 
 
 def ggml_product(rows, kind):

@@ -19,7 +19,7 @@ from ._formats.grouped import read_grouped_weights
 from ._library import Error, isas, version
 from ._plans.conv import Conv, ConvFailingPair
 from ._plans.gemm import FailingPair, Gemm
-from ._plans.ggml_products import like_ggml
+from ._plans.ggml_products import like_ggml, quantize_like_ggml
 from ._plans.grouped import Grouped, GroupedInfo, PairsCertificate
 from ._plans.grouped_weights import GroupedWeights
 from ._plans.plan import Call, Certificate, Info, Tuned
@@ -46,6 +46,7 @@ __all__ = [
     "compare",
     "isas",
     "like_ggml",
+    "quantize_like_ggml",
     "read_grouped_weights",
     "repair",
     "verify",

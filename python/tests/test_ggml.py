@@ -7,7 +7,6 @@ from pathlib import Path
 import intact
 import numpy as np
 import pytest
-from intact._plans.ggml_products import quantized
 from intact._plans.ggml_types import FORMATS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "targets"))
@@ -46,8 +45,7 @@ def engine(kind, bits, k, n):
         pytest.skip(f"this library has no buffer {kind} for these weights")
     a = rng.standard_normal((9, k)).astype(np.float32)
     a[3], a[4], a[5] = 0, a[4] * 1e-6, a[5] * 1e4
-    q, a_scales = quantized(a.reshape(9, -1, 32))
-    return weights, q.reshape(a.shape).astype(np.int8), a_scales, {m: matrix(a[:m]) for m in (1, 9)}
+    return weights, *intact.quantize_like_ggml(a), {m: matrix(a[:m]) for m in (1, 9)}
 
 
 @pytest.mark.parametrize("kind", ["CPU_REPACK", "AMX"])

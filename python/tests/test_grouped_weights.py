@@ -212,6 +212,21 @@ def test_like_ggml_is_near_the_product_of_values(kind):
             intact.like_ggml(*arguments)
 
 
+def test_activations_like_ggml():
+    """test_ggml.py multiplies them."""
+    a = np.random.default_rng(0).standard_normal((3, 64)).astype(np.float32)
+    a[0, :32], a[1, 32:] = 0, 2.5  # 2.5·(127/2.5) is 127
+    codes, scales = intact.quantize_like_ggml(a)
+    assert codes.dtype == np.int8 and codes.shape == (3, 64) and scales.shape == (3, 2)
+    assert not codes[0, :32].any() and scales[0, 0] == 0 and (codes[1, 32:] == 127).all()
+    assert scales[1, 1] == np.float32(np.float16(2.5 / 127))
+    steps = np.repeat(scales, 32, 1)
+    assert (np.abs(codes * steps - a) <= steps * np.float32(0.57)).all()  # the scale is rounded to float16
+    for wrong in (a[:, 1:], a.astype(np.float64), a[0]):
+        with pytest.raises(intact.Error, match="expected float32 and rows of whole blocks of 32"):
+            intact.quantize_like_ggml(wrong)
+
+
 @pytest.mark.parametrize("kind", FORMATS)
 def test_products_of_gguf(kind):
     """Near the product of floats, with activations that have few bits."""

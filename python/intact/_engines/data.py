@@ -62,7 +62,7 @@ def load_data(path: str | Path) -> list[Run]:
     return runs
 
 
-_TENSORS = {
+TENSORS = {  # by the type of an input in ONNX Runtime
     "tensor(float)": np.float32,
     "tensor(double)": np.float64,
     "tensor(float16)": np.float16,
@@ -86,7 +86,7 @@ def inputs_of(session: Any, run: dict[str, np.ndarray], model: str = "") -> dict
                 f"{source}: has no array {excerpt(value.name)!r}, an input of {model or 'the model'}; has: {excerpt(', '.join(run)) or 'none'}"
             )
         array = run[value.name]
-        dtype = _TENSORS.get(value.type)
+        dtype = TENSORS.get(value.type)
         if dtype is not None and array.dtype != dtype:
             raise invalid(f"{where}: is {array.dtype}; expected {np.dtype(dtype)}")
         shape = tuple(value.shape)

@@ -8,14 +8,12 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .._graph.nodes import MALFORMED, attributes, load_onnx
+from .._graph.nodes import attributes, inner_graphs, load_onnx, reading
 from .._graph.scope import Scope
 from .._library import Error, excerpt, invalid
 from .._plans.grouped_weights import GROUPS, GroupedWeights, nbits
 from .gguf import read_gguf
 from .safetensors import read_safetensors
-
-DEEPEST = 16  # levels of nested graphs
 
 
 def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights]]:
@@ -41,15 +39,11 @@ def read_grouped_weights(path: str | Path) -> Iterator[tuple[str, GroupedWeights
         return
 
     failed: list[str] = []
-    try:
+    with reading(path):
         yield from _read_graph(load_onnx(path).graph, path.parent, None, 0, failed)
         if failed:
             more = f" ({len(failed)} nodes were skipped)" if len(failed) > 1 else ""
             raise invalid(failed[0] + more)
-    except Error as error:
-        raise invalid(f"{excerpt(path)}: {error.message}") from None
-    except MALFORMED as error:
-        raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
 
 
 def _read_graph(
@@ -71,9 +65,8 @@ def _read_graph(
             failed.append(f"{node.op_type} {excerpt(node.name or node.output[0])!r}: {error.message}")
         if weights is not None:
             yield node.name or node.output[0], weights
-        for attribute in node.attribute if depth < DEEPEST else ():
-            for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
-                yield from _read_graph(inner, folder, scope, depth + 1, failed)
+        for _, inner in inner_graphs(node, depth):
+            yield from _read_graph(inner, folder, scope, depth + 1, failed)
 
 
 def _matmul_nbits(node: Any, scope: Any) -> GroupedWeights:

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from .._graph.fusion import FAILS, WEIGHT_ONLY, Fusions, exchanges_operands, is_moved, weights_in_words
-from .._graph.nodes import DEEPEST, MALFORMED, attributes, load_onnx
+from .._graph.nodes import DEEPEST, attributes, inner_graphs, load_onnx, reading
 from .._graph.operators import Inputs, is_convolution, row_of
 from .._graph.scope import Scope
-from .._library import Error, excerpt, invalid
+from .._library import excerpt, invalid
 from .model import QuantizedModel, ratio
 from .onnx_layers import Layers
 
@@ -47,10 +47,9 @@ class _Reader(Layers):
         for node in graph.node:
             self.model.operators += 1
             self._node(scope, node)
-            for attribute in node.attribute:
-                for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
-                    name = excerpt(node.name or next(iter(node.output), ""))
-                    self.read(inner, scope, depth + 1, f"the {attribute.name} of {node.op_type} {name!r}")
+            for role, inner in inner_graphs(node):
+                name = excerpt(node.name or next(iter(node.output), ""))
+                self.read(inner, scope, depth + 1, f"the {role} of {node.op_type} {name!r}")
 
     def _node(self, scope: Scope, node: Any) -> None:
         op = node.op_type
@@ -242,12 +241,8 @@ def read_onnx(
     proto = proto or load_onnx(path)
     model = QuantizedModel(str(path), proto=proto)
     reader = _Reader(model, path.parent, ask, for_others)
-    try:
+    with reading(path):
         reader.read(proto.graph)
         for function in proto.functions:
             model.pass_over(f"function {function.name}: its operators are not read")
-    except Error as error:
-        raise invalid(f"{excerpt(path)}: {error.message}") from None
-    except MALFORMED as error:
-        raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
     return model

@@ -19,7 +19,7 @@ from xml.parsers import expat
 
 import numpy as np
 
-from .._graph.nodes import type_name
+from .._graph.nodes import as_matrix, type_name
 from .._library import Error, excerpt, invalid
 from .model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio
 
@@ -550,7 +550,7 @@ class _Reader:
         scales = _columns(weights.scales, values.shape, [values.ndim - (2 if transposed else 1)])
         if transposed:
             values = values.swapaxes(-1, -2)
-        values = np.moveaxis(values, -2, 0).reshape(values.shape[-2], -1)  # items of a batch side by side
+        values = as_matrix(values)
         self._add(graph, layer, "MatMul", values, scales, activations, 1)
 
     def _add(

@@ -13,7 +13,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .._graph.nodes import type_name
+from .._graph.nodes import as_matrix, type_name
 from .._library import Error, excerpt, invalid
 from .model import TYPE_RANGES, QuantizedLayer, QuantizedModel, bounded, ratio
 
@@ -532,8 +532,7 @@ class _Reader:
             weights = weights.swapaxes(-1, -2)
             axis -= 1
         if weights.size:
-            # items of a batch side by side
-            weights = np.moveaxis(weights, -2, 0).reshape(weights.shape[-2], -1)
+            weights = as_matrix(weights)
         self._add(graph, operator, "MatMul", op, number, a, b, weights, 1, axis)
 
     def _add(

@@ -21,6 +21,7 @@ import numpy as np
 from .._library import PACKAGE
 from .nodes import attributes, every_node, input_of, permutation_of
 from .operators import row_of
+from .weights import location_of
 
 _MOST_BYTES = 1 << 30  # larger models are not given to ONNX Runtime, which would copy them
 _INTEGER = {"QLinearConv", "QGemm", "QLinearMatMul", "MatMulIntegerToFloat", "ConvInteger", "MatMulInteger"}
@@ -77,7 +78,7 @@ class Fusions:
         )
         # Protobuf makes a node's wrapper again, at any address, if nothing holds it: the list holds the
         # wrappers, so ids are lasting.
-        self._nodes = list(_nodes(proto.graph)) if version else []
+        self._nodes = list(every_node(proto.graph)) if version else []
         self._places = {id(node): i for i, node in enumerate(self._nodes)}
 
     def made(self, node: Any) -> set[str]:
@@ -117,21 +118,11 @@ def weights_in_words(scope: Any, node: Any) -> str:
     return (f" of {bits} bits" if bits else "") + (f" in blocks of {block}" if block else "")
 
 
-def _nodes(graph: Any) -> Any:
-
-    return every_node(graph)
-
-
 def _asked(proto: Any, folder: Path) -> tuple[dict[int, set[str]], str]:
     """The operators in the place of each node of a model, by the node's number, and ONNX Runtime's version;
     ({}, "") if no ONNX Runtime is installed, or if it does not load the model."""
     size = proto.ByteSize() if proto is not None else 0
-    names = {
-        entry.value
-        for tensor in proto.graph.initializer
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
+    names = set(map(location_of, proto.graph.initializer)) - {""}
     try:
         import onnx
         import onnxruntime
@@ -140,7 +131,7 @@ def _asked(proto: Any, folder: Path) -> tuple[dict[int, set[str]], str]:
         if size > _MOST_BYTES:
             return {}, ""
         named = copy.deepcopy(proto)
-        for i, node in enumerate(_nodes(named.graph)):
+        for i, node in enumerate(every_node(named.graph)):
             node.name = f"intact:{i}:"  # ONNX Runtime keeps it, or begins a longer name with it
         options = onnxruntime.SessionOptions()
         options.log_severity_level, options.intra_op_num_threads = 4, 1
@@ -159,7 +150,7 @@ def _asked(proto: Any, folder: Path) -> tuple[dict[int, set[str]], str]:
     except Exception:  # without onnxruntime, or for a model that it refuses, the rules decide
         return {}, ""
     found: dict[int, set[str]] = {}
-    for node in _nodes(optimized.graph):
+    for node in every_node(optimized.graph):
         for part in node.name.split("intact:")[1:]:
             number = part.split(":", 1)[0]
             if number.isdigit():

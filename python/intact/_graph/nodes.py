@@ -5,6 +5,7 @@ model's folder."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import warnings
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .._library import excerpt, invalid
+from .._library import Error, excerpt, invalid
 from .weights import shared
 
 DTYPES = {
@@ -34,26 +35,31 @@ ITEM_SIZES = {number: np.dtype(dtype).itemsize for number, dtype in DTYPES.items
 DEEPEST = 16  # levels of nested graphs
 
 
+def inner_graphs(node: Any, depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """The graphs of a node with the names of their attributes. `depth`: of the node's graph; there are none from DEEPEST on."""
+    for attribute in node.attribute if depth < DEEPEST else ():
+        for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
+            yield attribute.name, inner
+
+
 def every_node(graph: Any, depth: int = 0) -> Iterator[Any]:
     """The nodes of a graph and of its inner graphs; each node is followed by the nodes of its own graphs."""
     for node in graph.node:
         yield node
-        for attribute in node.attribute if depth < DEEPEST else ():
-            for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
-                yield from every_node(inner, depth + 1)
+        for _, inner in inner_graphs(node, depth):
+            yield from every_node(inner, depth + 1)
 
 
 def captured(node: Any, depth: int = 0) -> set[str]:
     """The tensors that the inner graphs of a node read and do not make."""
     names: set[str] = set()
-    for attribute in node.attribute if depth < DEEPEST else ():
-        for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
-            read = {value.name for value in inner.output}
-            made = {value.name for value in [*inner.input, *inner.initializer]}
-            for each in inner.node:
-                read.update(each.input, captured(each, depth + 1))
-                made.update(each.output)
-            names |= read - made
+    for _, inner in inner_graphs(node, depth):
+        read = {value.name for value in inner.output}
+        made = {value.name for value in [*inner.input, *inner.initializer]}
+        for each in inner.node:
+            read.update(each.input, captured(each, depth + 1))
+            made.update(each.output)
+        names |= read - made
     return names
 
 
@@ -176,6 +182,17 @@ MALFORMED = (
 )
 
 
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Reports errors of a graph's reader with the name of its file."""
+    try:
+        yield
+    except Error as error:
+        raise invalid(f"{excerpt(path)}: {error.message}") from None
+    except MALFORMED as error:
+        raise invalid(f"{excerpt(path)}: a node or a tensor is malformed: {excerpt(error)}") from None
+
+
 def load_onnx(path: str | Path) -> Any:
     """The ONNX model in a file, without its external data. Raises `Error` if it cannot be read."""
     try:
@@ -207,21 +224,10 @@ def type_name(dtype: Any) -> str:
 def names_that_inner_graphs_read(graph: Any) -> set[str]:
     """The names that inner graphs read or return; tensors of the outermost graph are among them."""
     found: set[str] = set()
-
-    def visit(inner: Any, depth: int) -> None:
-        for node in inner.node:
-            found.update(node.input)
-            visit_node(node, depth)
-        found.update(value.name for value in inner.output)
-
-    def visit_node(node: Any, depth: int) -> None:
-        for attribute in node.attribute:
-            for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
-                if depth < 16:
-                    visit(inner, depth + 1)
-
-    for node in graph.node:
-        visit_node(node, 0)
+    for node in every_node(graph):
+        for _, inner in inner_graphs(node):
+            found.update(value.name for value in inner.output)
+            found.update(name for each in inner.node for name in each.input)
     return found - {""}
 
 

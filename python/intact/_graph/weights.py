@@ -19,15 +19,26 @@ _numbers = itertools.count()
 _arrays: dict[str, np.ndarray] = {}  # by location
 
 
-def _location(tensor: Any) -> str:
+def location_of(tensor: Any) -> str:
+    """The file of a tensor's data; "" if they are in the model."""
     if tensor.data_location != _EXTERNAL:
         return ""
     return next((entry.value for entry in tensor.external_data if entry.key == "location"), "")
 
 
+def place(tensor: Any, location: str, **where: int) -> None:
+    """Makes a tensor's data external. `where`: offset and length in the file."""
+    tensor.ClearField("raw_data")
+    tensor.ClearField("external_data")
+    tensor.data_location = _EXTERNAL
+    for key, value in {"location": location, **where}.items():
+        entry = tensor.external_data.add()
+        entry.key, entry.value = key, str(value)
+
+
 def shared(tensor: Any) -> "np.ndarray | None":
     """The array that a tensor shares with other variants, or None. It has the tensor's shape and type."""
-    array = _arrays.get(_location(tensor))
+    array = _arrays.get(location_of(tensor))
     if array is None or array.shape != tuple(tensor.dims) or _type(array) != tensor.data_type:
         return None
     return array
@@ -51,10 +62,8 @@ def set_array(tensor: Any, array: np.ndarray, owner: Any) -> None:
     location = f"{_PREFIX}{next(_numbers)}"
     _arrays[location] = np.asarray(array, order="C")
     weakref.finalize(owner, _arrays.pop, location, None)
-    made = TensorProto(name=tensor.name, data_type=_type(array), dims=array.shape, data_location=_EXTERNAL)
-    entry = made.external_data.add()
-    entry.key, entry.value = "location", location
-    tensor.CopyFrom(made)
+    tensor.CopyFrom(TensorProto(name=tensor.name, data_type=_type(array), dims=array.shape))
+    place(tensor, location)
 
 
 def add_shared(options: Any, proto: Any, read: "set[str]") -> "tuple[Any, list]":
@@ -88,15 +97,7 @@ def write_model(proto: Any, path: Path) -> None:
     with open(path.with_name(path.name + ".data"), "wb") as data:
         for tensor in written.graph.initializer:
             array = shared(tensor)
-            if array is None:
-                continue
-            del tensor.external_data[:]
-            for key, value in (
-                ("location", f"{path.name}.data"),
-                ("offset", data.tell()),
-                ("length", array.nbytes),
-            ):
-                entry = tensor.external_data.add()
-                entry.key, entry.value = key, str(value)
-            array.tofile(data)
+            if array is not None:
+                place(tensor, f"{path.name}.data", offset=data.tell(), length=array.nbytes)
+                array.tofile(data)
     path.write_bytes(written.SerializeToString())

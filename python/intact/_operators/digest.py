@@ -11,6 +11,7 @@ from typing import Any, Callable
 import numpy as np
 
 from .._engines.data import load_data
+from .._graph.weights import location_of
 from .._library import excerpt, invalid
 
 _HEAD = "intact digest 1"
@@ -125,10 +126,7 @@ def _hash_of(path: Path) -> str:
         content = path.read_bytes()
         found.update(content)
         tensors = onnx.load_model_from_string(content).graph.initializer
-        names = {
-            entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"
-        }
-        for name in sorted(names):
+        for name in sorted(set(map(location_of, tensors)) - {""}):
             with open(path.parent / name, "rb") as file:
                 while piece := file.read(1 << 24):
                     found.update(piece)

@@ -88,6 +88,21 @@ def draw_positive(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarra
     return np.abs(rng.standard_normal(shape)).astype(np.float32) + np.float32(0.01)
 
 
+def draw_pair(rng: np.random.Generator, make: Callable[..., np.ndarray] = floats) -> list[np.ndarray]:
+    """Two arrays, of which the second is broadcast to the shape of the first."""
+    shape = draw_shape(rng)
+    other = tuple(1 if rng.random() < 0.3 else n for n in shape)[int(rng.integers(0, len(shape) + 1)) :]
+    return [make(rng, shape), make(rng, other)]
+
+
+def draw_norm(rng: np.random.Generator, parameters: int) -> list[np.ndarray]:
+    """Images, and parameters of their channels; the fourth is positive."""
+    channels = 4 * draw_size(rng, 16)
+    shape = int(rng.integers(1, 4)), channels, int(rng.integers(1, 12)), int(rng.integers(1, 12))
+    drawn = [floats(rng, shape), *(floats(rng, (channels,)) for _ in range(min(parameters, 3)))]
+    return drawn + [draw_positive(rng, (channels,))] * (parameters > 3)
+
+
 def _unary(**attributes: Any) -> Draw:
     return lambda rng: _Problem([floats(rng, draw_shape(rng))], attributes, rows=(0,))
 
@@ -98,9 +113,7 @@ def _drawn(attributes: Callable[[np.random.Generator], dict[str, Any]]) -> Draw:
 
 def _binary(make: Callable[..., np.ndarray] = floats) -> Draw:
     def draw(rng: np.random.Generator) -> _Problem:
-        shape = draw_shape(rng)
-        other = tuple(1 if rng.random() < 0.3 else n for n in shape)[int(rng.integers(0, len(shape) + 1)) :]
-        pair = [make(rng, shape), make(rng, other)]
+        pair = draw_pair(rng, make)
         return _Problem(pair if rng.random() < 0.7 else pair[::-1])
 
     return draw
@@ -283,17 +296,7 @@ def _norm(parameters: int, is_skip: bool = False) -> Draw:
 
 
 def _channel_norm(parameters: int, **attributes: Any) -> Draw:
-    def draw(rng: np.random.Generator) -> _Problem:
-        channels = 4 * draw_size(rng, 16)
-        image = floats(
-            rng, (int(rng.integers(1, 4)), channels, int(rng.integers(1, 12)), int(rng.integers(1, 12)))
-        )
-        rest = [floats(rng, (channels,)) for _ in range(min(parameters, 3))] + [
-            draw_positive(rng, (channels,))
-        ] * (parameters > 3)
-        return _Problem([image, *rest], attributes, rows=(0,))
-
-    return draw
+    return lambda rng: _Problem(draw_norm(rng, parameters), attributes, rows=(0,))
 
 
 def _prelu(rng: np.random.Generator) -> _Problem:

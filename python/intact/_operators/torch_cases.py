@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterator
 
 import numpy as np
 
-from .onnx_cases import draw_positive, draw_shape, draw_size, draw_weights, floats
+from .onnx_cases import draw_norm, draw_pair, draw_positive, draw_shape, draw_size, draw_weights, floats
 
 ENGINE = "PyTorch"
 # Threads that wait take no time from other levels. The number of threads is what was asked for, also beyond the number of cores.
@@ -59,12 +59,7 @@ def _unary(function: Callable[..., Any], make: Callable[..., np.ndarray] = float
 
 
 def _binary(function: Callable[..., Any]) -> Draw:
-    def draw(rng: np.random.Generator) -> _Problem:
-        shape = draw_shape(rng)
-        other = tuple(1 if rng.random() < 0.3 else n for n in shape)[int(rng.integers(0, len(shape) + 1)) :]
-        return _Problem(function, [floats(rng, shape), floats(rng, other)])
-
-    return draw
+    return lambda rng: _Problem(function, draw_pair(rng))
 
 
 def _reduction(function: Callable[..., Any]) -> Draw:
@@ -99,17 +94,7 @@ def _norm(rng: np.random.Generator) -> _Problem:
 
 
 def _channel_norm(function: Callable[..., Any], parameters: int) -> Draw:
-    def draw(rng: np.random.Generator) -> _Problem:
-        channels = 4 * draw_size(rng, 16)
-        image = floats(
-            rng, (int(rng.integers(1, 4)), channels, int(rng.integers(1, 12)), int(rng.integers(1, 12)))
-        )
-        rest = [floats(rng, (channels,)) for _ in range(min(parameters, 3))] + [
-            draw_positive(rng, (channels,))
-        ] * (parameters > 3)
-        return _Problem(function, [image, *rest], (0,))
-
-    return draw
+    return lambda rng: _Problem(function, draw_norm(rng, parameters), (0,))
 
 
 def _product(function: Callable[..., Any], is_batched: bool = False, has_bias: bool = False) -> Draw:

@@ -56,7 +56,20 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     return np.where((error != 0) & is_even, nearer, total).astype(np.float32)
 
 
-def quantized(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def quantize_like_ggml(a: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The activations that ggml 0.27's CPU backend multiplies by weights in blocks of 32 (Q8_0), for `a`, M×K, float32: the numbers, M×K,
+    int8, and the scales of the blocks, M×K/32, float32. A `Grouped` plan with `a_source_type=None` runs with both."""
+    a = array_of("a", a)
+    if a.dtype != np.float32 or a.ndim != 2 or a.shape[1] % 32:
+        raise invalid(
+            f"a: has dtype {a.dtype} and shape {a.shape}; expected float32 and rows of whole blocks of 32"
+        )
+    with np.errstate(all="ignore"):  # of values that are not finite
+        codes, scales = _quantized(a.reshape(len(a), a.shape[1] // 32, 32))
+    return codes.astype(np.int8).reshape(a.shape), scales
+
+
+def _quantized(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Q8_0: int8 numbers of M×blocks×32 activations, and the scales of the blocks."""
     largest = np.abs(a).max(2)
     factor = np.float32(127) / np.where(largest > 0, largest, np.float32(np.inf))
@@ -112,7 +125,7 @@ def _product_of_32(kind: str) -> _Product:
     def product(blocks: np.ndarray, a: np.ndarray) -> np.ndarray:
         b, scales, minimums = FORMATS[kind].read(blocks)
         b = b.astype(np.int64) - (8 if kind == "q4_0" else 0)
-        codes, a_scales = quantized(a)
+        codes, a_scales = _quantized(a)
         f = _by_lanes(
             _of_lanes(codes[:, :, None], b[:, :, None])[:, :, :, 0],
             a_scales,

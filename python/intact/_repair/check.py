@@ -19,7 +19,7 @@ import numpy as np
 from .._audit.audit import cpu_clamps
 from .._audit.report import NEAR, finite
 from .._audit.run import exact_variant, memory_needed
-from .._engines.data import decibels, distances, inputs_of, power
+from .._engines.data import TENSORS, decibels, distances, inputs_of, power
 from .._engines.session import SESSION, constants_size, emulated, float_session, session_of
 from .._graph.control import control_variant
 from .._graph.nodes import load_onnx
@@ -136,25 +136,15 @@ class Check:
 def random_runs(session: Any) -> list[dict[str, np.ndarray]]:
     """Random inputs for a session."""
     rng = np.random.default_rng(0)
-    kinds = {
-        "tensor(float)": np.float32,
-        "tensor(double)": np.float64,
-        "tensor(float16)": np.float16,
-        "tensor(int64)": np.int64,
-        "tensor(int32)": np.int32,
-        "tensor(uint8)": np.uint8,
-        "tensor(int8)": np.int8,
-        "tensor(bool)": np.bool_,
-    }
     runs = []
     for _ in range(_RUNS):
         run = {}
         for value in session.get_inputs():
-            if value.type not in kinds:
+            if value.type not in TENSORS:
                 raise invalid(
                     f"--check: input {excerpt(value.name)!r} is a {value.type}; give inputs with --data"
                 )
-            dtype = kinds[value.type]
+            dtype = TENSORS[value.type]
             shape = [
                 n if isinstance(n, int) and n > 0 else 1 if k == 0 else _SIZE
                 for k, n in enumerate(value.shape)

@@ -173,17 +173,13 @@ class Editor:
         from onnx import numpy_helper
 
         name = self.unique(name)
-        self.proto.graph.initializer.append(
-            numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-        )
+        self.proto.graph.initializer.append(numpy_helper.from_array(array, name))
         return name
 
     def replace(self, name: str, array: np.ndarray) -> None:
         from onnx import numpy_helper
 
-        self.initializers[name].CopyFrom(
-            numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-        )
+        self.initializers[name].CopyFrom(numpy_helper.from_array(array, name))
 
     def fold(self, axes: Axes, orders: "dict[Axis, np.ndarray]", copies: "dict[Axis, np.ndarray]") -> None:
         """Reorders every constant that has an ordered axis. A constant that operators read in several layouts

@@ -7,7 +7,8 @@ from typing import Any, Iterable
 
 import numpy as np
 
-from .._graph.nodes import array_of_tensor
+from .._graph.nodes import array_of_tensor, inner_graphs
+from .._graph.weights import location_of, place
 from .._library import excerpt, invalid
 
 MOST_PROTOBUF = (1 << 31) - 1  # bytes
@@ -16,26 +17,14 @@ MOST_PROTOBUF = (1 << 31) - 1  # bytes
 def tensors_of(graph: Any, depth: int = 0) -> Iterable[Any]:
     yield from graph.initializer
     for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.type == 4:
-                yield attribute.t
-            for inner in [attribute.g] if attribute.type == 5 else attribute.graphs:
-                if depth < 16:
-                    yield from tensors_of(inner, depth + 1)
+        yield from (attribute.t for attribute in node.attribute if attribute.type == 4)
+        for _, inner in inner_graphs(node, depth):
+            yield from tensors_of(inner, depth + 1)
 
 
 def files_of(path: Path, graph: Any) -> set[Path]:
     """The model's file, and the files of its external data."""
-    return {
-        path,
-        *(
-            path.parent / entry.value
-            for tensor in tensors_of(graph)
-            if tensor.data_location == 1
-            for entry in tensor.external_data
-            if entry.key == "location"
-        ),
-    }
+    return {path, *(path.parent / name for name in map(location_of, tensors_of(graph)) if name)}
 
 
 def is_external(proto: Any) -> bool:
@@ -65,16 +54,7 @@ def write(proto: Any, folder: Path, name: str, source: Path, is_external: bool) 
                 data.write(b"\0" * (-data.tell() % 64))
                 begin = data.tell()
                 data.write(content)
-                tensor.ClearField("raw_data")
-                tensor.ClearField("external_data")
-                tensor.data_location = 1
-                for key, value in (
-                    ("location", f"{name}.data"),
-                    ("offset", str(begin)),
-                    ("length", str(len(content))),
-                ):
-                    entry = tensor.external_data.add()
-                    entry.key, entry.value = key, value
+                place(tensor, f"{name}.data", offset=begin, length=len(content))
     if proto.ByteSize() > MOST_PROTOBUF:
         raise invalid("the repaired model has more than 2 GB; store the model with external data first")
     (folder / name).write_bytes(proto.SerializeToString())

@@ -97,10 +97,7 @@ class _Translator(Products, Functions, Moves):
             "module",
             inputs,
             [self.helper.make_empty_tensor_value_info(name) for name in self.outputs],
-            [
-                self.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-                for name, array in self.initializers.items()
-            ],
+            [self.numpy_helper.from_array(array, name) for name, array in self.initializers.items()],
         )
         graph.value_info.extend(self.infos.values())
         opsets = [
