@@ -8,7 +8,7 @@ A table of a page lies between a comment that names its source and `<!-- end -->
     <!-- losses CPU -->                        the shapes in which intact is slower than a peer (LOSSES)
     <!-- lost FILE: NAME; columns 0 2 -->      the cells below 1 of a table
 
-A file has the keys cpu, date, source and tables. A table is a list of rows of texts, the first of which is its head. Pictures go to
+A file has the keys cpu, date, source and tables. A table is a list of rows of texts, and its first row is its head. Pictures go to
 docs. --check writes nothing. It reports tables and pictures that differ from what would be written, and figures of manual pages
 that are in no such table. --take writes OUT, the file of two pictures, from REPORT, the report.json of `intact verify`, and RAMP,
 from `intact verify ramp --isa avx2 --mode saturating --json RAMP`. Exit status: 0 if all is right.
