@@ -1,5 +1,6 @@
 """Tables, pictures and figures of the pages come from measurement files (tools/pages.py)."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -49,3 +50,19 @@ def test_a_summary_is_computed_from_the_tables():
 def test_manual_pages_are_short():
     long = {page.name: size for page in pages.manual_pages() if (size := page.stat().st_size) > 10_000}
     assert long == {}  # divide a page by the questions of its readers
+
+
+def test_measurement_files_name_their_source_and_are_shown():
+    shown = "".join(
+        page.read_text()
+        for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md"))
+    )
+    files = sorted(pages.MEASUREMENTS.glob("*/*.json"))
+    assert len(files) > 20
+    for path in files:
+        file = json.loads(path.read_text())
+        assert file["cpu"] and file["source"], path
+        for name, (head, *rows) in file.get("tables", {}).items():
+            assert rows and all(len(row) == len(head) for row in rows), (path, name)
+            source = f"<!-- table {path.relative_to(pages.MEASUREMENTS)}: {name}"
+            assert f"{source} -->" in shown or f"{source};" in shown, (path, name)
