@@ -8,7 +8,7 @@ A table of a page lies between a comment that names its source and `<!-- end -->
     <!-- losses CPU -->                        the shapes in which intact is slower than a peer (LOSSES)
     <!-- lost FILE: NAME; columns 0 2 -->      the cells below 1 of a table
 
-A file has the keys cpu, date, source and tables. A table is a list of rows of texts, the first of which is its head. Pictures go to
+A file is one of `intact_bench --json`, or has the keys cpu, date, source and tables. A table is a list of rows of texts, and its first row is its head. Pictures go to
 docs. --check writes nothing. It reports tables and pictures that differ from what would be written, and figures of manual pages
 that are in no such table. --take writes OUT, the file of two pictures, from REPORT, the report.json of `intact verify`, and RAMP,
 from `intact verify ramp --isa avx2 --mode saturating --json RAMP`. Exit status: 0 if all is right.
@@ -33,6 +33,7 @@ MEASUREMENTS = DOCS / "measurements"
 BLOCK = re.compile(r"(<!-- (table|summary|losses|lost) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 NUMERIC = re.compile(r"([\d+–±−]|below \d).*|$", re.DOTALL)
 ISAS = ("AVX2", "AVX-VNNI", "AVX-512", "AVX-512-VNNI", "AMX")
+BENCH_ISAS = dict(zip(("avx2", "avx_vnni", "avx512", "avx512_vnni", "amx_int8"), ISAS))
 SATURATES = ("AVX2", "AVX-512")  # oneDNN does here, so its time is not comparable
 
 Rows = list[list[str]]
@@ -40,7 +41,38 @@ Rows = list[list[str]]
 
 @cache
 def tables(file: str) -> dict[str, Rows]:
-    return json.loads((MEASUREMENTS / file).read_text())["tables"]
+    found = json.loads((MEASUREMENTS / file).read_text())
+    return bench_tables(found) if found.get("schema") == "intact-bench" else found["tables"]
+
+
+def bench_tables(found: dict) -> dict[str, Rows]:
+    """Of a file of `intact_bench --json` (bench/report/report.h): intact's GOPS, and its speed over each peer, by type of C."""
+    versions = {
+        peer["name"]: f"oneDNN {peer['version']}" for peer in found["peers"] if peer["name"] == "onednn"
+    }
+    cells: dict[str, dict[str, dict[str, str]]] = {}  # by table, shape and ISA
+    for row in found["rows"]:
+        for timing in row["timings"]:
+            contender, c_type = timing["contender"], timing["c_type"]
+            if timing["microseconds"] is None or timing["quantization"] != "static":
+                continue
+            name, cell = (
+                f"over {versions.get(contender, contender)}, {c_type}",
+                f"{timing.get('speed_up') or 0:.2f}",
+            )
+            if contender == "intact":
+                name, cell = f"GOPS, {c_type}", f"{timing['gops']:,.0f}"
+            cells.setdefault(name, {}).setdefault(shape(row), {})[BENCH_ISAS[row["isa"]]] = cell
+    return {name: by_isa("shape", of_shapes) for name, of_shapes in cells.items()}
+
+
+def shape(row: dict) -> str:
+    if not (conv := row["conv"]):
+        return f"{row['m']}×{row['n']}×{row['k']}"
+    stride = "" if conv["stride"] == [1, 1] else f"/{conv['stride'][0]}"
+    groups = "" if conv["groups"] == 1 else f", {conv['groups']} groups"
+    taps = "×".join(map(str, conv["kernel"]))
+    return f"{conv['c_in']}×{conv['height']}×{conv['width']}→{conv['c_out']} {taps}{stride}{groups}"
 
 
 def mean(cells: list[float]) -> float:
