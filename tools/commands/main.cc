@@ -1,4 +1,6 @@
 // The `intact` command line: what this CPU does with int8, and the proof of what kernels compute.
+#include <string_view>
+
 #include "core/isas.h"
 #include "jit/isa.h"
 #include "tools/console/commands.h"
@@ -14,12 +16,14 @@ constexpr const char* kExitStatus =
 
 int Main(int argc, char** argv) {
   if (const std::optional<int> status = RunPythonCommand(argc, argv)) return *status;
+  if (argc > 1 && std::string_view(argv[1]) == "bench") return RunBench(argc - 1, argv + 1);
   CLI::App app("int8 kernels that are exact on every CPU, and the verifier that proves it", "intact");
   app.set_version_flag("--version", intact_version());
   app.set_help_all_flag("--help-all", "the help of all commands");
   Command command;
   AddInfo(&app, &command);
   AddPythonCommands(&app);
+  app.add_subcommand("bench", "the speed of this machine's kernels beside its peaks (intact_bench)");
   CLI::App* verify = app.add_subcommand("verify", "the standard run of this machine, or one part of it");
   verify->require_subcommand(0, 1);
   AddVerifyStandard(verify, &command);
@@ -43,7 +47,8 @@ int Main(int argc, char** argv) {
   }
   if (!command)
     return Fail(
-        "a subcommand is required: info, audit, compare, digest, operators, repair or verify (see --help)");
+        "a subcommand is required: info, audit, bench, compare, digest, operators, repair or verify (see "
+        "--help)");
   if (const Result<core::IsaSet> isas = jit::PermittedIsas(); !isas) return Fail(isas.error());
   return command();
 }

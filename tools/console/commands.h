@@ -33,6 +33,8 @@ void AddPythonCommands(CLI::App* app);
 /// Replaces the process by Python, with all arguments, if argv names one of these commands. Returns the exit
 /// status if Python cannot be run; nothing for other commands.
 std::optional<int> RunPythonCommand(int argc, char** argv);
+/// Runs the benchmarks with arguments after "bench". Returns the exit status.
+int RunBench(int argc, char** argv);
 void AddInfo(CLI::App* app, Command* command);
 void AddVerifyCertify(CLI::App* verify, Command* command);
 void AddVerifyCompare(CLI::App* verify, Command* command);

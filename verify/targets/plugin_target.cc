@@ -20,6 +20,10 @@
 #include "verify/targets/guarded_grouped.h"
 #include "verify/targets/guarded_run.h"
 
+// Static programs have no such symbol.
+extern "C" __attribute__((weak))
+const char _DYNAMIC[];  // NOLINT(bugprone-reserved-identifier): the linker's name
+
 namespace intact::verify {
 namespace {
 
@@ -218,6 +222,8 @@ Result<std::unique_ptr<Target>> PluginTarget::Open(const std::string& file, cons
   };
   std::error_code error;
   if (!std::filesystem::exists(file, error)) return invalid("no such file");
+  if (_DYNAMIC == nullptr)
+    return invalid("this program is static, and loads no plug-ins; expected the program of a wheel");
   // dlopen() looks up a name without a folder among the system's libraries.
   const std::filesystem::path path = std::filesystem::absolute(file, error);
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

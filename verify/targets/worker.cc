@@ -8,6 +8,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -25,6 +26,7 @@
 
 #include "jit/file_descriptor.h"
 #include "support/printable.h"
+#include "support/signal_name.h"
 #include "verify/targets/guarded_buffer.h"
 
 namespace intact::verify {
@@ -111,8 +113,8 @@ std::string Place(const Fault& fault) {
 }
 
 std::string SignalName(int signal) {
-  const char* name = sigabbrev_np(signal);
-  return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
+  const char* name = intact_signal_name(signal);
+  return name == nullptr ? fmt::format("signal {}", signal) : name;
 }
 
 // What faults of one kind have in common.
@@ -195,16 +197,21 @@ void EndChildren() {
 }
 
 // The worker must not keep the parent's files: sockets of other workers, or a journal, whose lock would
-// outlive the parent. If the system lacks close_range(), they stay open.
+// outlive the parent. On Linux before 5.9, which lacks close_range(), they stay open.
+void CloseRange(int first, unsigned last) {
+  (void)syscall(SYS_close_range, static_cast<unsigned>(first), last,
+                0U);  // glibc has no function before 2.34
+}
+
 template <size_t N>
 void CloseAllBut(std::array<int, N> kept) {
   std::ranges::sort(kept);
   int first = STDERR_FILENO + 1;
   for (const int file : kept) {
-    if (file > first) (void)close_range(static_cast<unsigned>(first), static_cast<unsigned>(file - 1), 0);
+    if (file > first) CloseRange(first, static_cast<unsigned>(file - 1));
     first = std::max(first, file + 1);
   }
-  (void)close_range(static_cast<unsigned>(first), ~0U, 0);
+  CloseRange(first, ~0U);
 }
 
 // Passes the lines of `text` to `use` until it returns false.

@@ -1,0 +1,41 @@
+// Names of signals, in C and C++. glibc before 2.32 has no sigabbrev_np().
+#ifndef INTACT_SUPPORT_SIGNAL_NAME_H_
+#define INTACT_SUPPORT_SIGNAL_NAME_H_
+
+#include <signal.h>
+
+/// The name of a signal that can end a process, such as "SIGSEGV". NULL for other signals.
+static inline const char* intact_signal_name(int signal) {
+#define INTACT_SIGNAL_NAME(name) \
+  case name:                     \
+    return #name;
+  switch (signal) {
+    INTACT_SIGNAL_NAME(SIGABRT)
+    INTACT_SIGNAL_NAME(SIGALRM)
+    INTACT_SIGNAL_NAME(SIGBUS)
+    INTACT_SIGNAL_NAME(SIGFPE)
+    INTACT_SIGNAL_NAME(SIGHUP)
+    INTACT_SIGNAL_NAME(SIGILL)
+    INTACT_SIGNAL_NAME(SIGINT)
+    INTACT_SIGNAL_NAME(SIGIO)
+    INTACT_SIGNAL_NAME(SIGKILL)
+    INTACT_SIGNAL_NAME(SIGPIPE)
+    INTACT_SIGNAL_NAME(SIGPROF)
+    INTACT_SIGNAL_NAME(SIGPWR)
+    INTACT_SIGNAL_NAME(SIGQUIT)
+    INTACT_SIGNAL_NAME(SIGSEGV)
+    INTACT_SIGNAL_NAME(SIGSTKFLT)
+    INTACT_SIGNAL_NAME(SIGSYS)
+    INTACT_SIGNAL_NAME(SIGTERM)
+    INTACT_SIGNAL_NAME(SIGTRAP)
+    INTACT_SIGNAL_NAME(SIGUSR1)
+    INTACT_SIGNAL_NAME(SIGUSR2)
+    INTACT_SIGNAL_NAME(SIGVTALRM)
+    INTACT_SIGNAL_NAME(SIGXCPU)
+    INTACT_SIGNAL_NAME(SIGXFSZ)
+  }
+#undef INTACT_SIGNAL_NAME
+  return 0;
+}
+
+#endif  // INTACT_SUPPORT_SIGNAL_NAME_H_
