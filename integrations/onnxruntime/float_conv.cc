@@ -351,8 +351,7 @@ FloatConv::FloatConv(const Node& node, const Context& context)
       neighbors_(context.neighbors),
       is_input_nchw_(!geometry_.channels_last || neighbors_.has_input_transpose),
       is_output_nchw_(!geometry_.channels_last || neighbors_.has_output_transpose) {
-  if (!context.settings.is_reproducible)
-    throw Refusal("operator: computes floats; expected quantized tensors, or the option reproducible");
+  context.RequireReproducible();
   node.Type(0, {INTACT_F32});
   const Constant w = node.Weights(1, INTACT_F32);
   const intact_conv_desc& desc = geometry_.desc;

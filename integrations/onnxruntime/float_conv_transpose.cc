@@ -38,8 +38,7 @@ FloatConvTranspose::FloatConvTranspose(const Node& node, const Context& context)
       groups_(node.Integer("group", 1)),
       is_bias_from_run_(node.IsFromRun(2)) {
   node.Type(0, {INTACT_F32});
-  if (!context.settings.is_reproducible)
-    throw Refusal("operator: is of floats; expected integers without the option reproducible");
+  context.RequireReproducible();
   if (HasOneOrder(node))
     throw Refusal("operator: has the same bytes in ONNX Runtime for every number of threads");
   const auto constant = node.FindConstant(1);

@@ -171,8 +171,7 @@ FloatFunction::FloatFunction(const Node& node, const Context& context, const std
     : kind_(KindOf(type)),
       parameters_{node.Float("alpha", kind_.otherwise.alpha), node.Float("gamma", kind_.otherwise.gamma)} {
   node.Type(0, {INTACT_F32});
-  if (!context.settings.is_reproducible)
-    throw Refusal("operator: is of floats; expected integers without the option reproducible");
+  context.RequireReproducible();
 }
 
 std::string FloatFunction::Kernel() const {

@@ -160,8 +160,7 @@ FloatMatMul::FloatMatMul(const Node& node, const Context& context, const std::st
       beta_(node.Float("beta", 1)),
       has_c_(type == "Gemm" && node.Has(2) && beta_ != 0) {
   node.Type(0, {INTACT_F32});
-  if (!context.settings.is_reproducible)
-    throw Refusal("operator: is of floats; expected integers without the option reproducible");
+  context.RequireReproducible();
   if (!DependsOnThreads(node))
     throw Refusal("operator: has the same bytes in ONNX Runtime for every number of threads");
   for (const char* attribute : {"transBatchA", "transBatchB"})

@@ -7,8 +7,7 @@ namespace intact::onnxruntime {
 
 FloatMatrixConv::FloatMatrixConv(const Node& node, const Context& context)
     : product_(FloatProductOf(context.settings)), geometry_(node, node.ShapeOf(1)) {
-  if (!context.settings.is_reproducible)
-    throw Refusal("operator: computes floats; expected quantized tensors, or the option reproducible");
+  context.RequireReproducible();
   node.Type(0, {INTACT_F32});
   const Constant w = node.Weights(1, INTACT_F32);
   const intact_conv_desc& desc = geometry_.desc;

@@ -73,8 +73,7 @@ FloatPool::FloatPool(const Node& node, const Context& context, const std::string
       channels_last_(node.IsChannelsLast()),
       counts_padding_(node.Integer("count_include_pad", 0) != 0) {
   node.Type(0, {INTACT_F32});
-  if (!context.settings.is_reproducible)
-    throw Refusal("operator: is of floats; expected integers without the option reproducible");
+  context.RequireReproducible();
   if (HasOneOrder(node, type)) throw Refusal("operator: has the same bytes in ONNX Runtime on every CPU");
   if (const size_t dimensions = node.ShapeOf(0).size(); dimensions != 4)
     throw Refusal("X: has " + std::to_string(dimensions) + " dimensions; expected 4");

@@ -79,8 +79,7 @@ FloatReduce::FloatReduce(const Node& node, const Context& context, bool is_mean)
       dimensions_(node.ShapeOf(0).size()),
       axes_(ConstantAxes(node)) {
   node.Type(0, {INTACT_F32});
-  if (!context.settings.is_reproducible)
-    throw Refusal("operator: is of floats; expected integers without the option reproducible");
+  context.RequireReproducible();
   const ReducedAxes axes = AxesOf(node);
   if (!axes.depends_on_threads)
     throw Refusal("operator: has the same bytes in ONNX Runtime for every number of threads");

@@ -38,6 +38,11 @@ int32_t PairsWithAvx2(const Product& product, intact_type a, intact_type b) {
 
 }  // namespace
 
+void Context::RequireReproducible() const {
+  if (!settings.is_reproducible)
+    throw Refusal("operator: computes floats; expected quantized tensors, or the option reproducible");
+}
+
 Product ConvProduct(const char* op, const Shape& weights, int64_t groups) {
   // An invalid number of groups is refused when the plan is made.
   const int64_t outputs = groups > 0 ? std::max<int64_t>(weights.front() / groups, 1) : 1;

@@ -20,6 +20,9 @@ struct Context {
   const Settings& settings;
   bool is_moved_to_u8, is_b_moved_to_u8, is_output_moved_to_u8;  ///< see Group
   ConvNeighbors neighbors = {};                                  ///< see Group
+
+  /// Throws Refusal if the session is not reproducible.
+  void RequireReproducible() const;
 };
 
 /// What the table of engines needs to know of a layer besides its types; see intact_engine_layer.
