@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <ucontext.h>
 #include <unistd.h>
@@ -199,8 +198,9 @@ void EndChildren() {
 // The worker must not keep the parent's files: sockets of other workers, or a journal, whose lock would
 // outlive the parent. On Linux before 5.9, which lacks close_range(), they stay open.
 void CloseRange(int first, unsigned last) {
-  (void)syscall(SYS_close_range, static_cast<unsigned>(first), last,
-                0U);  // glibc has no function before 2.34
+  constexpr long kCloseRange =
+      436;  // SYS_close_range, on every architecture; glibc before 2.34 lacks the name
+  (void)syscall(kCloseRange, static_cast<unsigned>(first), last, 0U);
 }
 
 template <size_t N>
