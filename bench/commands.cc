@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "bench/measure/cost_fit.h"
-#include "bench/measure/grouped.h"
 #include "bench/measure/peaks.h"
 #include "bench/measure/run.h"
 #include "bench/measure/search.h"
@@ -89,8 +88,8 @@ void AddShapes(CLI::App* app, Options* options, const std::string& suite) {
           ->check(CLI::IsMember(Names(Suites())));
   app->add_option(
          "--layer", options->layers,
-         "measure this shape, as tables print it: M×N×K, or C×H×W→N 3×3/2 d1 g32 batch 8 (also with x and "
-         "->); may be repeated")
+         "measure this shape, as tables print it: M×N×K, M×N×K u4/32, or C×H×W→N 3×3/2 d1 g32 batch 8 "
+         "(also with x and ->); may be repeated")
       ->allow_extra_args(false)
       ->excludes(named);
 }
@@ -147,6 +146,10 @@ Result<Request> RequestOf(const Options& options, Isas isas, std::string_view su
   }
   const auto* const weights = std::ranges::find(kWeights, options.weights, &Weights::name);
   if (weights != kWeights.end()) request.weights = *weights;
+  if (request.weights && request.suite.HasBlocks()) {
+    return Error{INTACT_INVALID_ARGUMENT,
+                 "--weights: has no meaning with weights in blocks, which are uniform"};
+  }
   request.isas = std::move(isas);
   request.budget = Seconds(options.seconds);
   return request;
@@ -178,12 +181,12 @@ int RunTable(const Options& options, Isas isas) {
   if (!options.json.empty() && options.json == options.html) {
     return Fail(fmt::format("--html {}: is also the file of --json; expected another file", options.html));
   }
-  for (const std::string& peer : options.peers) {
-    if (peer.starts_with("ggml"))
-      return Fail(fmt::format("--peer {}: has no meaning without `blocks`", peer));
-  }
   const Result<Request> request = RequestOf(options, std::move(isas), "short");
   if (!request) return Fail(request.error());
+  for (const std::string& peer : options.peers) {
+    if (request->suite.HasBlocks() || !peer.starts_with("ggml")) continue;
+    return Fail(fmt::format("--peer {}: computes only weights in blocks; expected `--suite blocks`", peer));
+  }
   if (const std::optional<Error> error = AddPeers(options.peers)) return Fail(*error);
   const Result<Results> results = Run(*request, tools::ReportProgress("measuring"));
   if (!results) return Fail(results.error());
@@ -211,24 +214,6 @@ int RunTrapTable(const Options& options, Isas isas) {
 int RunSearch(const Options& options, Isas isas) {
   const SearchRequest request = {std::move(isas), Seconds(options.search_seconds), options.seed};
   return Report(options, Search(request, TimeRuns, tools::ReportProgress("searching")));
-}
-
-int RunBlocks(const Options& options, Isas isas) {
-  const std::optional<GroupedSuite> suite = FindGroupedSuite(options.suite);
-  for (const std::string& peer : options.peers) {
-    if (peer.starts_with("onednn") || peer.starts_with("fbgemm")) {
-      return Fail(fmt::format("--peer {}: has no meaning with blocks; expected onnxruntime or ggml", peer));
-    }
-  }
-  if (const std::optional<Error> error = AddPeers(options.peers)) return Fail(*error);
-  std::vector<const Peer*> peers;
-  for (const Peer* peer : Peers()) {
-    if (!peer->GroupedKernels(suite->shapes.front(), isas.front()).empty()) peers.push_back(peer);
-  }
-  Request request;
-  request.isas = std::move(isas);
-  request.budget = Seconds(options.seconds);
-  return Report(options, RunGrouped(request, *suite, peers, tools::ReportProgress("measuring")));
 }
 
 /// Replaces the process's table by the table of `path`.
@@ -301,14 +286,6 @@ void AddCommands(CLI::App* app, Options* options, Action* action) {
       ->check(CLI::Range(1, 86400));
   tools::AddSeedOption(search, &options->seed, "the seed of the random problems");
   AddJson(search, options, "measure/search.h");
-
-  CLI::App* const blocks =
-      AddCommand(app, options, action, "blocks",
-                 "products with 4- and 8-bit weights in groups of depths, 4096×4096", RunBlocks);
-  blocks->add_option("--suite", options->suite, "llm: the shapes of decoders")->check(CLI::IsMember({"llm"}));
-  AddBudget(blocks, options);
-  AddPeerOption(blocks, options);
-  AddJson(blocks, options, "measure/grouped.h");
 
   CLI::App* const fit =
       AddCommand(app, options, action, "fit",

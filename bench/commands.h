@@ -1,5 +1,5 @@
 // The command line of intact_bench, which prints a table that compares intact with its peers and the machine's
-// peaks. Its subcommands measure the rest: tuning, traps, weights in blocks, and the constants of the cost models.
+// peaks. Its subcommands measure the rest: tuning, traps, and the constants of the cost models.
 #ifndef INTACT_BENCH_COMMANDS_H_
 #define INTACT_BENCH_COMMANDS_H_
 

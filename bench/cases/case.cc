@@ -7,6 +7,8 @@
 #include <string>
 #include <utility>
 
+#include "core/weight_format.h"
+
 namespace intact::bench {
 namespace {
 
@@ -22,6 +24,7 @@ std::string Text(const Extents& extents, std::string_view by) {
 constexpr std::array kStaticFormats = {kS32, kU8, kFloat};
 constexpr std::array kDynamicFormats = {kF32, kByTensor, kByRow, kFloat};
 constexpr std::array kBatchFormats = {kS32, kF32, kFloat};
+constexpr std::array kBlockFormats = {kByRow, kByBlock};  // peers have the last
 
 std::span<const Format> AllFormatsOf(Kind kind) {
   if (kind == Kind::kDynamic) return kDynamicFormats;
@@ -52,12 +55,20 @@ int64_t Shape::InputElements() const {
 std::string Shape::ToString() const {
   if (conv) return conv->ToString();
   std::string item = fmt::format("{}×{}×{}", m, n, k);
+  if (blocks) return fmt::format("{} {}/{}", item, core::NameOf(blocks->b_type), blocks->depth);
   if (!batch) return item;
   return fmt::format("{}×({}) u8×{}{}", batch->items, item, verify::ToString(batch->b_type),
                      batch->b_by_columns ? "ᵀ" : "");
 }
 
+int64_t Shape::WeightBytes() const {
+  if (!blocks) return Items() * n * k;
+  const core::WeightFormat format = {blocks->b_type, blocks->depth};
+  return n * (format.ColumnBytes(k) + format.Groups(k) * core::BytesOf(format.scale_type));
+}
+
 Kind KindOf(const Shape& shape) {
+  if (shape.blocks) return Kind::kBlocks;
   if (shape.batch) return Kind::kBatch;
   if (!shape.conv) return shape.is_dynamic ? Kind::kDynamic : Kind::kGemm;
   const Geometry& g = *shape.conv;
@@ -67,7 +78,7 @@ Kind KindOf(const Shape& shape) {
 }
 
 std::string_view ToString(Quantization quantization) {
-  constexpr std::array<std::string_view, 4> kNames = {"static", "tensor", "row", "none"};
+  constexpr std::array<std::string_view, 5> kNames = {"static", "tensor", "row", "block", "none"};
   return kNames.at(static_cast<size_t>(quantization));
 }
 
@@ -84,7 +95,7 @@ std::optional<Shape> ParseShape(std::string_view text) {
     for (size_t at; (at = plain.find(sign)) != std::string::npos;)
       plain.replace(at, std::strlen(sign), ascii);
   }
-  static const std::regex kGemm("(\\d+)x(\\d+)x(\\d+)");
+  static const std::regex kGemm("(\\d+)x(\\d+)x(\\d+)(?: (u4|s8)/(16|32|64|128|256))?");
   static const std::regex kConv(
       "(transposed )?(dw )?(\\d+)x(\\d+)x(\\d+)(?:->(\\d+))? (\\d+)x(\\d+)(?:/(\\d+)(?:x(\\d+))?)?"
       "(?: d(\\d+))?(?: g(\\d+))?(?: batch (\\d+))?");
@@ -97,7 +108,8 @@ std::optional<Shape> ParseShape(std::string_view text) {
     return is_number ? int64_t{std::stoll(match[i])} : 1;
   };
   if (std::regex_match(plain, match, kGemm)) {
-    const Shape shape = {number(1, 1), number(2, 1), number(3, 1)};
+    Shape shape = {number(1, 1), number(2, 1), number(3, 1)};
+    if (match[4].matched) shape.blocks = Blocks{match[4] == "u4" ? INTACT_U4 : INTACT_S8, number(5, 1)};
     return is_number ? std::optional(shape) : std::nullopt;
   }
   if (!std::regex_match(plain, match, kConv)) return std::nullopt;
@@ -126,6 +138,7 @@ std::optional<Shape> ParseShape(std::string_view text) {
 
 std::span<const Format> FormatsOf(const Case& c) {
   const Kind kind = KindOf(c.shape);
+  if (kind == Kind::kBlocks) return std::span(kBlockFormats).last(c.peer.empty() ? 2 : 1);
   const std::span<const Format> all = AllFormatsOf(kind);
   if (!c.peer.empty() && c.shape.batch && c.shape.batch->b_type == INTACT_U8) return {};
   const bool is_static_gemm = kind == Kind::kGemm && !c.weights.trained;

@@ -74,6 +74,13 @@ struct Batch {
   bool operator==(const Batch&) const = default;
 };
 
+/// Weights in blocks (include/intact/grouped.h): each block of depths of a column has an f16 scale.
+struct Blocks {
+  intact_type b_type = INTACT_U4;  // U4 with zero points of 8, or S8
+  int64_t depth = 32;              // of a block
+  bool operator==(const Blocks&) const = default;
+};
+
 /// A GEMM (C is m×n, the depth is k), a batch of GEMMs, or a convolution. m, n and k of a convolution are its
 /// output pixels, its output channels, and taps × the channels of a group.
 struct Shape {
@@ -81,6 +88,7 @@ struct Shape {
   std::optional<Geometry> conv = std::nullopt;
   std::optional<Batch> batch = std::nullopt;
   bool is_dynamic = false;  // a GEMM of float32 activations, measured with all ways to quantize them
+  std::optional<Blocks> blocks = std::nullopt;  // a GEMM of float32 activations, which runs quantize to s8
 
   static constexpr Shape Of(const Geometry& g) {
     return {g.batch * g.OutHeight() * g.OutWidth(), g.c_out, g.Taps() * g.Channels(), g};
@@ -96,11 +104,13 @@ struct Shape {
     return 2.0 * static_cast<double>(Rows()) * static_cast<double>(n) * static_cast<double>(k) /
            static_cast<double>(stride.height * stride.width);
   }
-  int64_t WeightBytes() const { return Items() * n * k; }
+  /// With the scales of blocks.
+  int64_t WeightBytes() const;
   int64_t InputElements() const;
   /// The convolution. A GEMM is returned as a 1×1 convolution over one line of pixels, one for each row.
   Geometry AsConvolution() const { return conv.value_or(Geometry{1, Rows(), k, n, 1, 1, 1, 1}); }
-  std::string ToString() const;  // "128×768×3072"; "12×(128×128×64) u8×s8ᵀ"; or the geometry's
+  // "128×768×3072"; "128×4096×4096 u4/32"; "12×(128×128×64) u8×s8ᵀ"; or the geometry's
+  std::string ToString() const;
 };
 
 /// The GEMM or convolution that ToString() writes as `text`, in which x may stand for × and -> for →. Nothing if
@@ -113,14 +123,18 @@ struct Layer {
   std::optional<WeightFigures> weights = std::nullopt;  // set for a trained network's layer
 };
 
-/// Grouped weights of `bits` bits: each scale belongs to a group of depths.
-struct GroupedShape {
-  int bits = 4;
-  int64_t n = 1, k = 1, group = 32;
-};
-
 /// Groups of shapes that get a mean.
-enum class Kind : uint8_t { kGemm, kDynamic, kBatch, kDense, kFirstLayer, kGrouped, kDepthwise, kTransposed };
+enum class Kind : uint8_t {
+  kGemm,
+  kDynamic,
+  kBlocks,
+  kBatch,
+  kDense,
+  kFirstLayer,
+  kGrouped,
+  kDepthwise,
+  kTransposed
+};
 /// kFirstLayer: dense, with at most four input channels.
 Kind KindOf(const Shape& shape);
 
@@ -145,13 +159,14 @@ inline constexpr std::string_view kTrained = "trained";
 enum class Quantization : uint8_t {
   kStatic,  // A is u8: quantized before the run, with a fixed scale
   kTensor,  // A is float32; each run quantizes it to u8 with one scale
-  kRow,     // A is float32; each run quantizes it to u8 with a scale for each row
-  kNone,    // A and weights are float32: the product is computed in float. Peers only
+  kRow,  // A is float32; each run quantizes it to u8, or s8 for weights in blocks, with a scale for each row
+  kBlock,  // A is float32; each run quantizes it to s8 with a scale for each block of a row
+  kNone,   // A and weights are float32: the product is computed in float. Peers only
 };
-std::string_view ToString(Quantization quantization);  // "static", "tensor", "row", "none"
+std::string_view ToString(Quantization quantization);  // "static", "tensor", "row", "block", "none"
 /// Whether runs quantize A.
 constexpr bool IsDynamic(Quantization quantization) {
-  return quantization == Quantization::kTensor || quantization == Quantization::kRow;
+  return quantization != Quantization::kStatic && quantization != Quantization::kNone;
 }
 
 /// The types of a case's input and output.
@@ -161,7 +176,7 @@ struct Format {
   intact_type c_type = INTACT_S32;
   bool operator==(const Format&) const = default;
 };
-/// "s32", "u8", "f32"; "f32 by tensor", "f32 by row"; "float".
+/// "s32", "u8", "f32"; "f32 by tensor", "f32 by row", "f32 by block"; "float".
 std::string ToString(const Format& format);
 
 inline constexpr Format kS32 = {};
@@ -169,9 +184,10 @@ inline constexpr Format kU8 = {Quantization::kStatic, INTACT_U8};
 inline constexpr Format kF32 = {Quantization::kStatic, INTACT_F32};
 inline constexpr Format kByTensor = {Quantization::kTensor, INTACT_F32};
 inline constexpr Format kByRow = {Quantization::kRow, INTACT_F32};
+inline constexpr Format kByBlock = {Quantization::kBlock, INTACT_F32};
 inline constexpr Format kFloat = {Quantization::kNone, INTACT_F32};
 /// In the order of reports.
-inline constexpr std::array kFormats = {kS32, kU8, kF32, kByTensor, kByRow, kFloat};
+inline constexpr std::array kFormats = {kS32, kU8, kF32, kByTensor, kByRow, kByBlock, kFloat};
 
 struct Case {
   Shape shape;
@@ -179,6 +195,7 @@ struct Case {
   Weights weights = kLaplace;
   core::Isa isa = core::Isa::kAvx2;
   std::string peer;                 // "" for intact
+  std::string kernels;              // the peer's, if it has several kinds for the shape
   intact_mode mode = INTACT_EXACT;  // intact's mode
   int threads = 1;
   bool is_tuned = false;  // intact only: kernels are chosen by measurement

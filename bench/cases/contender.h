@@ -30,14 +30,8 @@ class Contender {
   virtual bool Run(const uint8_t* a, uint8_t* c) = 0;
   /// Runs `times` times, and returns the mean time of a run. Throws std::runtime_error if this fails.
   virtual double Microseconds(const uint8_t* a, uint8_t* c, int64_t times);
-};
-
-/// A contender that multiplies f32 activations by grouped weights. C is f32. A and C have memory for the
-/// largest number of rows.
-class GroupedContender : public Contender {
- public:
-  /// The next runs compute the first `m` rows.
-  virtual void SetRows(int64_t m) = 0;
+  /// The type that a peer rounds the scales of blocks of A to.
+  virtual intact_type BlockScaleType() const { return INTACT_F32; }
 };
 
 }  // namespace intact::bench

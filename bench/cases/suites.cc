@@ -30,6 +30,17 @@ constexpr auto ForEachM(const int64_t (&ms)[kMs], const WeightShape (&weights)[k
   return layers;
 }
 
+/// 4 and 8 bits in blocks of 32 and 128 depths.
+template <size_t kGemms>
+constexpr auto InBlocks(const std::array<Layer, kGemms>& gemms) {
+  std::array<Layer, 4 * kGemms> layers = {};
+  for (size_t i = 0; i < layers.size(); ++i) {
+    layers[i] = gemms[i % kGemms];
+    layers[i].shape.blocks = Blocks{i / kGemms < 2 ? INTACT_U4 : INTACT_S8, i / kGemms % 2 == 0 ? 32 : 128};
+  }
+  return layers;
+}
+
 /// `times` convolutions of c_in channels of size×size pixels.
 constexpr Layer Conv(int times, int64_t c_in, int64_t size, int64_t c_out, int64_t kernel, int64_t stride = 1,
                      int64_t groups = 1) {
@@ -85,6 +96,13 @@ constexpr auto kSmallM = ForEachM({1, 2, 4, 8, 16}, {{768, 768}, {1024, 4096}, {
 
 // Layers of a decoder of 7 billion weights.
 constexpr auto kLlm = ForEachM({1, 8, 32, 128}, {{4096, 4096}, {11008, 4096}, {4096, 11008}});
+
+constexpr auto kBlocks = InBlocks(ForEachM({1, 4, 16, 128}, {{4096, 4096}}));
+
+// Decoders of 8 to 70 billion weights.
+constexpr auto kLlmBlocks = InBlocks(
+    ForEachM({1, 4, 16, 128, 512},
+             {{4096, 4096}, {11008, 4096}, {14336, 4096}, {4096, 11008}, {8192, 8192}, {28672, 8192}}));
 
 constexpr auto kSquare = Gemms({
     {64, 64, 64},
@@ -303,6 +321,10 @@ constexpr std::array kSuites = {
     Suite{"llm", "M = 1, 8, 32, 128 on weights K×N 4096×4096, 4096×11008, 11008×4096", kLlm},
     Suite{"transformer", "float32 matrices of BERT-base and a 7B decoder, M = 1 to 128, and attention",
           kTransformer},
+    Suite{"blocks", "M = 1, 4, 16, 128 on weights of 4 and 8 bits in blocks of depths, K×N 4096×4096",
+          kBlocks},
+    Suite{"llm-blocks", "the shapes of decoders, M = 1 to 512, on such weights; takes many minutes",
+          kLlmBlocks},
     Suite{"square", "M = N = K from 64 to 2048", kSquare},
     Suite{"conv", "ten convolutions: dense, first layer, grouped, depthwise", kConv},
     Suite{"transposed", "eight transposed convolutions, as in upsampling networks", kTransposed},
@@ -319,7 +341,12 @@ constexpr std::array kSuites = {
 }  // namespace
 
 Weights DefaultWeights(const Layer& layer) {
+  if (layer.shape.blocks) return kWeights.back();  // uniform
   return layer.weights ? Weights{kTrained, kLaplace.fill, layer.weights} : kLaplace;
+}
+
+bool Suite::HasBlocks() const {
+  return std::ranges::any_of(layers, [](const Layer& layer) { return layer.shape.blocks.has_value(); });
 }
 
 std::span<const Suite> Suites() { return kSuites; }

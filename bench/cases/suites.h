@@ -18,6 +18,7 @@ struct Suite {
   std::string_view name;
   std::string_view what;
   std::span<const Layer> layers;
+  bool HasBlocks() const;  // whether weights of any layer are in blocks
 };
 
 /// "short" first.

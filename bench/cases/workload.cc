@@ -210,6 +210,10 @@ std::vector<int8_t> ByColumns(const reference::Gemm& gemm) {
 }  // namespace
 
 Workload::Workload(const Case& c) : shape_(c.shape), ordinary_probes_(SampledRows(c.shape)) {
+  if (shape_.blocks) {
+    blocks_.emplace(shape_);
+    return;
+  }
   if (shape_.conv) {
     operation_ = MakeConv(c);
   } else {
@@ -277,6 +281,7 @@ reference::Linear Workload::EpilogueOf(const Format& format) const {
 }
 
 std::span<const int8_t> Workload::b() const {
+  if (blocks_) return {reinterpret_cast<const int8_t*>(blocks_->b().data()), blocks_->b().size()};
   if (runtime_b_.size() == 0) return operation().b;
   return {reinterpret_cast<const int8_t*>(runtime_b_.data()), runtime_b_.size()};
 }

@@ -25,6 +25,7 @@
 #include <span>
 #include <vector>
 
+#include "bench/cases/blocks.h"
 #include "bench/cases/case.h"
 #include "bench/cases/contender.h"
 #include "bench/cases/probes.h"
@@ -59,9 +60,20 @@ class Workload {
   /// The post-operations of outputs: see Format.
   core::PostOps PostOpsOf(const Format& format) const;
   /// The ordinary input as a contender of `format` takes it, u8 or floats; aligned to a cache line.
-  const uint8_t* a(const Format& format) const { return InputFor(format).ordinary.data(); }
+  const uint8_t* a(const Format& format) const {
+    return blocks_ ? blocks_->a() : InputFor(format).ordinary.data();
+  }
+  size_t a_bytes(const Format& format) const {
+    return blocks_ ? blocks_->a_bytes() : InputFor(format).ordinary.bytes();
+  }
   /// B in the shape's layout; aligned to a cache line if runs pass B.
   std::span<const int8_t> b() const;
+  /// The scales of the weights: f32, or those of blocks.
+  std::span<const std::byte> scales() const {
+    return blocks_ ? std::as_bytes(blocks_->scales()) : std::as_bytes(std::span(operation().scales));
+  }
+  /// The operands of a GEMM with weights in blocks; else nothing. Such a workload has no operation().
+  const std::optional<BlockOperands>& blocks() const { return blocks_; }
   /// A buffer for C, aligned to a cache line.
   Bytes NewC(intact_type c_type) const;
 
@@ -86,12 +98,13 @@ class Workload {
               reference::Model model) const;
 
   Shape shape_;
+  std::optional<BlockOperands> blocks_;
   reference::Operation operation_;
   Bytes runtime_b_;  // each B in the shape's order, if runs pass B
   // Probes are rows of the output with known accumulators: of each ordinary input, then of its maximum.
   std::vector<int64_t> ordinary_probes_, maximum_probes_;
   std::vector<size_t> like_;     // for each row of the maximum, the probe that it equals
-  std::array<Input, 4> inputs_;  // by Quantization; empty if no format of the shape uses it
+  std::array<Input, 5> inputs_;  // by Quantization; empty if no format of the shape uses it
   Sums sums_;                    // the probes' sums, all inputs
 };
 

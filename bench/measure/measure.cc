@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -45,7 +46,7 @@ std::vector<std::vector<double>> SteadyTurns(const std::vector<support::Measurem
 }
 
 std::string NameOf(const Case& c) {
-  if (!c.peer.empty()) return c.peer;
+  if (!c.peer.empty()) return c.kernels.empty() ? c.peer : c.peer + " " + c.kernels;
   return std::string(c.mode == INTACT_EXACT ? kIntact : kSaturating);
 }
 
@@ -61,7 +62,8 @@ support::Measurement TurnOf(TimedCalls microseconds, Seconds shortest) {
 
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
   const auto run = [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format),
-                    name = NameOf(entrant.what)](int64_t times) {
+                    name =
+                        entrant.what.peer.empty() ? NameOf(entrant.what) : entrant.what.peer](int64_t times) {
     try {
       return contender->Microseconds(a, c, times);
     } catch (const std::runtime_error& error) {
@@ -84,6 +86,11 @@ Timing Check(const Entrant& entrant) {
   Contender* const contender = entrant.contender->get();
   timing.implementation = contender->Implementation();
   try {
+    if (const std::optional<BlockOperands>& blocks = workload.blocks()) {
+      timing.result = blocks->Check(contender, what);
+      if (timing.result.empty()) timing.result = what.peer.empty() ? kExact : kNear;
+      return timing;
+    }
     auto model = workload.Recognise(contender, what.format, AdmissibleModels(what));
     // If no pair can saturate, the models agree.
     constexpr std::array kExactModel = {reference::Model::kExact};
@@ -115,7 +122,8 @@ Result<Row> MeasureRow(std::span<const Entrant> entrants, Seconds budget) {
   Bytes output = entrants.front().workload->NewC(INTACT_S32);
   for (const Entrant& entrant : entrants) {
     row.timings.push_back(Check(entrant));
-    if (row.timings.back().result != kExact && row.timings.back().result != kSaturates) continue;
+    constexpr std::array kTimed = {kExact, kSaturates, kNear};
+    if (std::ranges::find(kTimed, row.timings.back().result) == kTimed.end()) continue;
     timed.push_back(row.timings.size() - 1);
     turns.push_back(TurnOf(entrant, output.data()));
   }

@@ -36,7 +36,7 @@ class ContenderFailed : public std::runtime_error {
  public:
   ContenderFailed(std::string name, const std::string& why)
       : std::runtime_error(why), name_(std::move(name)) {}
-  /// As in Timing::contender.
+  /// As in Timing::contender, without the kernels of a peer.
   const std::string& name() const { return name_; }
 
  private:

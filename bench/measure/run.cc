@@ -55,7 +55,10 @@ std::vector<Entrant> EntrantsOf(const Workloads& workloads, const Case& base,
   if (c.shape.batch) c.shape.batch->b_type = INTACT_S8;
   for (const Peer* peer : peers) {
     c.peer = peer->Name();
-    add(c, workloads.with_s8 ? *workloads.with_s8 : workloads.ours);
+    for (const std::string& kernels : peer->Kernels(c)) {
+      c.kernels = kernels;
+      add(c, workloads.with_s8 ? *workloads.with_s8 : workloads.ours);
+    }
   }
   return entrants;
 }

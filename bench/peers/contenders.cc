@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <intact/grouped.hpp>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -58,6 +60,29 @@ class GemmContender final : public PlanContender {
  private:
   Gemm plan_;
   intact_gemm_args args_ = INTACT_GEMM_ARGS_INIT;
+};
+
+class BlockContender final : public PlanContender {
+ public:
+  BlockContender(Grouped plan, const Workload& /*workload*/, const Case& c)
+      : PlanContender(plan.Info().kernel), plan_(std::move(plan)) {
+    args_.m = c.shape.m;
+    args_.threads = c.threads;
+  }
+
+  Error Tune(double /*milliseconds*/) override {
+    return {INTACT_UNSUPPORTED, "plans with weights in blocks are not tuned"};
+  }
+
+  bool Run(const uint8_t* a, uint8_t* c) override {
+    args_.a = a;
+    args_.c = c;
+    return intact_grouped_run(plan_.handle(), &args_) == INTACT_OK;
+  }
+
+ private:
+  Grouped plan_;
+  intact_grouped_args args_ = INTACT_GROUPED_ARGS_INIT;
 };
 
 class ConvContender final : public PlanContender {
@@ -166,6 +191,10 @@ Result<std::unique_ptr<Contender>> MakeContender(const Workload& workload, const
   if (c.shape.conv) {
     return Enter<ConvContender>(Conv::Create(ConvDescOf(workload, c), workload.b().data()), workload, c,
                                 tuning_milliseconds);
+  }
+  if (const std::optional<BlockOperands>& blocks = workload.blocks()) {
+    return Enter<BlockContender>(Grouped::Create(blocks->Describe(c), blocks->b().data()), workload, c,
+                                 tuning_milliseconds);
   }
   const int8_t* const constant_b = c.shape.batch ? nullptr : workload.b().data();
   return Enter<GemmContender>(Gemm::Create(GemmDescOf(workload, c), constant_b), workload, c,

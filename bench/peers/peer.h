@@ -3,13 +3,10 @@
 #ifndef INTACT_BENCH_PEERS_PEER_H_
 #define INTACT_BENCH_PEERS_PEER_H_
 
-#include <cstdint>
 #include <intact/intact.hpp>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "bench/cases/contender.h"
@@ -17,16 +14,6 @@
 #include "core/isas.h"
 
 namespace intact::bench {
-
-/// Grouped weights for products of up to m rows. `b`: column by column; s8 with zero points of 0, or u4 with
-/// zero points of 8 and the even depth in the low bits. `scales`: f16, by column and group.
-struct GroupedOperands {
-  GroupedShape shape;
-  core::Isa isa = core::Isa::kPortable;
-  int64_t m = 1;
-  std::span<const uint8_t> b;
-  std::span<const uint16_t> scales;
-};
 
 class Peer {
  public:
@@ -40,20 +27,11 @@ class Peer {
   /// process measures a peer on one ISA. Call this before the library's other functions.
   virtual std::optional<Error> Confine(core::Isa isa) const = 0;
   /// Whether the library computes cases like `c`.
-  virtual bool Takes(const Case& /*c*/) const { return true; }
+  virtual bool Takes(const Case& c) const { return !c.shape.blocks; }
   /// See MakeContender(). Weights are packed in the format that the library prefers for the case.
   virtual Result<std::unique_ptr<Contender>> Make(const Workload& workload, const Case& c) const = 0;
-  /// The kernels that multiply grouped weights of this shape, by name. "": the library has one kind of them.
-  virtual std::vector<std::string> GroupedKernels(const GroupedShape& /*shape*/, core::Isa /*isa*/) const {
-    return {};
-  }
-  /// The type that scales of activations are rounded to.
-  virtual intact_type GroupedScaleType() const { return INTACT_F32; }
-  /// The operands are copied. `kernels`: one of GroupedKernels().
-  virtual Result<std::unique_ptr<GroupedContender>> MakeGrouped(const GroupedOperands& /*operands*/,
-                                                                const std::string& /*kernels*/) const {
-    return Error{INTACT_UNSUPPORTED, Name() + " does not multiply grouped weights"};
-  }
+  /// The kinds of kernels that compute cases like `c`, by name. "": the library has one kind of them.
+  virtual std::vector<std::string> Kernels(const Case& /*c*/) const { return {""}; }
 };
 
 }  // namespace intact::bench

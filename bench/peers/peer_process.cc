@@ -277,41 +277,34 @@ json ToJson(const Workload& workload, const Case& c, const Layout& layout) {
           {"b_by_columns", shape.batch && shape.batch->b_by_columns},
           {"conv", shape.conv ? ToJson(*shape.conv) : json()},
           {"c_type", verify::ToString(c.format.c_type)},
-          {"scales", workload.operation().scales.size()},
+          {"scales", workload.scales().size() / sizeof(float)},
+          {"blocks", shape.blocks ? json{{"bits", core::TraitsOf(shape.blocks->b_type).bits},
+                                         {"depth", shape.blocks->depth}}
+                                  : json()},
+          {"kernels", c.kernels},
           {"offsets", ToJson(layout)}};
 }
 
-json ToJson(const GroupedOperands& operands, const std::string& kernels, const Layout& layout) {
-  const GroupedShape& shape = operands.shape;
-  return {{"m", operands.m},          {"n", shape.n},         {"k", shape.k},
-          {"bits", shape.bits},       {"group", shape.group}, {"kernels", kernels},
-          {"offsets", ToJson(layout)}};
-}
-
-class ProcessContender final : public GroupedContender {
+class ProcessContender final : public Contender {
  public:
   static Result<std::unique_ptr<Contender>> Make(std::shared_ptr<Process> process, const Workload& workload,
-                                                 const Case& c) {
-    const std::span<const float> scales = workload.operation().scales;
+                                                 const Case& c, intact_type block_scale_type) {
+    const std::span<const int8_t> b = workload.b();
+    const std::span<const std::byte> scales = workload.scales();
     const Layout layout =
-        LayoutOf(std::ssize(workload.b()), static_cast<int64_t>(scales.size_bytes()), c.shape.InputElements(),
+        LayoutOf(std::ssize(b), std::ssize(scales), static_cast<int64_t>(workload.a_bytes(c.format)),
                  c.shape.Rows() * c.shape.n * core::BytesOf(c.format.c_type));
-    return Make<Contender>(std::move(process), std::as_bytes(workload.b()), std::as_bytes(scales), layout,
-                           ToJson(workload, c, layout));
+    ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create(layout.end));
+    std::memcpy(memory->at(layout.b), b.data(), b.size());
+    std::memcpy(memory->at(layout.scales), scales.data(), scales.size());
+    ASSIGN_OR_RETURN(
+        const json answer,
+        process->Ask({{"make", ToJson(workload, c, layout)}, {"memory", memory->path()}}, "contender"));
+    ASSIGN_OR_RETURN(const int64_t number, Get<int64_t>(answer, "contender"));
+    ASSIGN_OR_RETURN(std::string implementation, Get<std::string>(answer, "implementation"));
+    return std::unique_ptr<Contender>(new ProcessContender(
+        std::move(process), number, std::move(implementation), std::move(memory), layout, block_scale_type));
   }
-
-  static Result<std::unique_ptr<GroupedContender>> Make(std::shared_ptr<Process> process,
-                                                        const GroupedOperands& operands,
-                                                        const std::string& kernels) {
-    const GroupedShape& shape = operands.shape;
-    const Layout layout = LayoutOf(std::ssize(operands.b), static_cast<int64_t>(operands.scales.size_bytes()),
-                                   operands.m * shape.k * int64_t{sizeof(float)},
-                                   operands.m * shape.n * int64_t{sizeof(float)});
-    return Make<GroupedContender>(std::move(process), std::as_bytes(operands.b),
-                                  std::as_bytes(operands.scales), layout, ToJson(operands, kernels, layout));
-  }
-
-  void SetRows(int64_t m) override { m_ = m; }
 
   std::string Implementation() const override { return implementation_; }
 
@@ -326,36 +319,23 @@ class ProcessContender final : public GroupedContender {
     return Measure(a, times, false);
   }
 
- private:
-  template <class Base>
-  static Result<std::unique_ptr<Base>> Make(std::shared_ptr<Process> process, std::span<const std::byte> b,
-                                            std::span<const std::byte> scales, const Layout& layout,
-                                            const json& what) {
-    ASSIGN_OR_RETURN(std::unique_ptr<SharedMemory> memory, SharedMemory::Create(layout.end));
-    std::memcpy(memory->at(layout.b), b.data(), b.size());
-    std::memcpy(memory->at(layout.scales), scales.data(), scales.size());
-    ASSIGN_OR_RETURN(const json answer,
-                     process->Ask({{"make", what}, {"memory", memory->path()}}, "contender"));
-    ASSIGN_OR_RETURN(const int64_t number, Get<int64_t>(answer, "contender"));
-    ASSIGN_OR_RETURN(std::string implementation, Get<std::string>(answer, "implementation"));
-    return std::unique_ptr<Base>(new ProcessContender(std::move(process), number, std::move(implementation),
-                                                      std::move(memory), layout));
-  }
+  intact_type BlockScaleType() const override { return block_scale_type_; }
 
+ private:
   ProcessContender(std::shared_ptr<Process> process, int64_t number, std::string implementation,
-                   std::unique_ptr<SharedMemory> memory, const Layout& layout)
+                   std::unique_ptr<SharedMemory> memory, const Layout& layout, intact_type block_scale_type)
       : process_(std::move(process)),
         number_(number),
         implementation_(std::move(implementation)),
         memory_(std::move(memory)),
-        layout_(layout) {}
+        layout_(layout),
+        block_scale_type_(block_scale_type) {}
 
   /// `with_c`: C in shared memory is the run's too.
   double Measure(const uint8_t* a, int64_t times, bool with_c) {
     const bool new_a = !std::equal(a, a + layout_.a_bytes, memory_->at(layout_.a));
     if (new_a) std::copy_n(a, layout_.a_bytes, memory_->at(layout_.a));
-    json request = {{"contender", number_}, {"times", times}, {"new_a", new_a}, {"with_c", with_c}};
-    if (m_ != 0) request["m"] = m_;
+    const json request = {{"contender", number_}, {"times", times}, {"new_a", new_a}, {"with_c", with_c}};
     const Result<json> answer =
         process_->Ask(request, "microseconds", Seconds(1e-6 * microseconds_ * static_cast<double>(times)));
     if (!answer) throw std::runtime_error(answer.error().message);
@@ -369,7 +349,7 @@ class ProcessContender final : public GroupedContender {
   std::string implementation_;
   std::unique_ptr<SharedMemory> memory_;
   Layout layout_;
-  int64_t m_ = 0;            // rows, with grouped weights
+  intact_type block_scale_type_;
   double microseconds_ = 0;  // of the last run
 };
 
@@ -399,32 +379,29 @@ class ProcessPeer final : public Peer {
   std::optional<Error> Confine(core::Isa /*isa*/) const override { return std::nullopt; }
 
   bool Takes(const Case& c) const override {
-    if (c.format.quantization != Quantization::kStatic) return false;
-    if (kind_ == kGgml) return false;
+    if (c.shape.blocks) {
+      return c.format == kByBlock &&
+             (kind_ == kOnnxRuntime || (kind_ == kGgml && c.shape.blocks->depth == kGgmlDepth));
+    }
+    if (c.format.quantization != Quantization::kStatic || kind_ == kGgml) return false;
     if (kind_ == kOneDnn) return !c.shape.conv || !c.shape.conv->transposed;
     return !c.shape.conv && !c.shape.batch && (kind_ == kOnnxRuntime || c.format.c_type == INTACT_U8);
   }
 
   Result<std::unique_ptr<Contender>> Make(const Workload& workload, const Case& c) const override {
     ASSIGN_OR_RETURN(std::shared_ptr<Process> process, ProcessFor(c.isa));
-    return ProcessContender::Make(std::move(process), workload, c);
+    return ProcessContender::Make(std::move(process), workload, c, kind_ == kGgml ? INTACT_F16 : INTACT_F32);
   }
 
-  std::vector<std::string> GroupedKernels(const GroupedShape& shape, core::Isa isa) const override {
-    if (kind_ == kOnnxRuntime) return {""};
-    if (kind_ != kGgml || shape.group != 32) return {};
+  std::vector<std::string> Kernels(const Case& c) const override {
+    if (kind_ != kGgml) return {""};
     std::vector<std::string> kernels = {"CPU", "CPU_REPACK"};
-    if (core::TraitsOf(isa).has_tiles) kernels.emplace_back("AMX");
+    if (core::TraitsOf(c.isa).has_tiles) kernels.emplace_back("AMX");
     return kernels;
-  }
-  intact_type GroupedScaleType() const override { return kind_ == kGgml ? INTACT_F16 : INTACT_F32; }
-  Result<std::unique_ptr<GroupedContender>> MakeGrouped(const GroupedOperands& operands,
-                                                        const std::string& kernels) const override {
-    ASSIGN_OR_RETURN(std::shared_ptr<Process> process, ProcessFor(operands.isa));
-    return ProcessContender::Make(std::move(process), operands, kernels);
   }
 
  private:
+  static constexpr int64_t kGgmlDepth = 32;  // of ggml's blocks
   Result<std::shared_ptr<Process>> ProcessFor(core::Isa isa) const {
     std::shared_ptr<Process> process = isa_ == isa ? process_.lock() : nullptr;
     if (process) return process;

@@ -4,10 +4,9 @@ exchanges lines of JSON with it (GGML_TARGET: the text of examples/targets/ggml_
     at the start                            {"version", "call_microseconds": the time of a product of two numbers}
     {"make": case, "memory": path}          {"contender": its number, "implementation": its name}
     {"contender": number, "times": number,  {"microseconds"}: the mean time of a run. "new_a": the file's A has changed. "with_c":
-     "new_a": bool, "with_c": bool}         C is read from the file before the runs, and written to it after them. "m", with
-                                            grouped weights: the rows of the runs
+     "new_a": bool, "with_c": bool}         C is read from the file before the runs, and written to it after them
 
-A case with "bits" has grouped weights (bench/peers/peers.h, GroupedOperands). Any answer may be {"error"} instead. The file at `path`
+A case with "blocks" has weights in blocks (bench/cases/blocks.h). Any answer may be {"error"} instead. The file at `path`
 has B, the scales, A and C, at case["offsets"]. Runs use a copy of them in huge pages, like the other contenders' memory."""
 
 import ctypes
@@ -198,7 +197,7 @@ class OneDnn:
 
 
 class OnnxRuntime:
-    """GEMMs: MatMulInteger to s32, QLinearMatMul to u8, MatMulIntegerToFloat to f32. Grouped weights: MatMulNBits."""
+    """GEMMs: MatMulInteger to s32, QLinearMatMul to u8, MatMulIntegerToFloat to f32. Weights in blocks: MatMulNBits."""
 
     def __init__(self, _):
         import numpy
@@ -207,6 +206,13 @@ class OnnxRuntime:
 
         self.numpy, self.onnx, self.onnxruntime = numpy, onnx, onnxruntime
         self.version = onnxruntime.__version__
+
+    def bound(self, graph, memory, a_shape, a_type, c_shape, c_type):
+        session = self.session(graph)
+        binding = session.io_binding()
+        binding.bind_input("a", "cpu", 0, a_type, a_shape, memory.at("a"))
+        binding.bind_output("c", "cpu", 0, c_type, c_shape, memory.at("c"))
+        return lambda: lambda: session.run_with_iobinding(binding)
 
     def session(self, graph):
         helper, options = self.onnx.helper, self.onnxruntime.SessionOptions()
@@ -219,6 +225,8 @@ class OnnxRuntime:
         )
 
     def make(self, case, memory):
+        if case["blocks"]:
+            return self.make_blocks(case, memory)
         numpy, helper = self.numpy, self.onnx.helper
         m, n, k = case["m"], case["n"], case["k"]
         c_type = numpy.dtype({"s32": "int32", "u8": "uint8", "f32": "float32"}[case["c_type"]])
@@ -247,17 +255,13 @@ class OnnxRuntime:
             [value("c", helper.np_dtype_to_tensor_dtype(c_type), [m, n])],
             tensors,
         )
-        session = self.session(graph)
-        binding = session.io_binding()
-        binding.bind_input("a", "cpu", 0, numpy.uint8, [m, k], memory.at("a"))
-        binding.bind_output("c", "cpu", 0, c_type.type, [m, n], memory.at("c"))
-        run = session.run_with_iobinding
-        return lambda: lambda: run(binding), operator
+        return self.bound(graph, memory, [m, k], numpy.uint8, [m, n], c_type.type), operator
 
-    def make_grouped(self, case, memory):
+    def make_blocks(self, case, memory):
         """MatMulNBits, which quantizes A in each run (accuracy level 4)."""
         numpy, helper = self.numpy, self.onnx.helper
-        n, k, bits, group = (case[key] for key in ("n", "k", "bits", "group"))
+        m, n, k = case["m"], case["n"], case["k"]
+        bits, group = case["blocks"]["bits"], case["blocks"]["depth"]
         groups = k // group
         b = numpy.frombuffer(memory.data, numpy.uint8, n * k * bits // 8, memory.offsets["b"]).reshape(
             n, groups, -1
@@ -280,17 +284,9 @@ class OnnxRuntime:
             self.onnx.numpy_helper.from_array(numpy.array(array), name) for name, array in constants.items()
         ]
         graph = helper.make_graph(
-            [node], "product", [value("a", f32, ["m", k])], [value("c", f32, ["m", n])], tensors
+            [node], "product", [value("a", f32, [m, k])], [value("c", f32, [m, n])], tensors
         )
-        session = self.session(graph)
-
-        def prepare(m):
-            binding = session.io_binding()
-            binding.bind_input("a", "cpu", 0, numpy.float32, [m, k], memory.at("a"))
-            binding.bind_output("c", "cpu", 0, numpy.float32, [m, n], memory.at("c"))
-            return lambda: session.run_with_iobinding(binding)
-
-        return prepare, "MatMulNBits"
+        return self.bound(graph, memory, [m, k], numpy.float32, [m, n], numpy.float32), "MatMulNBits"
 
 
 class Fbgemm:
@@ -334,7 +330,7 @@ class Fbgemm:
 
 
 class Ggml:
-    """Grouped weights: ggml's matrix product, with the library that `folder` has for the CPU of an ISA."""
+    """Weights in blocks: ggml's matrix product, with the library that `folder` has for the CPU of an ISA."""
 
     CPUS = {
         "portable": "x64",
@@ -356,9 +352,9 @@ class Ggml:
         os.environ["GGML_CPU"] = os.path.join(os.path.abspath(folder), f"libggml-cpu-{self.cpu}.so")
         self.version = self.target.Q8("CPU").version().decode()
 
-    def make_grouped(self, case, memory):
+    def make(self, case, memory):
         numpy, target = self.numpy, self.target
-        n, k, bits = (case[key] for key in ("n", "k", "bits"))
+        m, n, k, bits = case["m"], case["n"], case["k"], case["blocks"]["bits"]
         b = numpy.frombuffer(memory.data, numpy.uint8, n * k * bits // 8, memory.offsets["b"])
         scales = numpy.frombuffer(memory.data, numpy.float16, n * k // 32, memory.offsets["scales"]).reshape(
             n, -1
@@ -366,7 +362,7 @@ class Ggml:
         ggml = target.Q8(case["kernels"])
         matrix = target.Matrix(ggml, *target.weight_blocks("u4" if bits == 4 else "s8", b, scales))
 
-        def prepare(m):
+        def prepare():
             matrix.set(numpy.frombuffer(memory.data, numpy.float32, m * k, memory.offsets["a"]).reshape(m, k))
 
             def fetch():
@@ -384,13 +380,13 @@ class Ggml:
 WARM_UPS = 2
 
 
-def measure(contender, memory, times, new_a=False, with_c=False, m=None):
+def measure(contender, memory, times, new_a=False, with_c=False):
     """The mean time of a run in microseconds, once A is in the caches."""
     if new_a:
         memory.load("a")
     if with_c:
         memory.load("c")
-    run = contender() if m is None else contender(m)
+    run = contender()
     for _ in range(WARM_UPS):
         run()
     start = time.perf_counter()
@@ -418,14 +414,14 @@ def call_microseconds(peer):
         "conv": None,
         "c_type": "u8",
         "scales": 1,
+        "blocks": None,
         "offsets": offsets,
     }
-    is_grouped = not hasattr(peer, "make")
-    if is_grouped:
-        case |= {"k": 32, "bits": 8, "group": 32, "kernels": "CPU"}
+    if isinstance(peer, Ggml):
+        case |= {"k": 32, "blocks": {"bits": 8, "depth": 32}, "kernels": "CPU"}
     memory = Memory(bytes(4096), case)
-    contender, _ = (peer.make_grouped if is_grouped else peer.make)(case, memory)
-    return min(measure(contender, memory, 200, m=1 if is_grouped else None) for _ in range(10))
+    contender, _ = peer.make(case, memory)
+    return min(measure(contender, memory, 200) for _ in range(10))
 
 
 def main():
@@ -460,8 +456,7 @@ def main():
     def make(request):
         with open(request["memory"], "r+b") as file:
             memory = Memory(mmap.mmap(file.fileno(), 0), request["make"])
-        make = peer.make_grouped if "bits" in request["make"] else peer.make
-        contender, implementation = make(request["make"], memory)
+        contender, implementation = peer.make(request["make"], memory)
         contenders.append((contender, memory))
         return {"contender": len(contenders) - 1, "implementation": implementation}
 

@@ -38,7 +38,8 @@ Json ToJson(const Row& row) {
   json.erase("shape");
   json["memory_bound"] = IsMemoryBound(row);
   json["intensity"] = Intensity(row);
-  json["fused_cost"] = row.shape.is_dynamic ? Json() : OrNull(CostOf(row, ScaledFormat(row)));
+  json["fused_cost"] =
+      row.shape.is_dynamic || row.shape.blocks ? Json() : OrNull(CostOf(row, ScaledFormat(row)));
   json["timings"] = Json::array();
   for (const Timing& timing : row.timings) json["timings"].push_back(ToJson(row, timing));
   return json;
@@ -96,7 +97,7 @@ void AddSummaries(const Results& results, Json* json) {
 
 Json ToJson(const Results& results) {
   Json json = {{"schema", "intact-bench"},
-               {"schema_version", 3},
+               {"schema_version", 4},
                {"version", intact_version()},
                {"suite", results.suite},
                {"weights", results.weights},

@@ -38,6 +38,7 @@ class Builder {
     const bool has_conv = std::ranges::any_of(rows_, is_conv);
     const bool has_gemm = !std::ranges::all_of(rows_, is_conv);
     const std::string_view what = first.shape.is_dynamic ? ", from float32 to float32"
+                                  : first.shape.blocks   ? ", weights in blocks, from float32 to float32"
                                   : first.shape.batch    ? ", batches with runtime B"
                                   : !has_conv            ? ""
                                   : has_gemm             ? ", layers"
@@ -45,7 +46,11 @@ class Builder {
     table_.title = fmt::format("{}{}: peak is {}", first.isa, what, first.peak);
     AddHeads(has_conv, has_gemm);
     if (layers_ > 0) Add("times", [](const Row& row) { return fmt::format("{}", row.times); });
-    if (first.shape.is_dynamic) {
+    if (first.shape.blocks) {
+      AddGops(kByRow, "by row GOPS");
+      AddRoof();
+      AddGops(kByBlock, "by block GOPS");
+    } else if (first.shape.is_dynamic) {
       AddDynamic();
     } else {
       AddStatic(ScaledFormat(first));
@@ -263,9 +268,9 @@ std::vector<Table> IsaTables(const Results& results, std::string_view isa) {
   std::vector<Row> all = results.RowsOf(isa);
   if (Layers(all) > 0) return {Builder(std::move(all)).Build()};
   const auto place = [](const Row& row) {
-    return row.shape.conv ? 1 : row.shape.is_dynamic ? 2 : row.shape.batch ? 3 : 0;
+    return row.shape.conv ? 1 : row.shape.is_dynamic ? 2 : row.shape.batch ? 3 : row.shape.blocks ? 4 : 0;
   };
-  std::array<std::vector<Row>, 4> parts;
+  std::array<std::vector<Row>, 5> parts;
   for (Row& row : all) parts.at(place(row)).push_back(std::move(row));
   std::vector<Table> tables;
   for (std::vector<Row>& part : parts) {

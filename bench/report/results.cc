@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "core/types.h"
+
 namespace intact::bench {
 namespace {
 
@@ -60,7 +62,7 @@ bool IsMemoryBound(const Row& row) { return ReadMicroseconds(row) > PeakMicrosec
 
 double OfRoof(const Row& row, const Timing& timing) { return RoofMicroseconds(row) / timing.microseconds; }
 
-Format MainFormat(const Row& row) { return row.shape.is_dynamic ? kF32 : kS32; }
+Format MainFormat(const Row& row) { return row.shape.blocks ? kByRow : row.shape.is_dynamic ? kF32 : kS32; }
 
 Format ScaledFormat(const Row& row) { return row.shape.is_dynamic || row.shape.batch ? kF32 : kU8; }
 
@@ -112,6 +114,7 @@ std::vector<Group> GroupsOf(std::span<const Row> rows) {
   };
   add("gemm", {Kind::kGemm});
   add("dynamic", {Kind::kDynamic});
+  add("blocks", {Kind::kBlocks});
   add("batch", {Kind::kBatch});
   add("dense", {Kind::kDense, Kind::kFirstLayer});
   if (has(Kind::kDense) && has(Kind::kFirstLayer)) {
@@ -174,6 +177,14 @@ void to_json(nlohmann::json& json, const Extents& extents) { json = {extents.hei
 
 void from_json(const nlohmann::json& json, Extents& extents) { extents = {json.at(0), json.at(1)}; }
 
+void to_json(nlohmann::json& json, const Blocks& blocks) {
+  json = {{"b_type", core::NameOf(blocks.b_type)}, {"depth", blocks.depth}};
+}
+
+void from_json(const nlohmann::json& json, Blocks& blocks) {
+  blocks = {json.at("b_type") == "u4" ? INTACT_U4 : INTACT_S8, json.at("depth")};
+}
+
 void to_json(nlohmann::json& json, const Batch& batch) {
   json = {{"items", batch.items},
           {"b_type", verify::ToString(batch.b_type)},
@@ -185,16 +196,19 @@ void from_json(const nlohmann::json& json, Batch& batch) {
 }
 
 void to_json(nlohmann::json& json, const Shape& shape) {
-  json = {{"m", shape.m},    {"n", shape.n},     {"k", shape.k},
-          {"conv", nullptr}, {"batch", nullptr}, {"dynamic", shape.is_dynamic}};
+  json = {{"m", shape.m},     {"n", shape.n},     {"k", shape.k},
+          {"conv", nullptr},  {"batch", nullptr}, {"dynamic", shape.is_dynamic},
+          {"blocks", nullptr}};
   if (shape.conv) json["conv"] = *shape.conv;
   if (shape.batch) json["batch"] = *shape.batch;
+  if (shape.blocks) json["blocks"] = *shape.blocks;
 }
 
 void from_json(const nlohmann::json& json, Shape& shape) {
   shape = {json.at("m"), json.at("n"), json.at("k"), std::nullopt, std::nullopt, json.at("dynamic")};
   if (!json.at("conv").is_null()) shape.conv = json.at("conv").get<Geometry>();
   if (!json.at("batch").is_null()) shape.batch = json.at("batch").get<Batch>();
+  if (!json.at("blocks").is_null()) shape.blocks = json.at("blocks").get<Blocks>();
 }
 
 void to_json(nlohmann::json& json, const Timing& timing) {

@@ -20,6 +20,7 @@ inline constexpr std::string_view kIntact = "intact";
 inline constexpr std::string_view kSaturating = "saturating";  // intact in saturating mode
 inline constexpr std::string_view kExact = "exact";
 inline constexpr std::string_view kSaturates = "saturates";
+inline constexpr std::string_view kNear = "near";  // a peer whose float outputs are right but for rounding
 inline constexpr std::string_view kWrong = "wrong: not timed";
 
 /// The time of one contender in one format.
@@ -27,7 +28,7 @@ struct Timing {
   std::string contender;  // kIntact, kSaturating, or a peer's name
   Format format;
   std::string implementation;
-  std::string result;       // kExact, kSaturates (C equals the maddubs model), kWrong, or why it cannot run
+  std::string result;  // kExact, kSaturates (C equals the maddubs model), kNear, kWrong, or why it cannot run
   double microseconds = 0;  // median; 0 = not timed
   double spread = 0;        // interquartile range over the median
   // If runs quantize A: (time in `format`) / (time in kF32) of the contender, the median of turns. 0 = not
@@ -107,6 +108,8 @@ void to_json(nlohmann::json& json, const Extents& extents);
 void from_json(const nlohmann::json& json, Extents& extents);
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Geometry, height, width, c_in, c_out, kernel, stride, groups, batch,
                                    transposed, dilation)
+void to_json(nlohmann::json& json, const Blocks& blocks);
+void from_json(const nlohmann::json& json, Blocks& blocks);
 void to_json(nlohmann::json& json, const Batch& batch);
 void from_json(const nlohmann::json& json, Batch& batch);
 void to_json(nlohmann::json& json, const Shape& shape);
@@ -150,7 +153,7 @@ struct Group {
   std::string name;
   std::vector<Row> rows;
 };
-/// The groups that have rows: "gemm", "dynamic", "batch", "dense", "grouped", "depthwise" and "transposed".
+/// The groups that have rows: "gemm", "dynamic", "blocks", "batch", "dense", "grouped", "depthwise" and "transposed".
 /// "first layer" and "other dense" are added if "dense" has both. "all" is added for a network of several
 /// groups.
 std::vector<Group> GroupsOf(std::span<const Row> rows);

@@ -18,19 +18,16 @@ int64_t OrDense(int64_t stride, int64_t dense) { return stride == 0 ? dense : st
 // Values of each item; 0 stands for one.
 int64_t CountOf(int64_t count) { return std::max<int64_t>(count, 1); }
 
-struct Steps {
-  ItemSteps a, c, residual;
-};
-
-inline Steps StepsOf(const intact_gemm_args& args, int64_t n, int64_t k) {
-  Steps steps = {ItemSteps::Of(args.m, k, StrideOfA(args, k), args.a_batch_stride),
-                 ItemSteps::Of(args.m, n, args.c_stride, args.c_batch_stride),
-                 ItemSteps::Of(args.m, n, args.residual_stride, args.residual_batch_stride)};
-  if (IsTransposed(args)) {
-    steps.a = {std::numeric_limits<int64_t>::max(), 1,
-               OrDense(args.a_batch_stride, Times(k, StrideOfA(args, k)))};
-  }
-  return steps;
+inline ItemSteps StepsOfA(const intact_gemm_args& args, int64_t k) {
+  const int64_t stride = StrideOfA(args, k);
+  if (!IsTransposed(args)) return ItemSteps::Of(args.m, k, stride, args.a_batch_stride);
+  return {std::numeric_limits<int64_t>::max(), 1, OrDense(args.a_batch_stride, Times(k, stride))};
+}
+inline ItemSteps StepsOfC(const intact_gemm_args& args, int64_t n) {
+  return ItemSteps::Of(args.m, n, args.c_stride, args.c_batch_stride);
+}
+inline ItemSteps StepsOfResidual(const intact_gemm_args& args, int64_t n) {
+  return ItemSteps::Of(args.m, n, args.residual_stride, args.residual_batch_stride);
 }
 
 // One tensor's items are a stride apart from `base` on, or each at one of `pointers`.
@@ -118,12 +115,13 @@ Error CheckNoRuntimeB(const intact_gemm_args& args) {
 
 }  // namespace
 
-Error CheckItemStrides(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
-  const auto [a, c, residual] = StepsOf(args, problem.n, k);
+Error CheckItemStrides(const intact_gemm_args& args, const LinearProblem& problem) {
+  const ItemSteps c = StepsOfC(args, problem.n);
   if (args.c_items == nullptr) {
     RETURN_IF_ERROR(CheckItemsApart(c, args.m, args.batch, args.c_batch_stride));
   }
-  if (args.residual != nullptr && args.residual == args.c && residual.item != c.item) {
+  if (args.residual != nullptr && args.residual == args.c &&
+      StepsOfResidual(args, problem.n).item != c.item) {
     return Unexpected(
         "residual_batch_stride", args.residual_batch_stride,
         "c_batch_stride, which is " + std::to_string(args.c_batch_stride) + ", because residual is c");
@@ -135,15 +133,15 @@ void Batch::FindItems(int64_t k, bool may_join) {
   has_pointers_ = args_.a_items != nullptr || args_.c_items != nullptr || args_.residual_items != nullptr ||
                   args_.b_items != nullptr;
   if (items_ == 1) return;
-  auto [a, c, residual] = StepsOf(args_, problem_.n, k);
+  const bool has_residual = problem_.output.has_residual();
+  ItemSteps a = StepsOfA(args_, k), c = StepsOfC(args_, problem_.n), residual = {};
+  if (has_residual) residual = StepsOfResidual(args_, problem_.n);
   a_step_ = a.item;
   c_step_ = c.item;
   residual_step_ = residual.item;
   b_step_ = OrDense(args_.b_batch_stride, problem_.n * k);
   if (!may_join || has_pointers_ || problem_.has_runtime_b) return;
-  const bool joins =
-      problem_.output.has_residual() ? JoinItems(m_, &a, &c, &residual) : JoinItems(m_, &a, &c);
-  if (!joins) return;
+  if (!(has_residual ? JoinItems(m_, &a, &c, &residual) : JoinItems(m_, &a, &c))) return;
   if (!IsTransposed(args_)) first_.a_stride = a.row;
   first_.c_stride = c.row;
   first_.residual_stride = residual.row;

@@ -163,9 +163,9 @@ inline Error CheckBatch(const intact_gemm_args& args, const LinearProblem& probl
   return IsLoneItem(args) && !problem.has_runtime_b ? Error() : CheckItemCounts(args, problem);
 }
 /// Checks the distances between items, after CheckBatch() and the checks of the strides between rows.
-Error CheckItemStrides(const intact_gemm_args& args, const LinearProblem& problem, int64_t k);
-inline Error CheckBatchStrides(const intact_gemm_args& args, const LinearProblem& problem, int64_t k) {
-  return args.batch < 2 || args.m == 0 ? Error() : CheckItemStrides(args, problem, k);
+Error CheckItemStrides(const intact_gemm_args& args, const LinearProblem& problem);
+inline Error CheckBatchStrides(const intact_gemm_args& args, const LinearProblem& problem) {
+  return args.batch < 2 || args.m == 0 ? Error() : CheckItemStrides(args, problem);
 }
 /// Checks the contents of a run's arrays: pointers of items, scales and zero points of B. CheckBatch() has
 /// accepted `args`.

@@ -27,7 +27,7 @@ Error GemmPlan::CheckSizes(const intact_gemm_args& args) const {
   RETURN_IF_ERROR(CheckBatch(args, problem()));
   RETURN_IF_ERROR(CheckStride("a_stride", args.a_stride, args.a_transposed != 0 ? args.m : weights().k()));
   RETURN_IF_ERROR(CheckOutputStrides(weights().n(), {nullptr, args.c_stride, nullptr, args.residual_stride}));
-  return CheckBatchStrides(args, problem(), weights().k());
+  return CheckBatchStrides(args, problem());
 }
 
 Error GemmPlan::CheckArguments(const intact_gemm_args& args) const {

@@ -31,7 +31,8 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--frobnicate", "--frobnicate");
   ExpectBadInput("--suite long",
                  "intact_bench: --suite: long not in "
-                 "{short,figures,small-m,bert,llm,transformer,square,conv,transposed,resnet50,mobilenet_v2,"
+                 "{short,figures,small-m,bert,llm,transformer,blocks,llm-blocks,square,conv,transposed,"
+                 "resnet50,mobilenet_v2,"
                  "segmentation,text_detection,text_recognition,tune}");
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
@@ -41,20 +42,18 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--peer mkl", "intact_bench: --peer mkl: is unknown; expected onednn=LIBRARY");
   ExpectBadInput("tune --peer fbgemm", "--peer");
   ExpectBadInput("--peer fbgemm tune", "tune excludes --peer");
-  ExpectBadInput("--suite bert blocks", "blocks excludes --suite");
-  ExpectBadInput("blocks --suite bert", "--suite: bert not in {llm}");
-  ExpectBadInput("blocks --peer onednn=x",
-                 "--peer onednn=x: has no meaning with blocks; expected onnxruntime or ggml");
-  ExpectBadInput("--peer ggml=x", "--peer ggml=x: has no meaning without `blocks`");
-  ExpectBadInput("blocks --peer ggml", "--peer ggml: is unknown; expected onednn=LIBRARY");
-  ExpectBadInput("blocks --peer ggml=/no/folder", "--peer ggml=/no/folder: ");
+  ExpectBadInput("--peer ggml=x",
+                 "--peer ggml=x: computes only weights in blocks; expected `--suite blocks`");
+  ExpectBadInput("--suite blocks --peer ggml", "--peer ggml: is unknown; expected onednn=LIBRARY");
+  ExpectBadInput("--suite blocks --peer ggml=/no/folder", "--peer ggml=/no/folder: ");
+  ExpectBadInput("--layer '1x8x32 u4/32' --weights t4", "--weights: has no meaning with weights in blocks");
   ExpectBadInput("traps --html x", "--html");
   ExpectBadInput("search", "SECONDS is required");
   ExpectBadInput("search 0", "SECONDS: Value 0 not in range");
   ExpectBadInput("search 1 --time 5ms", "--time");
   ExpectBadInput("fit", "FILE is required");
   for (const char* shape : {"", "128", "128x768", "0x1x1", "8x8x8x8", "64x8x8 3x3", "dw 8x8x8->8 3x3",
-                            "64x8x8->64 3x3 g7", "64x8x8->64 3x3 d9 ", "12345678x1x1"}) {
+                            "64x8x8->64 3x3 g7", "8x8x8 u4/8", "64x8x8->64 3x3 d9 ", "12345678x1x1"}) {
     ExpectBadInput(fmt::format("--layer '{}'", shape), fmt::format("--layer '{}': is not a shape", shape));
   }
   ExpectBadInput("--layer 1x2x3 --suite bert", "--suite excludes --layer");

@@ -14,6 +14,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -21,9 +22,9 @@
 #include "bench/cases/workload.h"
 #include "bench/measure/bandwidth.h"
 #include "bench/measure/child.h"
-#include "bench/measure/grouped.h"
 #include "bench/measure/measure.h"
 #include "bench/measure/run.h"
+#include "bench/peers/contenders.h"
 #include "bench/peers/peers.h"
 #include "bench/report/report.h"
 #include "core/isas.h"
@@ -54,10 +55,10 @@ TEST(Suites, ContainWhatTheySay) {
       EXPECT_TRUE(shapes.insert(layer.shape.ToString()).second) << layer.shape.ToString() << " twice";
     }
   }
-  EXPECT_THAT(
-      names, testing::UnorderedElementsAre("short", "figures", "small-m", "bert", "llm", "transformer",
-                                           "square", "conv", "transposed", "resnet50", "mobilenet_v2", "tune",
-                                           "segmentation", "text_detection", "text_recognition"));
+  EXPECT_THAT(names, testing::UnorderedElementsAre("short", "figures", "small-m", "bert", "llm",
+                                                   "transformer", "blocks", "llm-blocks", "square", "conv",
+                                                   "transposed", "resnet50", "mobilenet_v2", "tune",
+                                                   "segmentation", "text_detection", "text_recognition"));
   EXPECT_EQ(FindSuite("Short"), nullptr);
 
   EXPECT_EQ(FindSuite("figures")->layers.size(), 12u);
@@ -284,13 +285,14 @@ TEST(BenchReport, Json) {
               ElementsAre("schema", "schema_version", "version", "suite", "weights", "machine", "isas",
                           "peaks", "reads", "peers", "rows", "first_calls", "means", "sums"));
   EXPECT_EQ(json["schema"], "intact-bench");
-  EXPECT_EQ(json["schema_version"], 3);
+  EXPECT_EQ(json["schema_version"], 4);
   EXPECT_EQ(json["isas"][1]["reason"], "no tiles");
   EXPECT_EQ(json["peaks"][0], nlohmann::ordered_json({{"gops", 200.0}, {"name", "maddubs/ymm"}}));
   const auto& row = json["rows"][0];
-  EXPECT_THAT(Keys(row), testing::UnorderedElementsAre("isa", "m", "n", "k", "conv", "batch", "dynamic",
-                                                       "times", "peak", "peak_gops", "read_gb_per_s",
-                                                       "memory_bound", "intensity", "fused_cost", "timings"));
+  EXPECT_THAT(Keys(row),
+              testing::UnorderedElementsAre("isa", "m", "n", "k", "conv", "batch", "dynamic", "blocks",
+                                            "times", "peak", "peak_gops", "read_gb_per_s", "memory_bound",
+                                            "intensity", "fused_cost", "timings"));
   const std::vector<std::string> of_all = {"contender", "quantization", "c_type", "implementation",
                                            "result",    "microseconds", "spread", "over_static"};
   std::vector<std::string> of_timed = of_all;
@@ -389,7 +391,7 @@ TEST(ReadBandwidth, EveryIsaAndSize) {
   }
 }
 
-// Multiplies grouped weights as ONNX Runtime does, or with a fault.
+// Multiplies weights in blocks as ONNX Runtime does, or with a fault.
 enum class Fault : uint8_t {
   kNone,
   kActivation,
@@ -398,23 +400,22 @@ enum class Fault : uint8_t {
   kHalfScales,
   kNoColumn,
   kLastColumn,
-  kThrows,
-  kIsLost
+  kThrows
 };
 
-class FakeGrouped final : public GroupedContender {
+class FakeBlocks final : public Contender {
  public:
-  FakeGrouped(const GroupedOperands& operands, Fault fault) : operands_(operands), fault_(fault) {}
+  FakeBlocks(const Shape& shape, const BlockOperands& operands, Fault fault)
+      : shape_(shape), operands_(operands), fault_(fault) {}
   std::string Implementation() const override { return "fake"; }
-  void SetRows(int64_t m) override { m_ = m; }
   bool Run(const uint8_t* a, uint8_t* c) override {
-    const GroupedShape& shape = operands_.shape;
-    for (int64_t row = 0; row < m_; ++row) {
-      const std::vector<double> real = Quantized(reinterpret_cast<const float*>(a) + row * shape.k, row == 0);
-      for (int64_t n = fault_ == Fault::kNoColumn ? 1 : 0; n < shape.n; ++n) {
-        double sum = fault_ == Fault::kLastColumn && n + 1 == shape.n && row + 1 == m_ ? 1 : 0;
-        for (int64_t k = 0; k < shape.k; ++k) sum += real[static_cast<size_t>(k)] * Weight(n, k);
-        reinterpret_cast<float*>(c)[row * shape.n + n] = static_cast<float>(sum);
+    for (int64_t row = 0; row < shape_.m; ++row) {
+      const std::vector<double> real =
+          Quantized(reinterpret_cast<const float*>(a) + row * shape_.k, row == 0);
+      for (int64_t n = fault_ == Fault::kNoColumn ? 1 : 0; n < shape_.n; ++n) {
+        double sum = fault_ == Fault::kLastColumn && n + 1 == shape_.n && row + 1 == shape_.m ? 1 : 0;
+        for (int64_t k = 0; k < shape_.k; ++k) sum += real[static_cast<size_t>(k)] * Weight(n, k);
+        reinterpret_cast<float*>(c)[row * shape_.n + n] = static_cast<float>(sum);
       }
     }
     return true;
@@ -426,14 +427,14 @@ class FakeGrouped final : public GroupedContender {
 
  private:
   std::vector<double> Quantized(const float* row, bool is_first) const {
-    const GroupedShape& shape = operands_.shape;
+    const int64_t depth = shape_.blocks->depth;
     std::vector<double> real;
-    for (int64_t k = 0; k < shape.k; k += shape.group) {
+    for (int64_t k = 0; k < shape_.k; k += depth) {
       float largest = 0;
-      for (int64_t i = k; i < k + shape.group; ++i) largest = std::max(largest, std::fabs(row[i]));
+      for (int64_t i = k; i < k + depth; ++i) largest = std::max(largest, std::fabs(row[i]));
       double scale = largest / 127.0f;
       if (fault_ == Fault::kHalfScales) scale = std::nearbyint(scale * 0x1p17) * 0x1p-17;
-      for (int64_t i = k; i < k + shape.group; ++i) {
+      for (int64_t i = k; i < k + depth; ++i) {
         const double number = std::nearbyint(row[i] * (127.0f / largest));
         real.push_back(scale * (number + (fault_ == Fault::kActivation && is_first && i == 0 ? 1 : 0)));
       }
@@ -441,126 +442,125 @@ class FakeGrouped final : public GroupedContender {
     return real;
   }
   double Weight(int64_t n, int64_t k) const {
-    const GroupedShape& shape = operands_.shape;
+    const int64_t depth = shape_.blocks->depth;
     if (fault_ == Fault::kNeighbour) k ^= 1;
-    const auto place = static_cast<size_t>(n * shape.k + k);
-    const int weight = shape.bits == 8 ? static_cast<int8_t>(operands_.b[place])
-                                       : (operands_.b[place / 2] >> (k % 2 * 4) & 15) - 8;
-    const int64_t g = fault_ == Fault::kScale && n == 0 && k < shape.group ? 1 : k / shape.group;
-    const auto scale = static_cast<size_t>(n * (shape.k / shape.group) + g);
-    return weight * core::DecodeFloat(core::TraitsOf(INTACT_F16), operands_.scales[scale]);
+    const auto place = static_cast<size_t>(n * shape_.k + k);
+    const int weight = shape_.blocks->b_type == INTACT_S8
+                           ? static_cast<int8_t>(operands_.b()[place])
+                           : (operands_.b()[place / 2] >> (k % 2 * 4) & 15) - 8;
+    const int64_t g = fault_ == Fault::kScale && n == 0 && k < depth ? 1 : k / depth;
+    const auto scale = static_cast<size_t>(n * (shape_.k / depth) + g);
+    return weight * core::DecodeFloat(core::TraitsOf(INTACT_F16), operands_.scales()[scale]);
   }
 
-  GroupedOperands operands_;
-  Fault fault_;
-  int64_t m_ = 0;
-};
-
-class FakeGroupedPeer final : public Peer {
- public:
-  explicit FakeGroupedPeer(Fault fault) : fault_(fault) {}
-  std::string Name() const override { return "fake"; }
-  std::string Version() const override { return "1.2"; }
-  std::optional<Error> Confine(core::Isa /*isa*/) const override { return std::nullopt; }
-  Result<std::unique_ptr<Contender>> Make(const Workload& /*workload*/, const Case& /*c*/) const override {
-    return Error{INTACT_UNSUPPORTED, "not asked for"};
-  }
-  std::vector<std::string> GroupedKernels(const GroupedShape& shape, core::Isa /*isa*/) const override {
-    return shape.group == 32 ? std::vector<std::string>{"fast"} : std::vector<std::string>();
-  }
-  Result<std::unique_ptr<GroupedContender>> MakeGrouped(const GroupedOperands& operands,
-                                                        const std::string& kernels) const override {
-    EXPECT_EQ(kernels, "fast");
-    if (fault_ == Fault::kIsLost) return Error{INTACT_UNSUPPORTED, "cannot be run"};
-    return std::unique_ptr<GroupedContender>(std::make_unique<FakeGrouped>(operands, fault_));
-  }
-
- private:
+  Shape shape_;
+  const BlockOperands& operands_;
   Fault fault_;
 };
 
-constexpr auto kNoProgress = [](int64_t /*done*/, int64_t /*total*/) {};
-
-TEST(GroupedBench, MeasuresWhatEqualsTheReference) {
-  Request request;
-  request.budget = Seconds(1e-3);
-  for (const core::Isa isa : core::kAllIsas) {
-    if (jit::HardwareIsas().Has(isa)) request.isas.push_back(isa);
-  }
-  const GroupedResults results =
-      RunGrouped(request, {{{4, 72, 160, 32}, {8, 40, 100, 64}}, {1, 4, 200}}, {}, kNoProgress);
-  EXPECT_EQ(results.rows.size(), request.isas.size() * 6);
-  EXPECT_TRUE(results.AllRight());
-  for (const GroupedRow& row : results.rows) {
-    SCOPED_TRACE(row.isa);
-    EXPECT_EQ(row.error, "");
-    EXPECT_GT(row.microseconds, 0);
-    EXPECT_GT(row.of_bandwidth, 0);
-    EXPECT_GT(row.of_peak, 0);
-    EXPECT_GE(row.bytes_per_weight, row.shape.bits / 8.0);
-    const bool is_of_tiles = row.kernel.find("_tiles_") != std::string::npos;
-    EXPECT_TRUE(row.isa != "amx_int8" || row.peak == (is_of_tiles ? "tdpbusd/tmm" : "vpdpbusd/zmm"))
-        << row.peak;
-    EXPECT_TRUE(row.by_groups.empty());
-  }
-  EXPECT_THAT(ToText(results), HasSubstr("avx2: grouped weights, f32 activations quantized to s8"));
-  EXPECT_EQ(ToJson(results)["rows"].size(), results.rows.size());
+Case InBlocks(int64_t m, int64_t n, int64_t k, const Blocks& blocks, core::Isa isa, const Format& format) {
+  Case c;
+  c.shape = {m, n, k};
+  c.shape.blocks = blocks;
+  c.isa = isa;
+  c.format = format;
+  return c;
 }
 
-TEST(GroupedBench, ComparesWithPeersThatAreRight) {
+TEST(BlocksBench, MeasuresWhatEqualsTheReference) {
+  for (const core::Isa isa : core::kAllIsas) {
+    if (!jit::HardwareIsas().Has(isa)) continue;
+    for (const int64_t m : {1, 4, 200}) {
+      for (const auto& [n, k, blocks] :
+           {std::tuple{72, 160, Blocks{INTACT_U4, 32}}, std::tuple{40, 100, Blocks{INTACT_S8, 64}}}) {
+        SCOPED_TRACE(fmt::format("{} {}×{}×{}", core::ToString(isa), m, n, k));
+        const Workload workload(InBlocks(m, n, k, blocks, isa, kByRow));
+        std::vector<Entrant> entrants;
+        for (const Format& format : {kByRow, kByBlock}) {
+          const Case c = InBlocks(m, n, k, blocks, isa, format);
+          EXPECT_EQ(FormatsOf(c).size(), 2U);
+          entrants.push_back({c, &workload, MakeContender(workload, c)});
+        }
+        const Result<Row> row = MeasureRow(entrants, Seconds(1e-3));
+        ASSERT_TRUE(row) << row.error().message;
+        for (const Timing& timing : row->timings) {
+          EXPECT_EQ(timing.result, kExact);
+          EXPECT_THAT(timing.implementation, testing::StartsWith("grouped_"));
+        }
+        const Timing* const timing = row->Find(kIntact, MainFormat(*row));
+        ASSERT_NE(timing, nullptr);
+        EXPECT_GT(OfRoof(*row, *timing), 0);
+        EXPECT_GE(row->shape.WeightBytes(), n * k * (blocks.b_type == INTACT_U4 ? 1 : 2) / 2);
+      }
+    }
+  }
+}
+
+TEST(BlocksBench, FindsWrongOutputsOfIntact) {
   if (!jit::HardwareIsas().Has(core::Isa::kAvx2)) INTACT_SKIP_ISA("avx2");
-  Request request;
-  request.budget = Seconds(1e-3);
-  request.isas = {core::Isa::kAvx2};
+  const Case c = InBlocks(2, 50, 256, {}, core::Isa::kAvx2, kByRow);
+  const Workload workload(c);
+  const Entrant by_blocks = {c, &workload,
+                             MakeContender(workload, InBlocks(2, 50, 256, {}, c.isa, kByBlock))};
+  EXPECT_EQ(Check(by_blocks).result, "wrong outputs: they differ from the reference");
+}
+
+TEST(BlocksBench, ComparesWithPeersThatAreRight) {
+  if (!jit::HardwareIsas().Has(core::Isa::kAvx2)) INTACT_SKIP_ISA("avx2");
   const std::string wrong = "wrong outputs: an error of ";
-  for (const auto& [fault, error] :
-       std::vector<std::pair<Fault, std::string>>{{Fault::kNone, ""},
+  for (const auto& [fault, result] :
+       std::vector<std::pair<Fault, std::string>>{{Fault::kNone, "near"},
                                                   {Fault::kActivation, wrong},
                                                   {Fault::kScale, wrong},
                                                   {Fault::kNeighbour, wrong},
                                                   {Fault::kHalfScales, wrong},
                                                   {Fault::kNoColumn, "wrong outputs: not a number"},
                                                   {Fault::kLastColumn, wrong},
-                                                  {Fault::kThrows, "out of luck"},
-                                                  {Fault::kIsLost, "cannot be run"}}) {
+                                                  {Fault::kThrows, "near"}}) {
     SCOPED_TRACE(static_cast<int>(fault));
-    const FakeGroupedPeer fake(fault);
-    const std::array<const Peer*, 1> peers = {&fake};
-    for (const int bits : {4, 8}) {
-      const GroupedResults results = RunGrouped(request, {{{bits, 50, 4096, 32}}, {2}}, peers, kNoProgress);
-      EXPECT_TRUE(results.AllRight()) << "peers do not count";
-      ASSERT_EQ(results.rows.size(), 1U);
-      const GroupedRow& row = results.rows.front();
-      EXPECT_GT(row.microseconds, 0);
-      ASSERT_EQ(row.by_groups.size(), 2U);
-      EXPECT_EQ(row.by_groups[0].name, "intact");
-      EXPECT_EQ(row.by_groups[0].of_intact, 1);
-      EXPECT_EQ(row.by_groups[1].name, "fake fast");
-      EXPECT_THAT(row.by_groups[1].error, testing::StartsWith(error));
-      EXPECT_EQ(row.by_groups[1].IsMeasured(), error.empty());
-      EXPECT_EQ(row.by_groups[1].of_intact > 0, error.empty());
+    for (const intact_type b_type : {INTACT_U4, INTACT_S8}) {
+      Case c = InBlocks(2, 50, 4096, {b_type, 32}, core::Isa::kAvx2, kByBlock);
+      const Workload workload(c);
+      std::vector<Entrant> entrants;
+      entrants.push_back({c, &workload, MakeContender(workload, c)});
+      c.peer = "fake";
+      c.kernels = "fast";
+      entrants.push_back(
+          {c, &workload,
+           std::unique_ptr<Contender>(std::make_unique<FakeBlocks>(c.shape, *workload.blocks(), fault))});
+      if (fault == Fault::kThrows) {
+        EXPECT_THROW((void)MeasureRow(entrants, Seconds(1e-3)), ContenderFailed);
+        continue;
+      }
+      const Result<Row> row = MeasureRow(entrants, Seconds(1e-3));
+      ASSERT_TRUE(row) << row.error().message;
+      EXPECT_NE(row->Find(kIntact, kByBlock), nullptr);
+      EXPECT_EQ(row->timings[1].contender, "fake fast");
+      EXPECT_THAT(row->timings[1].result, testing::StartsWith(result));
+      EXPECT_EQ(row->timings[1].IsTimed(), fault == Fault::kNone);
+      EXPECT_EQ(SpeedUp(*row, "fake fast", kByBlock).has_value(), fault == Fault::kNone);
+      Results results;
+      results.rows = {nlohmann::json(*row).get<Row>()};
       const std::string text = ToText(results);
-      EXPECT_THAT(text, HasSubstr("fake 1.2; a call takes 0.0 us"));
-      EXPECT_THAT(text, HasSubstr("fake fast us"));
-      EXPECT_EQ(
-          text.find(fmt::format("fake fast, {} bits, groups of 32: {}", bits, error)) != std::string::npos,
-          !error.empty());
-      EXPECT_EQ(ToJson(results)["rows"][0]["by_groups"].size(), 2U);
+      EXPECT_THAT(text, HasSubstr("weights in blocks, from float32 to float32"));
+      EXPECT_THAT(text, HasSubstr(fmt::format("2×50×4096 {}/32", b_type == INTACT_U4 ? "u4" : "s8")));
+      EXPECT_EQ(text.find("fake fast, f32 by block: " + result) != std::string::npos, fault != Fault::kNone);
+      EXPECT_EQ(ToJson(results)["rows"][0]["blocks"]["depth"], 32);
     }
   }
-  const FakeGroupedPeer fake(Fault::kNone);
-  const std::array<const Peer*, 1> peers = {&fake};
-  const GroupedResults results = RunGrouped(request, {{{4, 16, 256, 128}}, {1}}, peers, kNoProgress);
-  EXPECT_EQ(results.rows.front().by_groups.size(), 1U) << "the peer has no groups of 128";
 }
 
-TEST(GroupedBench, SuitesHaveTheShapesOfDecoders) {
-  const std::optional<GroupedSuite> few = FindGroupedSuite(""), all = FindGroupedSuite("llm");
-  ASSERT_TRUE(few && all);
-  EXPECT_EQ(few->shapes.size(), 4U);
-  EXPECT_EQ(all->shapes.size(), 24U);
-  EXPECT_EQ(all->rows, (std::vector<int64_t>{1, 4, 16, 128, 512}));
-  EXPECT_FALSE(FindGroupedSuite("bert"));
+TEST(BlocksBench, SuitesHaveTheShapesOfDecoders) {
+  EXPECT_EQ(FindSuite("blocks")->layers.size(), 16U);
+  EXPECT_EQ(FindSuite("llm-blocks")->layers.size(), 120U);
+  EXPECT_TRUE(FindSuite("blocks")->HasBlocks());
+  EXPECT_FALSE(FindSuite("llm")->HasBlocks());
+  for (const Suite& suite : Suites()) {
+    for (const Layer& layer : suite.layers) {
+      if (!layer.shape.blocks) continue;
+      EXPECT_EQ(ParseShape(layer.shape.ToString()), layer.shape) << layer.shape.ToString();
+    }
+  }
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "bench/cases/workload.h"
 #include "bench/measure/measure.h"
 #include "bench/peers/peers.h"
+#include "core/types.h"
 #include "jit/isa.h"
 #include "tests/bench/bench_fixtures.h"
 #include "tests/support/require_isas.h"
@@ -194,9 +195,9 @@ TEST_F(PeerProcess, ServesSeveralContenders) {
   EXPECT_EQ(row->timings[2].microseconds, 7.5);
 }
 
-TEST_F(PeerProcess, MultipliesGroupedWeights) {
+TEST_F(PeerProcess, MultipliesWeightsInBlocks) {
   const std::string run =
-      "assert case['kernels'] == 'fast' and (case['bits'], case['group']) == (4, 32); m = request['m']; "
+      "assert case['kernels'] == 'fast' and case['blocks'] == {'bits': 4, 'depth': 32}; "
       "x = struct.unpack(f'{m * k}f', data[at['a']:at['a'] + 4 * m * k]); "
       "first = [data[at['b'] + j * k // 2] & 15 for j in range(n)]; "
       "s = struct.unpack(f'{n}e', data[at['scales']:at['scales'] + 2 * n]); "
@@ -205,26 +206,27 @@ TEST_F(PeerProcess, MultipliesGroupedWeights) {
       "for j in range(n))); answer(microseconds=5); continue";
   const std::unique_ptr<Peer> peer = Start("pass", run);
   ASSERT_NE(peer, nullptr);
-  GroupedOperands operands = {{4, 3, 32, 32}, core::Isa::kAvx2, 2, {}, {}};
-  EXPECT_EQ(peer->GroupedKernels(operands.shape, operands.isa), std::vector<std::string>{""});
-  EXPECT_EQ(peer->GroupedScaleType(), INTACT_F32);
-  std::vector<uint8_t> b(48);
-  for (size_t n = 0; n < 3; ++n) b[16 * n] = static_cast<uint8_t>(0x70 + n + 1);
-  const std::vector<uint16_t> scales = {0x3c00, 0x4000, 0x3800};  // 1, 2, 0.5
-  operands.b = b;
-  operands.scales = scales;
-  Result<std::unique_ptr<GroupedContender>> contender = peer->MakeGrouped(operands, "fast");
+  Case c = What();
+  c.shape = {2, 3, 32};
+  c.shape.blocks = Blocks{};
+  c.format = kByBlock;
+  EXPECT_EQ(peer->Kernels(c), std::vector<std::string>{""});
+  c.kernels = "fast";
+  const Workload workload(c);
+  const Result<std::unique_ptr<Contender>> contender = peer->Make(workload, c);
   ASSERT_TRUE(contender) << contender.error().message;
-  std::vector<float> a(64), c(6, -1.0f);
-  a[0] = 10;
-  a[32] = 100;
-  const auto run_rows = [&](int64_t m) {
-    (*contender)->SetRows(m);
-    (void)(*contender)->Run(reinterpret_cast<const uint8_t*>(a.data()), reinterpret_cast<uint8_t*>(c.data()));
-    return c;
-  };
-  EXPECT_EQ(run_rows(1), (std::vector<float>{10, 40, 15, -1, -1, -1}));
-  EXPECT_EQ(run_rows(2), (std::vector<float>{10, 40, 15, 100, 400, 150}));
+  EXPECT_EQ((*contender)->BlockScaleType(), INTACT_F32);
+  std::vector<float> found(6, -1.0f), expected;
+  EXPECT_TRUE((*contender)->Run(workload.a(c.format), reinterpret_cast<uint8_t*>(found.data())));
+  const auto* const a = reinterpret_cast<const float*>(workload.a(c.format));
+  for (size_t i = 0; i < 2; ++i) {
+    for (size_t n = 0; n < 3; ++n) {
+      const int code = workload.blocks()->b()[16 * n] & 15;
+      const double scale = core::DecodeFloat(core::TraitsOf(INTACT_F16), workload.blocks()->scales()[n]);
+      expected.push_back(static_cast<float>(double{a[32 * i]} * code * scale));
+    }
+  }
+  EXPECT_EQ(found, expected);
 }
 
 TEST_F(PeerProcess, TakesWhatItsLibraryComputes) {
@@ -234,6 +236,10 @@ TEST_F(PeerProcess, TakesWhatItsLibraryComputes) {
   EXPECT_TRUE(peer->Takes(c));
   c.format = kByRow;
   EXPECT_FALSE(peer->Takes(c));
+  c.shape.blocks = Blocks{};
+  EXPECT_FALSE(peer->Takes(c));
+  c.format = kByBlock;
+  EXPECT_TRUE(peer->Takes(c));
   c = What();
   c.shape.batch = Batch{};
   EXPECT_FALSE(peer->Takes(c));
