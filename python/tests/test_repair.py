@@ -667,7 +667,7 @@ def test_external_data_stay_external(tmp_path):
     assert same(*(evaluate(m, data_of(1, 5, 16)) for m in loaded))
 
 
-def test_shapes_of_tensors_of_which_onnx_knows_nothing():
+def test_shapes_of_tensors_without_a_known_type():
     """onnx 1.12 ended the process."""
     inner = helper.make_graph(
         [helper.make_node("Own", ["y"], ["v"], domain="own"), helper.make_node("Shape", ["v"], ["w"])],

@@ -114,7 +114,7 @@ class Sizes:
 
 
 def _give_types(graph: Any) -> None:
-    """Says that what Shapes read are tensors. onnx 1.12 ends the process at a Shape of a tensor of which it knows nothing, such as
+    """Says that what Shapes read are tensors. onnx 1.12 ends the process at a Shape of a tensor without a known type, such as
     an output of another domain's operator."""
     read = {node.input[0] for node in every_node(graph) if node.op_type == "Shape" and node.input}
     for inner in (graph, *(inner for node in every_node(graph) for _, inner in inner_graphs(node))):
