@@ -17,6 +17,7 @@ from intact._audit.audit import audit, certify  # noqa: E402
 from intact._audit.run import as_u8, exact_variant, run_on_data  # noqa: E402
 from intact._formats.model import QuantizedLayer  # noqa: E402
 from intact._graph.scope import Scope  # noqa: E402
+from intact._graph.sizes import shapes_of  # noqa: E402
 from intact._library import Error  # noqa: E402
 from intact._repair import candidates, cost, editor, places, steps  # noqa: E402
 from intact._repair import check as _repair_check
@@ -664,6 +665,32 @@ def test_external_data_stay_external(tmp_path):
     assert sorted(os.listdir(tmp_path / "out")) == ["r.onnx", "r.onnx.data"]
     loaded = onnx.load(str(tmp_path / "m.onnx")), onnx.load(str(tmp_path / "out" / "r.onnx"))
     assert same(*(evaluate(m, data_of(1, 5, 16)) for m in loaded))
+
+
+def test_shapes_of_tensors_without_a_known_type():
+    """onnx 1.12 ended the process."""
+    inner = helper.make_graph(
+        [helper.make_node("Own", ["y"], ["v"], domain="own"), helper.make_node("Shape", ["v"], ["w"])],
+        "inner",
+        [],
+        [helper.make_tensor_value_info("w", TensorProto.INT64, None)],
+    )
+    nodes = [
+        helper.make_node("Own", ["x"], ["y"], domain="own"),
+        helper.make_node("Shape", ["y"], ["s"]),
+        helper.make_node("Transpose", ["y"], ["t"], perm=[1, 0]),
+        helper.make_node("Shape", ["t"], ["u"], start=0),
+        helper.make_node("If", ["c"], ["z"], then_branch=inner, else_branch=inner),
+        helper.make_node("Relu", ["x"], ["r"]),
+    ]
+    inputs = [("x", TensorProto.FLOAT, ["n", 2]), ("c", TensorProto.BOOL, [])]
+    outputs = [helper.make_tensor_value_info("r", TensorProto.FLOAT, None)]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(*value) for value in inputs], outputs
+    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    found = shapes_of(helper.make_model(graph, opset_imports=opsets), 64)
+    assert found["r"] == [1, 2] and "y" not in found
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (2, 3)])

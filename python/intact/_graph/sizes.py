@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from .dims import MOST_DIMS, size_of
-from .nodes import attributes
+from .nodes import attributes, every_node, inner_graphs
 from .operators import OPERATORS, UNKNOWN
 
 _MOST = 64  # elements of a tensor that is followed as a list of sizes
@@ -113,6 +113,17 @@ class Sizes:
         return size if size is not None and size <= _MOST else 0
 
 
+def _give_types(graph: Any) -> None:
+    """Says that what Shapes read are tensors. onnx 1.12 ends the process at a Shape of a tensor without a known type, such as
+    an output of another domain's operator."""
+    read = {node.input[0] for node in every_node(graph) if node.op_type == "Shape" and node.input}
+    for inner in (graph, *(inner for node in every_node(graph) for _, inner in inner_graphs(node))):
+        known = {value.name for value in [*inner.value_info, *inner.output]}
+        for name in dict.fromkeys(name for node in inner.node for name in node.output):
+            if name in read - known:
+                inner.value_info.add(name=name).type.tensor_type.SetInParent()
+
+
 def shapes_of(proto: Any, open_size: int = 0) -> dict[str, list]:
     """Shapes that the file states or that onnx infers; None for unknown sizes. `open_size`: replaces open
     sizes of inputs, but 1 replaces the first size of each input; then the other shapes of the file are
@@ -149,6 +160,7 @@ def shapes_of(proto: Any, open_size: int = 0) -> dict[str, list]:
                 onnx.TensorProto(name=tensor.name, data_type=tensor.data_type, dims=tensor.dims)
             )
     graph = light.graph
+    _give_types(graph)
     try:
         graph = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
     except Exception:  # onnx refuses the model: only the shapes in the file are known

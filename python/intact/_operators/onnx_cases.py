@@ -89,7 +89,7 @@ def draw_positive(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarra
 
 
 def draw_pair(rng: np.random.Generator, make: Callable[..., np.ndarray] = floats) -> list[np.ndarray]:
-    """Two arrays, of which the second is broadcast to the shape of the first."""
+    """Two arrays. The second is broadcast to the shape of the first."""
     shape = draw_shape(rng)
     other = tuple(1 if rng.random() < 0.3 else n for n in shape)[int(rng.integers(0, len(shape) + 1)) :]
     return [make(rng, shape), make(rng, other)]

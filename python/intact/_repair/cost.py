@@ -4,7 +4,7 @@ The C++ cost tables (kernels/engines/cost_table.h) cannot give these costs. They
 it is exact with the stored weights. The repaired file runs in ONNX Runtime, whose kernels cost something else. For 784 rows, 256
 depths and 256 outputs, u8 weights take 1.31 times the time of s8 weights in ONNX Runtime 1.32 held to AVX2 and 6.1 times with AMX; in
 intact 1.03 times on both. By the C++ tables each repair would store u8 weights. The tables have no Gather. Each table is for one CPU
-and compares times within one plan only, but a file has one repair, for all CPUs."""
+and compares times within one plan only. A file has one repair, for all CPUs."""
 
 from __future__ import annotations
 
