@@ -380,7 +380,7 @@ FIGURE = re.compile(
     r"(?<![\w.−-])\d[\d,]*(?:\.\d+)?\s(?:%|ms|µs|ns|GOPS|GB/s|[MGK]B|dB|times)(?!\w)|(?<![\w.−-])\d+\.\d+(?!\w|\.\w)|\d(?:[\d,]*\d)? of \d"
 )
 VERSIONS = re.compile(
-    r"(?:Python|torch|PyTorch|torchao|ONNX\s+Runtime|glibc|oneDNN|ggml|valgrind|LiteRT|clauses?)\s+"
+    r"(?:Ubuntu|Python|torch|PyTorch|torchao|ONNX\s+Runtime|glibc|oneDNN|ggml|valgrind|LiteRT|clauses?)\s+"
     r"\d+\.\d+(?:\.\d+)?(?:(?: to | and |, )\d+\.\d+(?:\.\d+)?)*"
 )
 NOT_PROSE = re.compile(r"```.*?```|`[^`]*`|\[[\d.]+\]\([^)]*\)|\]\([^)]*\)", re.DOTALL)
