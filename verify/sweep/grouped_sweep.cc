@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "support/random.h"
+#include "verify/problem/fields.h"
 #include "verify/problem/grouped.h"
 #include "verify/targets/fit.h"
 
@@ -28,11 +29,10 @@ Problem Combination(int64_t number, support::Random* random) {
   g.b_type = take(core::kGroupedWeightTypes);
   p.source = take(std::array{INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16, INTACT_F16});
   p.a_type = take(std::array{INTACT_U8, INTACT_S8});
-  p.b_is_kn = p.b_is_kn && !g.IsPacked();
   g.has_b_zero_points = take(std::array{false, true});
-  g.has_b_minimums = g.has_b_minimums && !g.has_b_zero_points;
   g.has_group_scales = take(std::array{false, true});
   if (p.source == INTACT_TYPE_NONE && g.fill == GroupedFill::kNonFinite) g.fill = GroupedFill::kBounds;
+  ResetMisfits(&p);
   return p;
 }
 
