@@ -4,7 +4,7 @@
 
 #include "fuzz/check.h"
 #include "fuzz/peak_memory.h"
-#include "verify/explain/grouped.h"
+#include "verify/explain/judge.h"
 #include "verify/problem/problem_size.h"
 #include "verify/targets/intact_target.h"
 
@@ -34,7 +34,7 @@ std::string WrongLine(const Problem& problem) {
 std::string CheckGrouped(const Problem& p) {
   const int64_t elements = p.m * (p.k + p.a_pad + p.n + p.c_pad) + p.n * (p.k + p.b_pad);
   if (p.m * p.n * p.k > kMostProducts || elements > kMostProducts) return "";
-  const auto judgement = verify::JudgeGrouped(verify::IntactTarget(), p);
+  const auto judgement = verify::Judge(verify::IntactTarget(), p);
   if (judgement) return judgement->failure;
   return judgement.error().status == INTACT_UNSUPPORTED ? "" : judgement.error().message;
 }

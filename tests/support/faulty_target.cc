@@ -547,6 +547,7 @@ intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const i
       const bool is_of_other = Is("grouped_other_half") && (g ^ 1) < groups;
       float scale = scales[n * groups + (is_of_other ? g ^ 1 : g) + (Is("grouped_overread") ? 1 : 0)];
       if (Is("grouped_call_1009") && calls % 1009 == 1008) scale *= 2;
+      if (Is("grouped_remembers") && saw_tall && args->m == 1) scale *= 2;
       if (by_groups) scale *= args->a_scales[row];
       const float product = static_cast<float>(sum) * scale;
       f = Is("grouped_separate") ? f + product : std::fma(static_cast<float>(sum), scale, f);
@@ -555,6 +556,7 @@ intact_status RunGrouped(const intact_grouped_desc* desc, const void* b, const i
     c[item * c_item + m % args->m * args->c_stride + i % desc->n] = std::isnan(f) ? -INFINITY : f;
   }
   if (Is("grouped_stray")) c[-1] = 0;
+  saw_tall = saw_tall || args->m > 16;
   ++calls;
   return INTACT_OK;
 }

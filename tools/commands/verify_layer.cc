@@ -15,7 +15,7 @@
 #include "tools/console/commands.h"
 #include "tools/console/target_option.h"
 #include "tools/console/terminal.h"
-#include "verify/explain/grouped.h"
+#include "verify/explain/judge.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
 #include "verify/studies/cost.h"
@@ -132,12 +132,12 @@ Result<verify::GroupedLayerCheck> CheckGrouped(const verify::Layer& layer, const
 
 /// Lines of what computed the recorded outputs of a layer with grouped weights.
 std::string GroupedRecorded(const verify::Layer& layer, const std::vector<verify::Expectation>& outputs) {
-  const std::vector<uint8_t> exact = reference::Outputs(*layer.grouped());
+  const verify::Oracle oracle(*layer.grouped());
   std::string text;
   for (const auto& [file, output] : outputs) {
-    const verify::GroupedJudgement judgement = verify::Compare(*layer.grouped(), exact, output, "any");
-    text += fmt::format("  {}  {}  {} of {} not exact  {}\n", layer.name, file, judgement.differing,
-                        judgement.outputs, judgement.InWords());
+    const verify::Comparison comparison = verify::JudgeGrouped(oracle, output, "any").comparison;
+    text += fmt::format("  {}  {}  {} of {} not exact  {}\n", layer.name, file, comparison.differing,
+                        comparison.outputs, comparison.grouped->InWords());
   }
   return text;
 }

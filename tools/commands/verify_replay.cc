@@ -10,7 +10,6 @@
 #include "tools/console/target_option.h"
 #include "tools/console/terminal.h"
 #include "verify/explain/claim.h"
-#include "verify/explain/grouped.h"
 #include "verify/problem/problem.h"
 #include "verify/report/report_terminal.h"
 #include "verify/sweep/sweep.h"
@@ -41,10 +40,11 @@ int Failed(const ReplayOptions& options, const verify::Target& target, const ver
 
 int Replay(const ReplayOptions& options, const verify::Problem& problem) {
   RunChoice choice;
-  choice.isa = problem.isa;
+  if (!problem.grouped) choice.isa = problem.isa;
   choice.mode = problem.mode;
   const Result<std::unique_ptr<verify::Target>> target = options.target.Open(choice);
   if (!target) return Fail(target.error());
+  if (problem.grouped && (*target)->Features().grouped == 0) return Fail(NoGroupedWeights(options.target));
   const Result<verify::Judgement> judgement =
       options.emulate.Emulated([&] { return verify::Judge(**target, problem); });
   const std::string printed = (*target)->Printed();
@@ -57,6 +57,7 @@ int Replay(const ReplayOptions& options, const verify::Problem& problem) {
   }
   Print("{}\n{}", problem.ToString(), verify::ToText(judgement->comparison, verify::kMaxDifferencesListed));
   if (judgement->Passed()) {
+    if (problem.grouped) return kParity;
     if (options.target.IsPlugin()) {
       Print("as the target claims: {}\n", verify::ClaimOf((*target)->Arithmetic(), verify::KindOf(problem)));
     } else {
@@ -78,26 +79,6 @@ std::string WhyNotIsa(const ReplayOptions& options, intact_isa isa) {
   return fmt::format("replay: isa={}: {}", intact_isa_name(isa), NotAvailable(isa, &options.emulate));
 }
 
-// A product with grouped weights.
-int ReplayGrouped(const ReplayOptions& options, const verify::Problem& problem) {
-  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(RunChoice{});
-  if (!target) return Fail(target.error());
-  if ((*target)->Features().grouped == 0) return Fail(NoGroupedWeights(options.target));
-  const Result<verify::GroupedJudgement> judgement =
-      options.emulate.Emulated([&] { return verify::JudgeGrouped(**target, problem); });
-  const std::string printed = (*target)->Printed();
-  if (!printed.empty()) PrintError("{}{}", printed, printed.ends_with('\n') ? "" : "\n");
-  if (!judgement) {
-    const bool is_finding = options.target.IsPlugin() && judgement.error().status != INTACT_UNSUPPORTED;
-    if (!is_finding) return Fail("replay: " + judgement.error().message);
-    Print("{}\n", problem.ToString());
-    return Failed(options, **target, problem, judgement.error().message);
-  }
-  Print("{}\n{} outputs: {}\n", problem.ToString(), judgement->outputs, judgement->InWords());
-  if (judgement->Passed()) return kParity;
-  return Failed(options, **target, problem, judgement->failure);
-}
-
 int ReplayLine(const ReplayOptions& options, const std::string& line) {
   const Result<verify::Problem> problem = verify::Problem::Parse(line);
   if (!problem) return Fail("replay: " + problem.error().message);
@@ -106,7 +87,7 @@ int ReplayLine(const ReplayOptions& options, const std::string& line) {
     return Fail(WhyOurs(line));
   }
   if (const std::string why = WhyNotIsa(options, problem->isa); !why.empty()) return Fail(why);
-  return problem->grouped ? ReplayGrouped(options, *problem) : Replay(options, *problem);
+  return Replay(options, *problem);
 }
 
 int ReplayAll(const ReplayOptions& options) {

@@ -69,11 +69,14 @@ bool AreTypes(std::string_view word) {
   return are(std::string(word)) || are(fmt::format("{}s32", word));
 }
 
+bool IsGrouped(const OperationKind& kind) { return kind.shape == OperationKind::Shape::kGrouped; }
+
 // Whether each of the claim's words fits the operation, such as "gemm u8s8s32".
 bool IsOf(const Claim& claim, const OperationKind& kind) {
   const std::string types = ToString(Types{kind.a_type, kind.b_type, kind.c_type});
+  const bool has_types = !IsGrouped(kind);
   return std::ranges::all_of(Words(claim.of), [&](std::string_view word) {
-    return word == NameOf(kind) || (AreTypes(word) && types.starts_with(word));
+    return word == NameOf(kind) || (has_types && AreTypes(word) && types.starts_with(word));
   });
 }
 
@@ -81,14 +84,8 @@ bool IsOf(const Claim& claim, const OperationKind& kind) {
 
 std::string ClaimOf(std::string_view claims, const OperationKind& kind) {
   for (const Claim& claim : ClaimsIn(claims)) {
-    if (IsOf(claim, kind)) return std::string(claim.words);
-  }
-  return "exact";
-}
-
-std::string GroupedClaimOf(std::string_view claims) {
-  for (const Claim& claim : ClaimsIn(claims)) {
-    if (claim.of == kGrouped || claim.of.empty()) return claim.words == "any" ? "any" : "exact";
+    if (!IsOf(claim, kind)) continue;
+    return IsGrouped(kind) && claim.words != "any" ? "exact" : std::string(claim.words);
   }
   return "exact";
 }

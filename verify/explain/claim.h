@@ -15,12 +15,9 @@
 
 namespace intact::verify {
 
-/// The claim for operations of this kind; "exact" if no claim fits.
+/// The claim for operations of this kind; "exact" if no claim fits. Claims for types do not fit grouped weights, and
+/// arithmetics do not apply to them: "exact" then.
 std::string ClaimOf(std::string_view claims, const OperationKind& kind);
-
-/// The claim for products with grouped weights, "exact" or "any": the claim of "grouped", else the last one.
-/// Other arithmetics do not apply to them; "exact" then.
-std::string GroupedClaimOf(std::string_view claims);
 
 /// What is wrong with `claims`; nullopt if each claim can be parsed, and only the last has no operations.
 std::optional<std::string> CheckClaims(std::string_view claims);

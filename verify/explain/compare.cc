@@ -22,6 +22,7 @@
 #include "verify/explain/claim.h"
 #include "verify/explain/diagnose_conv.h"
 #include "verify/explain/diagnose_gemm.h"
+#include "verify/explain/grouped.h"
 #include "verify/explain/hypotheses.h"
 #include "verify/explain/identify.h"
 #include "verify/explain/pairing.h"
@@ -580,6 +581,9 @@ Result<std::vector<uint8_t>> RunChecked(const Target& target, const Oracle& orac
 
 Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions& options,
                    const std::vector<uint8_t>& output, int64_t max_listed, const Causes* of_larger) {
+  if (oracle.grouped() != nullptr) {
+    return ExplainGrouped(oracle, output, ClaimOf(target.Arithmetic(), KindOf(oracle)));
+  }
   Comparer comparer(oracle, output, max_listed, options.isa);
   if (options.a_by_columns && !comparer.Parity()) comparer.KnowTransposed();
   // Our own kernels are swept per ISA, so their arithmetic is known.
@@ -593,6 +597,7 @@ Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions&
 }
 
 Comparison CountDifferences(const Oracle& oracle, const std::vector<uint8_t>& output) {
+  if (oracle.grouped() != nullptr) return CountGrouped(oracle, output);
   return Comparer(oracle, output, 1).Count();
 }
 

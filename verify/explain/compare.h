@@ -91,6 +91,17 @@ struct Naming {
 };
 inline constexpr size_t kMaxReproducedBy = 128;
 
+/// What computes all outputs of grouped weights.
+struct GroupedNaming {
+  /// "exact", the phrase of an arithmetic or of a bound; "" if nothing explains the outputs.
+  std::string arithmetic;
+  bool is_fault = false;  // whether the arithmetic makes a wrong product
+  /// The largest error of an output as a share of the bound; nullopt if `arithmetic` names no bound.
+  std::optional<double> error = std::nullopt;
+  /// The arithmetic with `error`, or "unexplained".
+  std::string InWords() const;
+};
+
 struct Comparison {
   std::optional<reference::ConvGeometry> conv;  // set for a convolution; defines m, n and k
   int64_t item_rows = 0;                        // rows per item of a batch of GEMMs
@@ -111,6 +122,7 @@ struct Comparison {
     int64_t outputs = 0;
     std::string where;  // "columns from 16 on", if all other outputs lie outside; or ""
   };
+  std::optional<GroupedNaming> grouped;  // set for grouped weights, if causes were looked for
   // If no arithmetic makes all outputs, but each differing output has one: the part with most outputs first.
   std::vector<Part> parts;
   // The arithmetics of differing outputs, most frequent first; and the mistakes that explain all others.
@@ -120,6 +132,8 @@ struct Comparison {
   Causes Explanations() const;
   int64_t Explained() const;  // differing outputs with a cause other than implementation error
   int64_t Unexplained() const;
+  /// Whether some outputs have no cause, or only a fault.
+  bool LacksCause() const { return Unexplained() > 0 || (grouped && grouped->is_fault); }
   bool Parity() const { return differing == 0; }
 };
 

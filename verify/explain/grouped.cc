@@ -2,20 +2,14 @@
 
 #include <fmt/format.h>
 
-#include "core/result.h"
-#include "core/types.h"
+#include <optional>
+#include <string>
+
+#include "reference/models/grouped.h"
 #include "support/fnv1a.h"
-#include "verify/explain/claim.h"
-#include "verify/problem/element.h"
 
 namespace intact::verify {
 namespace {
-
-struct Explanation {
-  std::string arithmetic;  // "" if nothing explains the outputs
-  bool is_fault = false;
-  std::optional<double> error = std::nullopt;  // the largest, as a share of the bound
-};
 
 // Explains outputs that differ from the contract.
 class Explainer {
@@ -24,8 +18,8 @@ class Explainer {
       : grouped_(grouped), output_(output) {}
 
   // `claim`: with "any" a bound explains more than a fault does: outputs near 0 may be both.
-  Explanation Explain(std::string_view claim) const {
-    Explanation found = ByModels(false);
+  GroupedNaming Explain(std::string_view claim) const {
+    GroupedNaming found = ByModels(false);
     if (found.arithmetic.empty() && claim == "any") found = ByBound();
     if (found.arithmetic.empty()) found = ByModels(true);
     if (found.arithmetic.empty() && claim != "any") found = ByBound();
@@ -34,7 +28,7 @@ class Explainer {
 
  private:
   // The first arithmetic that reproduces all outputs, of those with a fault or of the others.
-  Explanation ByModels(bool is_fault) const {
+  GroupedNaming ByModels(bool is_fault) const {
     using reference::GroupedArithmetic;
     using reference::GroupedModel;
     for (const reference::GroupedActivations activations : reference::ActivationsOf(grouped_)) {
@@ -49,7 +43,7 @@ class Explainer {
     }
     return {};
   }
-  Explanation ByBound() const {
+  GroupedNaming ByBound() const {
     using reference::GroupedActivations;
     for (const GroupedActivations activations : reference::ActivationsOf(grouped_)) {
       const reference::Grouped quantized = Requantized(grouped_, activations);
@@ -68,52 +62,37 @@ class Explainer {
 
 }  // namespace
 
-GroupedOracle::GroupedOracle(const Problem& of)
-    : problem(of), grouped(MaterializeGrouped(of)), expected(reference::Outputs(grouped)) {}
-
-std::string GroupedJudgement::InWords() const {
+std::string GroupedNaming::InWords() const {
   if (arithmetic.empty()) return "unexplained";
   return error ? fmt::format("{} (at most {:.2g} % of it)", arithmetic, 100 * *error) : arithmetic;
 }
 
-GroupedJudgement Compare(const reference::Grouped& grouped, const std::vector<uint8_t>& expected,
-                         const std::vector<uint8_t>& output, std::string_view claim) {
-  GroupedJudgement judgement;
-  judgement.outputs = grouped.m * grouped.n;
-  judgement.digest = support::Fnv1a(output);
-  if (output.size() != expected.size()) {
-    judgement.differing = judgement.outputs;
-    judgement.failure = fmt::format("{} bytes of output; expected {}", output.size(), expected.size());
-    return judgement;
-  }
-  const auto bytes = static_cast<size_t>(core::BytesOf(grouped.c_type));
-  std::string first;
-  for (int64_t i = 0; i < judgement.outputs; ++i) {
-    const size_t at = static_cast<size_t>(i) * bytes;
-    if (IsSameElement(bytes, &expected[at], &output[at])) continue;
-    if (judgement.differing++ != 0) continue;
-    first =
-        fmt::format("output ({}, {}) is {} instead of {}", i / grouped.n, i % grouped.n,
-                    core::Decode(grouped.c_type, &output[at]), core::Decode(grouped.c_type, &expected[at]));
-  }
-  const Explanation explanation =
-      judgement.differing == 0 ? Explanation{"exact"} : Explainer(grouped, output).Explain(claim);
-  judgement.arithmetic = explanation.arithmetic;
-  judgement.error = explanation.error;
-  const bool is_right = !judgement.arithmetic.empty() && !explanation.is_fault;
-  if (claim == "any" ? is_right : judgement.differing == 0) return judgement;
-  judgement.failure = fmt::format("{} of {} outputs differ; {}; {}", judgement.differing, judgement.outputs,
-                                  first, judgement.InWords());
-  return judgement;
+Comparison CountGrouped(const Oracle& oracle, const std::vector<uint8_t>& output) {
+  Comparison comparison;
+  const ByteComparison bytes = CompareBytes(oracle.type(), oracle.expected(), output);
+  comparison.outputs = bytes.outputs;
+  comparison.differing = bytes.differing;
+  comparison.max_abs_difference = bytes.max_abs_difference;
+  comparison.first_differing = bytes.first_differing;
+  comparison.digest = support::Fnv1a(output);
+  comparison.by_cause[static_cast<size_t>(Cause::kImplementationError)] = bytes.differing;
+  if (comparison.Parity()) return comparison;
+  Difference& first = comparison.listed.emplace_back();
+  first.m = bytes.first_differing / oracle.columns();
+  first.n = bytes.first_differing % oracle.columns();
+  first.expected = bytes.first_expected;
+  first.actual = bytes.first_actual;
+  return comparison;
 }
 
-Result<GroupedJudgement> Judge(const Target& target, const GroupedOracle& oracle, const RunOptions& options) {
-  ASSIGN_OR_RETURN(const std::vector<uint8_t> output, target.Run(oracle.grouped, options));
-  return Compare(oracle.grouped, oracle.expected, output, GroupedClaimOf(target.Arithmetic()));
-}
-
-Result<GroupedJudgement> JudgeGrouped(const Target& target, const Problem& problem) {
-  return Judge(target, GroupedOracle(problem), RunOptionsOf(problem));
+Comparison ExplainGrouped(const Oracle& oracle, const std::vector<uint8_t>& output, std::string_view claim) {
+  Comparison comparison = CountGrouped(oracle, output);
+  comparison.grouped =
+      comparison.Parity() ? GroupedNaming{"exact"} : Explainer(*oracle.grouped(), output).Explain(claim);
+  if (comparison.grouped->arithmetic.empty()) return comparison;
+  comparison.by_cause = {};
+  comparison.by_cause[static_cast<size_t>(Cause::kFloatSums)] = comparison.differing;
+  return comparison;
 }
 
 }  // namespace intact::verify

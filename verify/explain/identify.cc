@@ -44,6 +44,7 @@ OperationKind KindOf(const Operation& operation, const reference::ConvGeometry* 
 std::vector<DepthOrder> OrdersOf(const OperationKind& kind) {
   switch (kind.shape) {
     case OperationKind::Shape::kGemm:
+    case OperationKind::Shape::kGrouped:
       return {DepthOrder::kTaps};
     case OperationKind::Shape::kConv:
       return {DepthOrder::kTaps, DepthOrder::kFlattened, DepthOrder::kChannels};
@@ -545,8 +546,16 @@ std::pair<int, int> NamingRank(const Arithmetic& arithmetic) {
 
 // ----- candidates and words -------------------------------------------------------------------------------
 
-OperationKind KindOf(const Oracle& oracle) { return KindOf(oracle.linear(), oracle.geometry()); }
+OperationKind KindOf(const Oracle& oracle) {
+  if (const reference::Grouped* const grouped = oracle.grouped()) {
+    return {OperationKind::Shape::kGrouped, grouped->a_type, grouped->b_type, grouped->c_type};
+  }
+  return KindOf(oracle.linear(), oracle.geometry());
+}
 OperationKind KindOf(const Problem& problem) {
+  if (problem.grouped) {
+    return {OperationKind::Shape::kGrouped, problem.a_type, problem.WeightType(), problem.c_type};
+  }
   return KindOf(problem, problem.conv ? &*problem.conv : nullptr);
 }
 
@@ -557,7 +566,7 @@ Model AdjacentPairs(const OperationKind& kind) {
 }
 
 std::string_view NameOf(const OperationKind& kind) {
-  constexpr std::array<std::string_view, 3> kShapes = {"gemm", "conv", "depthwise"};
+  constexpr std::array<std::string_view, 4> kShapes = {"gemm", "conv", "depthwise", "grouped"};
   return kind.transposed ? "deconvolution" : kShapes.at(static_cast<size_t>(kind.shape));
 }
 

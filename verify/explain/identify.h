@@ -26,7 +26,7 @@ namespace intact::verify {
 
 /// A kind of operation: a library may choose an arithmetic for each.
 struct OperationKind {
-  enum class Shape : uint8_t { kGemm, kConv, kDepthwise };
+  enum class Shape : uint8_t { kGemm, kConv, kDepthwise, kGrouped };
   Shape shape = Shape::kGemm;
   intact_type a_type = INTACT_U8, b_type = INTACT_S8, c_type = INTACT_S32;
   bool transposed = false;  // a transposed convolution; its sums are like other convolutions' sums
@@ -34,7 +34,7 @@ struct OperationKind {
 };
 OperationKind KindOf(const Oracle& oracle);
 OperationKind KindOf(const Problem& problem);
-/// "gemm", "conv", "depthwise"; "deconvolution" if transposed, depthwise or not.
+/// "gemm", "conv", "depthwise", "grouped"; "deconvolution" if transposed, depthwise or not.
 std::string_view NameOf(const OperationKind& kind);
 /// "gemm u8s8s32", "conv s8s8u8", "depthwise u8u8f32", "deconvolution u8s8u8".
 std::string ToString(const OperationKind& kind);

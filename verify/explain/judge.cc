@@ -10,6 +10,7 @@
 #include "core/result.h"
 #include "reference/models/arithmetic.h"
 #include "verify/explain/claim.h"
+#include "verify/explain/grouped.h"
 #include "verify/explain/identify.h"
 #include "verify/problem/place.h"
 
@@ -54,11 +55,11 @@ void FailAsExact(const reference::Model& model, Judgement* judgement) {
 }
 
 // The arithmetics that a claim allows; none if it is "any".
-Result<std::vector<Arithmetic>> Promised(const std::string& claim, const core::Linear& linear,
-                                         intact_isa isa) {
+Result<std::vector<Arithmetic>> Promised(const std::string& claim, const Oracle& oracle, intact_isa isa) {
   if (claim == "any") return std::vector<Arithmetic>();
   if (claim == "exact") {
-    std::vector<Arithmetic> promised = {{ExpectedModel(linear, isa)}};
+    if (oracle.grouped() != nullptr) return {{Arithmetic()}};
+    std::vector<Arithmetic> promised = {{ExpectedModel(oracle.linear(), isa)}};
     if (promised[0] != Arithmetic() && isa == INTACT_ISA_ANY) promised.emplace_back();
     return promised;
   }
@@ -139,11 +140,12 @@ namespace {
 Result<Judgement> JudgeBy(const Target& target, const Oracle& oracle, const RunOptions& options,
                           const Causes* of_larger, bool explains) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
-  ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised, Promised(claim, oracle.linear(), options.isa));
+  ASSIGN_OR_RETURN(const std::vector<Arithmetic> promised, Promised(claim, oracle, options.isa));
   ASSIGN_OR_RETURN(const Bytes output, RunChecked(target, oracle, options));
   if (!explains && !promised.empty() && !IsAsPromised(oracle, promised, output)) {
     return NotExplained(CountDifferences(oracle, output));
   }
+  if (oracle.grouped() != nullptr) return JudgeGrouped(oracle, output, claim);
   Judgement judgement = {Explain(target, oracle, options, output, kMaxDifferencesListed, of_larger), {}};
   // If a sum leaves int32, a target that must be exact has no right s32 output: Parity() accounts for this.
   const bool is_to_be_exact = promised == std::vector<Arithmetic>{Arithmetic()};
@@ -161,6 +163,23 @@ Result<Judgement> JudgeBy(const Target& target, const Oracle& oracle, const RunO
 
 }  // namespace
 
+Judgement JudgeGrouped(const Oracle& oracle, const Bytes& output, std::string_view claim) {
+  Judgement judgement = {ExplainGrouped(oracle, output, claim), {}};
+  const Comparison& comparison = judgement.comparison;
+  if (claim == "any" ? !comparison.LacksCause() : comparison.Parity()) return judgement;
+  const Difference& first = comparison.listed.at(0);
+  const GroupedNaming& naming = *comparison.grouped;
+  judgement.failure =
+      fmt::format("{} of {} outputs differ; output ({}, {}) is {} instead of {}; {}", comparison.differing,
+                  comparison.outputs, first.m, first.n, first.actual, first.expected, naming.InWords());
+  judgement.kind = {FailureKind::kOutput, naming.arithmetic.empty() ? naming.InWords() : naming.arithmetic};
+  return judgement;
+}
+
+std::string AlikeOf(const Comparison& comparison) {
+  return comparison.grouped ? comparison.grouped->arithmetic : std::string();
+}
+
 Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
                         const Causes* of_larger) {
   return JudgeBy(target, oracle, options, of_larger, true);
@@ -177,24 +196,25 @@ Result<Judgement> Judge(const Target& target, const Problem& problem, const Caus
 bool IsBroken(const Target& target, const Oracle& oracle, const RunOptions& options, const Bytes& output,
               const Comparison* comparison) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
-  const Result<std::vector<Arithmetic>> promised = Promised(claim, oracle.linear(), options.isa);
+  const Result<std::vector<Arithmetic>> promised = Promised(claim, oracle, options.isa);
   if (!promised) return true;
   if (IsAsPromised(oracle, *promised, output)) return false;
   if (!promised->empty()) return true;
-  if (comparison != nullptr) return comparison->Unexplained() > 0;
-  return Explain(target, oracle, options, output).Unexplained() > 0;
+  return comparison != nullptr ? comparison->LacksCause()
+                               : Explain(target, oracle, options, output).LacksCause();
 }
 
-std::optional<FailureKind> HowFails(const Target& target, const Oracle& oracle, const RunOptions& options) {
+std::optional<Failure> HowFails(const Target& target, const Oracle& oracle, const RunOptions& options) {
   const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
-  if (!Promised(claim, oracle.linear(), options.isa)) return FailureKind::kError;
+  if (!Promised(claim, oracle, options.isa)) return Failure{FailureKind::kError};
   const Result<Bytes> output = RunChecked(target, oracle, options);
   if (!output) {
     if (output.error().status == INTACT_UNSUPPORTED) return std::nullopt;
-    return target.LastFailure().kind;
+    return Failure{target.LastFailure().kind};
   }
   if (!IsBroken(target, oracle, options, *output, nullptr)) return std::nullopt;
-  return FailureKind::kOutput;
+  if (oracle.grouped() == nullptr) return Failure{FailureKind::kOutput};
+  return Failure{FailureKind::kOutput, AlikeOf(ExplainGrouped(oracle, *output, claim))};
 }
 
 bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options) {

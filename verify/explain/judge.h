@@ -6,6 +6,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "reference/models/arithmetic.h"
 #include "verify/explain/compare.h"
@@ -42,6 +44,14 @@ Result<Judgement> Judge(const Target& target, const Problem& problem, const Caus
 Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
                         const Causes* of_larger = nullptr);
 
+/// Judges the outputs of an operation with grouped weights. `claim`: "exact", or "any": then every arithmetic without a
+/// fault passes. Failure::of is the arithmetic, or "unexplained".
+Judgement JudgeGrouped(const Oracle& oracle, const std::vector<uint8_t>& output, std::string_view claim);
+
+/// What failures with such outputs must share so that one may stand for the other in a smaller problem: of grouped
+/// weights the arithmetic, because many arithmetics explain few outputs by chance; else "".
+std::string AlikeOf(const Comparison& comparison);
+
 /// As Judge(), but looks for no cause of a failure, unless the target claims nothing: kind is then kNotExplained.
 Result<Judgement> JudgeBriefly(const Target& target, const Oracle& oracle, const RunOptions& options);
 inline constexpr std::string_view kNotExplained = "not explained";
@@ -50,8 +60,9 @@ inline constexpr std::string_view kNotExplained = "not explained";
 /// causes only if the target claims nothing.
 bool Fails(const Target& target, const Problem& problem);
 bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options);
-/// The kind of that failure; all kinds of wrong outputs count as kOutput. nullopt if there is none.
-std::optional<FailureKind> HowFails(const Target& target, const Oracle& oracle, const RunOptions& options);
+/// That failure; nullopt if there is none. All kinds of wrong outputs count as kOutput. Failure::of: AlikeOf() the
+/// comparison if there are outputs, else "".
+std::optional<Failure> HowFails(const Target& target, const Oracle& oracle, const RunOptions& options);
 
 /// Whether the output of RunChecked() is not what `target` claims to compute. `comparison`: the result of
 /// Explain(), if it is known.

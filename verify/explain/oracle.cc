@@ -52,6 +52,8 @@ const std::map<int64_t, int64_t>& Oracle::overflows() const {
 }
 
 const Oracle::Bytes& Oracle::expected() const {
+  if (grouped() != nullptr && !expected_) expected_ = reference::Outputs(*grouped());
+  if (grouped() != nullptr) return *expected_;
   if (overflows().empty()) return Wrapped({});
   if (!expected_) {
     expected_ = Wrapped({});

@@ -26,11 +26,16 @@ class Oracle {
       : operation_(std::move(operation)) {}
   Oracle(reference::Gemm gemm) : operation_(std::move(gemm)) {}  // NOLINT(google-explicit-constructor)
   Oracle(reference::Conv conv) : operation_(std::move(conv)) {}  // NOLINT(google-explicit-constructor)
+  Oracle(reference::Grouped grouped)                             // NOLINT(google-explicit-constructor)
+      : operation_(std::move(grouped)) {}
   explicit Oracle(const Problem& problem) : operation_(Materialize(problem)) {}
 
   const reference::Operation& operation() const { return operation_; }
+  /// The operation if it has grouped weights, else nullptr. Of the other functions, a product with grouped weights has
+  /// type(), outputs(), columns(), expected() and Predict() of the contract.
+  const reference::Grouped* grouped() const { return std::get_if<reference::Grouped>(&operation_); }
   const reference::Linear& linear() const { return LinearOf(operation_); }
-  intact_type type() const { return linear().c_type; }
+  intact_type type() const { return grouped() != nullptr ? grouped()->c_type : linear().c_type; }
   /// The number of output elements, and of columns of C.
   int64_t outputs() const { return OutputOf(operation_).rows * columns(); }
   int64_t columns() const { return OutputOf(operation_).columns; }
@@ -56,7 +61,7 @@ class Oracle {
   mutable std::deque<std::pair<reference::Model, std::vector<int32_t>>> accumulators_;
   mutable std::deque<std::pair<reference::Arithmetic, Bytes>> wrapped_;
   mutable std::optional<std::map<int64_t, int64_t>> overflows_;
-  mutable std::optional<Bytes> expected_;  // only if sums overflow
+  mutable std::optional<Bytes> expected_;  // only of grouped weights, or if sums overflow
 };
 
 }  // namespace intact::verify

@@ -90,5 +90,9 @@ struct Failure {
   }
 };
 
+constexpr bool AreAlike(const Failure& x, const Failure& y) {
+  return AreAlike(x.kind, y.kind) && x.of == y.of;
+}
+
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_PROBLEM_FAILURE_H_

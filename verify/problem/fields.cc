@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
 #include <ranges>
 #include <type_traits>
@@ -11,6 +12,7 @@
 
 #include "core/result.h"
 #include "core/types.h"
+#include "verify/problem/grouped.h"
 #include "verify/problem/line.h"
 
 namespace intact::verify {
@@ -112,12 +114,24 @@ Field Number(std::string_view key, T Of::*member) {
 // A field whose value has one of `names`, which stay in memory.
 template <class E, class Of, class Names>
 Field Choice(std::string_view key, E Of::*member, const Names& names) {
-  return {key,
-          [member, &names](const Problem& p) { return std::string(NameOf(names, PartOf<Of>(p).*member)); },
-          [key, member, &names](std::string_view text, Problem* p) -> std::optional<Error> {
-            ASSIGN_OR_RETURN(PartOf<Of>(*p).*member, ValueOf(names, key, text));
-            return std::nullopt;
-          }};
+  Field field = {
+      key, [member, &names](const Problem& p) { return std::string(NameOf(names, PartOf<Of>(p).*member)); },
+      [key, member, &names](std::string_view text, Problem* p) -> std::optional<Error> {
+        ASSIGN_OR_RETURN(PartOf<Of>(*p).*member, ValueOf(names, key, text));
+        return std::nullopt;
+      }};
+  for (const Name<E>& name : names) field.names.push_back(name.text);
+  return field;
+}
+
+using support::Random;
+
+// 0, an extreme or the middle of an 8-bit type, or random.
+int32_t DrawnZeroPoint(intact_type type, Random& random) {
+  if (!core::IsInt8(type)) return 0;
+  const int64_t lowest = core::LowestOf(type);
+  return static_cast<int32_t>(
+      random.Of<int64_t>({0, lowest, lowest + 255, lowest + 128, lowest + random.Integer(0, 255)}));
 }
 
 // A zero point of the type of `type`.
@@ -125,13 +139,66 @@ template <class T>
 Field ZeroPoint(std::string_view key, T Problem::*member, intact_type Problem::*type) {
   Field field = Number(key, member);
   field.range = [type](const Problem& p) { return Range{core::LowestOf(p.*type), core::HighestOf(p.*type)}; };
+  field.draw = [=](Random& r, Problem& p) { p.*member = DrawnZeroPoint(p.*type, r); };
   return field;
 }
+
+// Unused elements or bytes.
+Field Pad(std::string_view key, int64_t Problem::*member) { return Number(key, member).In(0, kMaxPadding); }
+// Those that random GEMMs and convolutions have.
+std::vector<std::string_view> Pads() { return {"0", "0", "0", "1", "5", "16", "64"}; }
 
 Field RangeMinimum() {
   Field field = Number("arangemin", &Problem::range_min);
   field.range = [](const Problem& p) { return Range{0, p.range_max}; };
   return field;
+}
+
+// Draws all fields of the range.
+void DrawRange(Random& r, Problem& p) {
+  if (p.IsDynamic() || r.OneIn(2)) return;
+  p.range_max = static_cast<int32_t>(r.Of<int64_t>({127, 128, 254, 64, r.Integer(1, 255)}));
+  if (r.OneIn(3)) p.range_min = static_cast<int32_t>(r.Integer(0, p.range_max));
+  p.range_check = p.fill != Fill::kStray && r.OneIn(2) ? INTACT_RANGE_UNCHECKED : INTACT_RANGE_CHECKED;
+  const auto lowest = static_cast<int32_t>(core::LowestOf(p.a_type));
+  // The zero points of rows are random, and za is then 0: they may be outside the range.
+  if (p.quantization == INTACT_QUANTIZATION_STATIC || p.quantization == INTACT_QUANTIZATION_TENSOR) {
+    p.za = std::clamp(p.za, lowest + p.range_min, lowest + p.range_max);
+  } else {
+    p.range_min = 0;
+    p.range_max = 255;
+  }
+}
+
+// A third of the problems have a quantization by runs; with s32 outputs it is not dynamic.
+void DrawQuantization(Random& r, Problem& p) {
+  if (!r.OneIn(3)) return;
+  p.quantization = p.conv ? r.Of({INTACT_QUANTIZATION_TENSOR, INTACT_QUANTIZATION_DYNAMIC_TENSOR})
+                          : r.Of({INTACT_QUANTIZATION_ROWS, INTACT_QUANTIZATION_DYNAMIC_ROWS,
+                                  INTACT_QUANTIZATION_DYNAMIC_TENSOR, INTACT_QUANTIZATION_TENSOR});
+  if (p.IsDynamic() && p.c_type == INTACT_S32)
+    p.quantization = p.conv ? INTACT_QUANTIZATION_TENSOR : INTACT_QUANTIZATION_ROWS;
+  if (p.quantization != INTACT_QUANTIZATION_TENSOR) p.za = 0;
+}
+
+void DrawBias(Random& r, Problem& p) {
+  p.bias = r.Of({BiasKind::kNone, BiasKind::kS32, BiasKind::kF32});
+  if (p.c_type == INTACT_S32 && p.bias == BiasKind::kF32) p.bias = BiasKind::kS32;
+}
+
+void DrawFixed(Random& r, Problem& p) {
+  const bool may_be = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 && p.scale <= ScaleKind::kChannel &&
+                      p.quantization == INTACT_QUANTIZATION_STATIC;
+  if (!may_be || !r.OneIn(2)) return;
+  p.fixed = r.Of({FixedKind::kAway, FixedKind::kUp, FixedKind::kAwayShift, FixedKind::kUpShift});
+}
+
+bool HasResidualOfSizeOfC(const Problem& p) {
+  return p.residual != INTACT_TYPE_NONE && core::BytesOf(p.residual) == core::BytesOf(p.c_type);
+}
+void DrawResidual(Random& r, Problem& p) {
+  if (p.c_type == INTACT_S32 || p.fixed != FixedKind::kNone || !r.OneIn(3)) return;
+  p.residual = r.Of({INTACT_U8, INTACT_S8, INTACT_F32});
 }
 
 // The spatial dimensions that the convolution has.
@@ -219,51 +286,113 @@ Field Transposed() {
           }};
 }
 
+bool HasScale(const Problem& p) { return p.c_type != INTACT_S32; }
+bool HasStoredB(const Problem& p) { return !p.runtime_b; }
+bool IsDynamic(const Problem& p) { return p.IsDynamic(); }
+constexpr std::string_view kNotS32 = "an s32 output has none", kNeedsDynamic = "needs a dynamic quantization";
+
 // Fields that several kinds have.
-const std::vector<Field>& SharedFields() {
-  static const std::vector<Field> kFields = {
+std::vector<Field> OperandFields() {
+  return {
       Number("m", &Problem::m).In(0, kMaxDimension).Required(),
       Number("n", &Problem::n).In(1, kMaxDimension).Required(),
       Number("k", &Problem::k).In(1, kMaxDimension).Required(),
-      Choice("quant", &Problem::quantization, kQuantizations).Kept(),
-      Choice("src", &Problem::source, kSources).Needs(INTACT_TARGET_DYNAMIC_F16),
-      Choice("x", &Problem::numbers, kNumbers),
+      Choice("quant", &Problem::quantization, kQuantizations).Kept().Drawn(DrawQuantization),
+      Choice("src", &Problem::source, kSources)
+          .Needs(INTACT_TARGET_DYNAMIC_F16)
+          .Where(IsDynamic, kNeedsDynamic)
+          .FromAll(),
+      Choice("x", &Problem::numbers, kNumbers).Where(IsDynamic, kNeedsDynamic).FromAll(),
       ZeroPoint("za", &Problem::za, &Problem::a_type),
-      ZeroPoint("zb", &Problem::zb, &Problem::b_type).Needs(INTACT_TARGET_B_ZERO_POINT),
-      Choice("zbper", &Problem::zb_kind, kZeroPointKinds).Needs(INTACT_TARGET_B_ZERO_POINTS),
+      ZeroPoint("zb", &Problem::zb, &Problem::b_type)
+          .Needs(INTACT_TARGET_B_ZERO_POINT)
+          .Drawn([](Random& r, Problem& p) { p.zb = r.OneIn(2) ? 0 : DrawnZeroPoint(p.b_type, r); }),
+      Choice("zbper", &Problem::zb_kind, kZeroPointKinds)
+          .Needs(INTACT_TARGET_B_ZERO_POINTS)
+          .InOneOf(4, "channel"),
       ZeroPoint("zc", &Problem::zc, &Problem::c_type).Needs(INTACT_TARGET_C_ZERO_POINT),
-      Number("amax", &Problem::amax).In(0, 255),
-      Number("wmax", &Problem::wmax).In(1, 128),
+      Number("amax", &Problem::amax).In(0, 255).InOneOf(6, 0, 255),
+      Number("wmax", &Problem::wmax).In(1, 128).Drawn([](Random& r, Problem& p) {
+        if (r.OneIn(3)) p.wmax = static_cast<int32_t>(r.Of<int64_t>({128, 128, 64, r.Integer(1, 128)}));
+      }),
       RangeMinimum(),
-      Number("arange", &Problem::range_max).In(1, 255),
+      Number("arange", &Problem::range_max).In(1, 255).Drawn(DrawRange),
       Choice("rangecheck", &Problem::range_check, kRangeChecks),
-      Choice("overflow", &Problem::overflow, kOverflows).Needs(INTACT_TARGET_OVERFLOW_WRAPS),
-      Choice("bias", &Problem::bias, kBiases),
-      Choice("scale", &Problem::scale, kScales).Needs(INTACT_TARGET_CHANNEL_SCALES, INTACT_TARGET_SCALE_ZERO),
-      Choice("fixed", &Problem::fixed, kFixed).Needs(INTACT_TARGET_FIXED_POINT),
-      Choice("act", &Problem::activation, kActivations),
-      Choice("table", &Problem::has_table, kNoYes).Needs(INTACT_TARGET_LOOKUP_TABLE),
-      Choice("res", &Problem::residual, kResiduals).Needs(INTACT_TARGET_RESIDUAL).Kept(),
+      Choice("overflow", &Problem::overflow, kOverflows)
+          .Needs(INTACT_TARGET_OVERFLOW_WRAPS)
+          .InOneOf(5, "wraps"),
+  };
+}
+
+std::vector<Field> EpilogueFields() {
+  return {
+      Choice("bias", &Problem::bias, kBiases).Drawn(DrawBias),
+      Choice("scale", &Problem::scale, kScales)
+          .Needs(INTACT_TARGET_CHANNEL_SCALES, INTACT_TARGET_SCALE_ZERO)
+          .Where(HasScale, kNotS32)
+          .From({"tensor", "tensor", "channel", "channel", "pruned", "huge"}),
+      Choice("fixed", &Problem::fixed, kFixed).Needs(INTACT_TARGET_FIXED_POINT).Drawn(DrawFixed),
+      Choice("act", &Problem::activation, kActivations).Where(HasScale, kNotS32).FromAll(),
+      Choice("table", &Problem::has_table, kNoYes)
+          .Needs(INTACT_TARGET_LOOKUP_TABLE)
+          .Where([](const Problem& p) { return core::IsInt8(p.c_type); }, "needs 8-bit outputs")
+          .InOneOf(3, "yes"),
+      Choice("res", &Problem::residual, kResiduals)
+          .Needs(INTACT_TARGET_RESIDUAL)
+          .Kept()
+          .Where(HasScale, kNotS32)
+          .Drawn(DrawResidual),
       ZeroPoint("zres", &Problem::zres, &Problem::residual).Needs(INTACT_TARGET_RESIDUAL),
       Choice("inplace", &Problem::in_place, kNoYes)
-          .Needs(INTACT_TARGET_RESIDUAL, INTACT_TARGET_RESIDUAL_IN_PLACE),
-      Choice("fill", &Problem::fill, kFills),
-      Number("seed", &Problem::seed).In(0, std::numeric_limits<int64_t>::max()).Kept(),
-      Number("apad", &Problem::a_pad).In(0, kMaxPadding).Needs(INTACT_TARGET_STRIDES),
-      Number("bpad", &Problem::b_pad).In(0, kMaxPadding).Needs(INTACT_TARGET_B_LAYOUTS),
-      Number("cpad", &Problem::c_pad).In(0, kMaxPadding).Needs(INTACT_TARGET_STRIDES),
-      Number("respad", &Problem::res_pad)
-          .In(0, kMaxPadding)
-          .Needs(INTACT_TARGET_STRIDES, INTACT_TARGET_RESIDUAL),
-      Choice("open", &Problem::open_extents, kNoYes),
-      Choice("scratch", &Problem::own_scratch, kNoYes),
-      Choice("saved", &Problem::saved, kNoYes),
-      Number("threads", &Problem::threads).In(0, 1024).Needs(INTACT_TARGET_THREADS),
-      Number("calls", &Problem::calls).In(1, 1 << 20).NotInFiles("it needs several calls"),
-      Choice("reused", &Problem::reused, kNoYes).NotInFiles("it needs several calls"),
+          .Needs(INTACT_TARGET_RESIDUAL, INTACT_TARGET_RESIDUAL_IN_PLACE)
+          .Where(HasResidualOfSizeOfC, "needs a residual with elements of the size of the output's")
+          .InOneOf(2, "yes"),
+      Pad("respad", &Problem::res_pad)
+          .Needs(INTACT_TARGET_STRIDES, INTACT_TARGET_RESIDUAL)
+          .Where([](const Problem& p) { return p.residual != INTACT_TYPE_NONE && !p.in_place; },
+                 "needs a residual that is not in place")
+          .From(Pads()),
+  };
+}
+
+std::vector<Field> RunFields() {
+  return {
+      Choice("fill", &Problem::fill, kFills).FromAll(),
+      Number("seed", &Problem::seed).In(0, std::numeric_limits<int64_t>::max()).Kept().InOneOf(1, 1, 1 << 30),
+      Pad("apad", &Problem::a_pad).Needs(INTACT_TARGET_STRIDES).From(Pads()),
+      Pad("bpad", &Problem::b_pad).Needs(INTACT_TARGET_B_LAYOUTS).From(Pads()),
+      Pad("cpad", &Problem::c_pad).Needs(INTACT_TARGET_STRIDES).From(Pads()),
+      Choice("open", &Problem::open_extents, kNoYes)
+          .Where([](const Problem& p) { return p.conv.has_value(); }, "only a convolution has extents")
+          .InOneOf(3, "yes"),
+      Choice("scratch", &Problem::own_scratch, kNoYes).InOneOf(3, "yes"),
+      Choice("saved", &Problem::saved, kNoYes)
+          .Where(HasStoredB, "a plan with runtimeb=yes cannot be saved")
+          .InOneOf(6, "yes"),
+      Number("threads", &Problem::threads)
+          .In(0, 1024)
+          .Needs(INTACT_TARGET_THREADS)
+          .Drawn([](Random& r, Problem& p) {
+            p.threads = static_cast<int32_t>(r.Of<int64_t>({1, 1, 1, 2, 3, 0, r.Integer(4, 16)}));
+          }),
+      Number("calls", &Problem::calls).In(1, 1 << 20).NotInFiles("it needs several calls").InOneOf(50, 2, 30),
+      Choice("reused", &Problem::reused, kNoYes)
+          .NotInFiles("it needs several calls")
+          .Where(HasStoredB, "with runtimeb=yes a plan has no weights")
+          .InOneOf(8, "yes"),
       Choice("mode", &Problem::mode, kModes).Kept(),
       Choice("isa", &Problem::isa, Isas()).Kept(),
   };
+}
+
+const std::vector<Field>& SharedFields() {
+  static const std::vector<Field> kFields = [] {
+    std::vector<Field> fields = OperandFields();
+    for (std::vector<Field> more : {EpilogueFields(), RunFields()}) {
+      std::ranges::move(more, std::back_inserter(fields));
+    }
+    return fields;
+  }();
   return kFields;
 }
 
@@ -303,12 +432,24 @@ LineKind GemmKind() {
                        .Kept(),
                    Choice("items", &Problem::item_pointers, kItems)
                        .Needs(INTACT_TARGET_BATCH, INTACT_TARGET_BATCH_POINTERS),
-                   Number("itempad", &Problem::item_pad).In(0, kMaxPadding).Needs(INTACT_TARGET_BATCH),
-                   Choice("alayout", &Problem::a_by_columns, kALayouts).Needs(INTACT_TARGET_A_TRANSPOSED),
+                   Pad("itempad", &Problem::item_pad)
+                       .Needs(INTACT_TARGET_BATCH)
+                       .Where([](const Problem& p) { return !p.item_pointers; }, "needs items=strided")
+                       .From(Pads()),
+                   Choice("alayout", &Problem::a_by_columns, kALayouts)
+                       .Needs(INTACT_TARGET_A_TRANSPOSED)
+                       .InOneOf(4, "km"),
                    Choice("runtimeb", &Problem::runtime_b, kNoYes).NotInFiles(kBatch).Kept(),
-                   Choice("blayout", &Problem::b_by_columns, kBLayouts).Needs(INTACT_TARGET_B_LAYOUTS),
-                   Choice("zaper", &Problem::row_zero_points, kTensorOrRow),
-                   Number("usual", &Problem::usual_m).In(0, kMaxDimension)})};
+                   Choice("blayout", &Problem::b_by_columns, kBLayouts)
+                       .Needs(INTACT_TARGET_B_LAYOUTS)
+                       .InOneOf(3, "nk"),
+                   Choice("zaper", &Problem::row_zero_points, kTensorOrRow)
+                       .Where([](const Problem& p) { return p.quantization == INTACT_QUANTIZATION_ROWS; },
+                              "row needs quant=rows")
+                       .InOneOf(2, "row"),
+                   Number("usual", &Problem::usual_m).In(0, kMaxDimension).Drawn([](Random& r, Problem& p) {
+                     p.usual_m = r.Of<int64_t>({0, 0, p.m, 1, 8, 128});
+                   })})};
 }
 
 LineKind ConvKind() {
@@ -325,43 +466,130 @@ LineKind ConvKind() {
                Extents("outpad", &Axis::output_pad),
                Number("groups", &ConvGeometry::groups).In(1, kMaxDimension).Kept(),
                Number("batch", &ConvGeometry::batch).In(0, kMaxDimension).Kept(),
-               Choice("pairing", &Problem::pairing, kPairings)})};
+               Choice("pairing", &Problem::pairing, kPairings)
+                   .Where([](const Problem& p) { return p.mode == INTACT_SATURATING; },
+                          "flattened needs mode=saturating")
+                   .Drawn([](Random& r, Problem& p) {
+                     const bool may_be = p.mode == INTACT_SATURATING && !p.conv->IsTransposed();
+                     if (may_be && r.OneIn(2)) p.pairing = INTACT_PAIRING_FLATTENED;
+                   })})};
+}
+
+// ----- grouped weights -----------------------------------------------------------------------------------------
+
+Field Shared(std::string_view key) { return *Find(SharedFields(), key); }
+
+bool IsGiven(const Problem& p) { return p.source == INTACT_TYPE_NONE; }
+
+int64_t DrawnExtent(int64_t most, Random& r) { return r.OneIn(3) ? r.Integer(1, 4) : r.Integer(1, most); }
+
+// Now and then several chunks of rows.
+void DrawColumns(Random& r, Problem& p) {
+  p.n = DrawnExtent(100, r);
+  if (!r.OneIn(100)) return;
+  p.m = r.Integer(257, 600);
+  p.n = r.Integer(1, 20);
+}
+
+// Mostly some whole groups; else any depth, so that the last group is short.
+void DrawDepth(Random& r, Problem& p) {
+  const int64_t group = p.grouped->group, depth = group == 0 ? r.Integer(1, 600) : group;
+  p.k = r.OneIn(2) ? depth * r.Integer(1, std::max<int64_t>(1, 512 / depth))
+                   : r.Integer(1, std::max<int64_t>(600, 3 * depth));
+}
+
+bool IsBatchOfItems(const Problem& p) {
+  return p.item == 0 || (p.m % p.item == 0 && p.split == 0 && p.grouped->experts == 1);
+}
+void DrawItem(Random& r, Problem& p) {
+  if (p.grouped->experts > 1 || p.split != 0 || p.m == 0 || !r.OneIn(3)) return;
+  p.item = r.Integer(1, p.m);
+  while (p.m % p.item != 0) --p.item;
+}
+
+std::vector<Field> GroupedWeightFields() {
+  return {
+      Shared("m").Drawn([](Random& r, Problem& p) { p.m = r.OneIn(40) ? 0 : DrawnExtent(40, r); }),
+      Shared("n").Drawn(DrawColumns),
+      Shared("k").Drawn(DrawDepth),
+      Number("group", &GroupedFields::group).Kept().Drawn([](Random& r, Problem& p) {
+        p.grouped->group = r.Of(kGroups);
+      }),
+      Number("experts", &GroupedFields::experts)
+          .In(1, 1 << 10)
+          .Needs(INTACT_TARGET_EXPERTS)
+          .Drawn([](Random& r, Problem& p) {
+            if (r.OneIn(4) && p.m <= 40) p.grouped->experts = r.Integer(2, 9);
+          }),
+      Choice("src", &Problem::source, kSourcesOrNone).Kept().FromAll(),
+      Choice("per", &GroupedFields::has_group_scales, kRowOrGroup).FromAll(),
+      Choice("gscale", &GroupedFields::scale_type, kFloats).FromAll(),
+      Choice("za", &GroupedFields::has_a_zero_points, kNoYes)
+          .Kept()
+          .Where(IsGiven, "no needs given activations; expected src=none"),
+      Choice("zb", &GroupedFields::has_b_zero_points, kNoYes)
+          .Needs(INTACT_TARGET_B_ZERO_POINTS)
+          .InOneOf(2, "yes"),
+      Choice("min", &GroupedFields::has_b_minimums, kNoYes)
+          .Needs(INTACT_TARGET_B_MINIMUMS)
+          .Where([](const Problem& p) { return !p.grouped->has_b_zero_points; },
+                 "yes needs zb=no; weights with minimums have no zero points")
+          .InOneOf(3, "yes"),
+      Choice("bias", &Problem::bias, kNoYesBias).Needs(INTACT_TARGET_BIAS_F32).InOneOf(2, "yes"),
+      Choice("fill", &GroupedFields::fill, kGroupedFills)
+          .Where([](const Problem& p) { return !IsGiven(p) || p.grouped->fill != GroupedFill::kNonFinite; },
+                 "nonfinite needs real numbers; expected src=f32, bf16 or f16")
+          .FromAll(),
+  };
+}
+
+std::vector<Field> GroupedRunFields() {
+  constexpr std::string_view kLayout = "its weights have another layout";
+  return {
+      Shared("seed").Drawn([](Random& r, Problem& p) { p.seed = r.Next() >> 40; }),
+      Choice("blayout", &Problem::b_is_kn, kLayoutsOfB)
+          .Needs(INTACT_TARGET_B_LAYOUTS)
+          .NotInFiles(kLayout)
+          .InOneOf(3, "kn")
+          .Where([](const Problem& p) { return !p.grouped->IsPacked(); },
+                 "kn needs weights of 8 bits; the depths of 4-bit weights are adjacent"),
+      Choice("slayout", &Problem::scales_are_gn, kLayoutsOfScales)
+          .Needs(INTACT_TARGET_B_LAYOUTS)
+          .NotInFiles(kLayout)
+          .InOneOf(3, "gn"),
+      Shared("apad").InOneOf(2, 1, 70),
+      Shared("bpad").NotInFiles(kLayout).InOneOf(2, 1, 70),
+      Shared("cpad").InOneOf(2, 1, 70),
+      Pad("epad", &Problem::expert_pad)
+          .Needs(INTACT_TARGET_B_LAYOUTS)
+          .NotInFiles(kLayout)
+          .Drawn([](Random& r, Problem& p) {
+            if (p.grouped->experts > 1 && r.OneIn(2)) p.expert_pad = r.Integer(1, 70);
+          }),
+      Shared("scratch").InOneOf(2, "yes"),
+      Shared("saved").InOneOf(3, "yes"),
+      Shared("threads").From({"1", "1", "2", "3", "0", "8", "16"}),
+      Number("parts", &Problem::parts).In(0, 256).InOneOf(3, 1, 7),
+      Number("split", &Problem::split).In(0, kMaxDimension).InOneOf(3, 1, 9),
+      Number("item", &Problem::item)
+          .In(0, kMaxDimension)
+          .Needs(INTACT_TARGET_BATCH)
+          .NotInFiles("it has a batch")
+          .Where(IsBatchOfItems, "needs m to be a multiple of it, split=0 and experts=1")
+          .Drawn(DrawItem),
+      Pad("ipad", &Problem::item_pad).Needs(INTACT_TARGET_BATCH).Drawn([](Random& r, Problem& p) {
+        if (p.item != 0 && r.OneIn(2)) p.item_pad = r.Integer(1, 70);
+      }),
+  };
 }
 
 LineKind GroupedKind() {
-  constexpr std::string_view kLayout = "its weights have another layout";
+  std::vector<Field> own = GroupedWeightFields();
+  std::ranges::move(GroupedRunFields(), std::back_inserter(own));
   return {"grouped", "s8u4f32", core::kGroupedWeightTypes, core::kSourceTypes,
           InOrder("m n k group experts src per gscale za zb min bias act fill seed blayout slayout apad bpad "
-                  "cpad epad"
-                  " scratch saved threads parts split calls reused item ipad isa",
-                  {Number("group", &GroupedFields::group).Kept(),
-                   Number("experts", &GroupedFields::experts).In(1, 1 << 10).Needs(INTACT_TARGET_EXPERTS),
-                   Choice("src", &Problem::source, kSourcesOrNone).Kept(),
-                   Choice("per", &GroupedFields::has_group_scales, kRowOrGroup),
-                   Choice("gscale", &GroupedFields::scale_type, kFloats),
-                   Choice("za", &GroupedFields::has_a_zero_points, kNoYes).Kept(),
-                   Choice("zb", &GroupedFields::has_b_zero_points, kNoYes).Needs(INTACT_TARGET_B_ZERO_POINTS),
-                   Choice("min", &GroupedFields::has_b_minimums, kNoYes).Needs(INTACT_TARGET_B_MINIMUMS),
-                   Choice("bias", &Problem::bias, kNoYesBias).Needs(INTACT_TARGET_BIAS_F32),
-                   Choice("fill", &GroupedFields::fill, kGroupedFills),
-                   Choice("blayout", &Problem::b_is_kn, kLayoutsOfB)
-                       .Needs(INTACT_TARGET_B_LAYOUTS)
-                       .NotInFiles(kLayout),
-                   Choice("slayout", &Problem::scales_are_gn, kLayoutsOfScales)
-                       .Needs(INTACT_TARGET_B_LAYOUTS)
-                       .NotInFiles(kLayout),
-                   Find(SharedFields(), "bpad")->NotInFiles(kLayout),
-                   Number("epad", &Problem::expert_pad)
-                       .In(0, kMaxPadding)
-                       .Needs(INTACT_TARGET_B_LAYOUTS)
-                       .NotInFiles(kLayout),
-                   Number("parts", &Problem::parts).In(0, 256),
-                   Number("split", &Problem::split).In(0, kMaxDimension),
-                   Number("item", &Problem::item)
-                       .In(0, kMaxDimension)
-                       .Needs(INTACT_TARGET_BATCH)
-                       .NotInFiles("it has a batch"),
-                   Number("ipad", &Problem::item_pad).In(0, kMaxPadding).Needs(INTACT_TARGET_BATCH)})};
+                  "cpad epad scratch saved threads parts split calls reused item ipad isa",
+                  own)};
 }
 
 }  // namespace
@@ -388,6 +616,46 @@ Field Field::NotInFiles(std::string_view why) const {
   Field field = *this;
   field.no_file = why;
   return field;
+}
+
+Field Field::Where(std::function<bool(const Problem&)> fits_others, std::string_view why) const {
+  Field field = *this;
+  field.fits = std::move(fits_others);
+  field.misfit = why;
+  return field;
+}
+
+Field Field::Drawn(std::function<Draw> by) const {
+  Field field = *this;
+  field.draw = std::move(by);
+  return field;
+}
+
+namespace {
+
+// What draws the text of a value if other values than the default of `field` fit.
+template <class Text>
+Field DrawnAs(const Field& field, const Text& text) {
+  return field.Drawn([read = field.read, fits = field.fits, text](Random& r, Problem& p) {
+    if (fits && !fits(p)) return;
+    if (const std::string value = text(r); !value.empty()) (void)read(value, &p);
+  });
+}
+
+}  // namespace
+
+Field Field::From(std::vector<std::string_view> values) const {
+  return DrawnAs(*this, [values = std::move(values)](Random& r) { return std::string(r.Of(values)); });
+}
+
+Field Field::InOneOf(int64_t n, std::string_view value) const {
+  return DrawnAs(*this, [=](Random& r) { return std::string(r.OneIn(n) ? value : ""); });
+}
+
+Field Field::InOneOf(int64_t n, int64_t low, int64_t high) const {
+  return DrawnAs(*this, [=](Random& r) {
+    return n == 1 || r.OneIn(n) ? fmt::format("{}", r.Integer(low, high)) : std::string();
+  });
 }
 
 const Field* LineKind::Find(std::string_view key) const { return verify::Find(fields, key); }
@@ -442,13 +710,33 @@ void ResetLacking(uint64_t features, Problem* problem) {
   }
 }
 
-std::optional<Error> CheckRanges(const Problem& problem) {
+namespace {
+
+bool IsMisfit(const Field& field, const Problem& problem) {
+  return field.fits && !field.fits(problem) && field.print(problem) != field.print(DefaultsOf(problem));
+}
+
+}  // namespace
+
+void ResetMisfits(Problem* problem) {
+  for (const Field& field : LineKindOf(*problem).fields) {
+    if (IsMisfit(field, *problem)) problem->Reset(field.key);
+  }
+}
+
+std::optional<Error> CheckFields(const Problem& problem) {
   for (const Field& field : LineKindOf(problem).fields) {
-    if (!field.range) continue;
-    const auto [low, high] = field.range(problem);
-    if (auto error = CheckRange(field.key, field.number(problem), low, high)) return error;
+    if (field.range) {
+      const auto [low, high] = field.range(problem);
+      if (auto error = CheckRange(field.key, field.number(problem), low, high)) return error;
+    }
+    if (IsMisfit(field, problem)) return Invalid(fmt::format("{}: {}", field.key, field.misfit));
   }
   return std::nullopt;
+}
+
+void DrawFields(std::string_view keys, support::Random* random, Problem* problem) {
+  for (const std::string_view key : WordsOf(keys)) LineKindOf(*problem).Find(key)->draw(*random, *problem);
 }
 
 std::string_view WhyNoFile(const Problem& problem) {

@@ -1,5 +1,5 @@
-// The fields of problems: one row for each, from which lines are parsed, printed and checked, targets get the
-// problems that they can run, and failures are minimised.
+// The fields of problems: one row for each, from which lines are parsed, printed and checked, random problems are
+// drawn, targets get the problems that they can run, and failures are minimised.
 #ifndef INTACT_VERIFY_PROBLEM_FIELDS_H_
 #define INTACT_VERIFY_PROBLEM_FIELDS_H_
 
@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/random.h"
 #include "verify/problem/problem.h"
 
 namespace intact::verify {
@@ -33,12 +34,27 @@ struct Field {
   // Bits of features. A target that lacks one of them runs problems in which the field has its default.
   uint64_t needs = 0;
   std::string_view no_file = {};  // why no reproducer shows other values than the default; "" if it does
+  // Whether the value fits the other fields; unset, or the default: it always does.
+  std::function<bool(const Problem&)> fits = {};
+  std::string_view misfit = {};              // why a value does not
+  std::vector<std::string_view> names = {};  // of the values of a field that has one of some
+  // Draws the value of a random problem, of which some other fields are drawn already; unset: other code does.
+  using Draw = void(support::Random& random, Problem& problem);
+  std::function<Draw> draw = {};
 
   // Each returns a copy with a change.
   Field Required() const;
   Field Kept() const;
   Field In(int64_t low, int64_t high) const;
   Field NotInFiles(std::string_view why) const;
+  Field Where(std::function<bool(const Problem&)> fits, std::string_view misfit) const;
+  Field Drawn(std::function<Draw> draw) const;
+  // Drawn if other values than the default fit (Where() comes first): one of `values`; one of all names; `value` or
+  // a number within bounds, in one of `n` problems.
+  Field From(std::vector<std::string_view> values) const;
+  Field FromAll() const { return From(names); }
+  Field InOneOf(int64_t n, std::string_view value) const;
+  Field InOneOf(int64_t n, int64_t low, int64_t high) const;
   template <class... Features>
   Field Needs(Features... features) const {
     Field field = *this;
@@ -68,8 +84,12 @@ void ResetNeeding(intact_target_feature feature, Problem* problem);
 uint64_t NeedsOf(const Problem& problem);
 /// Resets the fields that need other features than `features`.
 void ResetLacking(uint64_t features, Problem* problem);
-/// The first number that is out of its range.
-std::optional<Error> CheckRanges(const Problem& problem);
+/// Resets the fields that do not fit others.
+void ResetMisfits(Problem* problem);
+/// The first number that is out of its range, or value that does not fit.
+std::optional<Error> CheckFields(const Problem& problem);
+/// Draws the fields of `keys`, one after the other.
+void DrawFields(std::string_view keys, support::Random* random, Problem* problem);
 /// Why no reproducer can show the problem; "" if one can.
 std::string_view WhyNoFile(const Problem& problem);
 

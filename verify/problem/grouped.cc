@@ -12,6 +12,7 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "reference/contract/quantize.h"
+#include "verify/problem/fields.h"
 #include "verify/problem/line.h"
 
 namespace intact::verify {
@@ -29,76 +30,24 @@ std::optional<Error> CheckGrouped(const Problem& p) {
     return Invalid(
         fmt::format("group: {} is unknown; expected one of {}", g.group, fmt::join(kGroups, ", ")));
   }
-  if (p.item != 0 && (p.m % p.item != 0 || p.split != 0 || g.experts != 1)) {
-    return Invalid(fmt::format("item: {} needs m to be a multiple of it, split=0 and experts=1", p.item));
-  }
   constexpr int64_t kMostDepths = 33025;  // 255·255·33025 is the largest sum within int32
   if (g.group == 0 && p.k > kMostDepths) {
     return Invalid(fmt::format("k with group=0: {} is out of range; expected 1 to {}", p.k, kMostDepths));
-  }
-  if (p.b_is_kn && g.IsPacked()) {
-    return Invalid("blayout: kn needs weights of 8 bits; the depths of 4-bit weights are adjacent");
-  }
-  if (g.has_b_minimums && g.has_b_zero_points) {
-    return Invalid("min: yes needs zb=no; weights with minimums have no zero points");
-  }
-  if (g.fill == GroupedFill::kNonFinite && p.source == INTACT_TYPE_NONE) {
-    return Invalid("fill: nonfinite needs real numbers; expected src=f32, bf16 or f16");
-  }
-  if (!g.has_a_zero_points && p.source != INTACT_TYPE_NONE) {
-    return Invalid("za: no needs given activations; expected src=none");
   }
   return std::nullopt;
 }
 
 Problem DrawGrouped(support::Random* random) {
-  const auto extent = [&](int64_t most) {
-    return random->OneIn(3) ? random->Integer(1, 4) : random->Integer(1, most);
-  };
   Problem p;
   GroupedFields& g = p.grouped.emplace();
   p.a_type = random->Of({INTACT_U8, INTACT_S8});
   g.b_type = random->Of(core::kGroupedWeightTypes);
   p.c_type = random->Of(core::kSourceTypes);
-  p.m = random->OneIn(40) ? 0 : extent(40);
-  p.n = extent(100);
-  if (random->OneIn(100)) {  // several chunks of rows
-    p.m = random->Integer(257, 600);
-    p.n = random->Integer(1, 20);
-  }
-  g.group = random->Of(kGroups);
-  // Mostly some whole groups; else any depth, so that the last group is short.
-  const int64_t depth = g.group == 0 ? random->Integer(1, 600) : g.group;
-  p.k = random->OneIn(2) ? depth * random->Integer(1, std::max<int64_t>(1, 512 / depth))
-                         : random->Integer(1, std::max<int64_t>(600, 3 * depth));
-  p.source = random->Of({INTACT_F32, INTACT_BF16, INTACT_F16, INTACT_TYPE_NONE});
-  g.has_group_scales = random->Of({false, true});
-  g.scale_type = random->Of(core::kSourceTypes);
-  g.has_b_zero_points = random->OneIn(2);
-  p.bias = random->OneIn(2) ? BiasKind::kF32 : BiasKind::kNone;
-  p.activation = random->Of(kActivations).value;
-  g.fill = random->Of(AllGroupedFills());
-  if (p.source == INTACT_TYPE_NONE && g.fill == GroupedFill::kNonFinite) g.fill = GroupedFill::kUniform;
-  p.seed = random->Next() >> 40;
-  p.b_is_kn = random->OneIn(3) && !g.IsPacked();
-  p.scales_are_gn = random->OneIn(3);
-  if (random->OneIn(2)) p.a_pad = random->Integer(1, 70);
-  if (random->OneIn(2)) p.b_pad = random->Integer(1, 70);
-  if (random->OneIn(2)) p.c_pad = random->Integer(1, 70);
-  p.own_scratch = random->OneIn(2);
-  p.threads = random->Of({1, 1, 2, 3, 0, 8, 16});
-  if (random->OneIn(3)) p.parts = static_cast<int32_t>(random->Integer(1, 7));
-  if (random->OneIn(3)) p.split = random->Integer(1, 9);
-  p.saved = random->OneIn(3);
-  if (random->OneIn(4) && p.m <= 40) {
-    g.experts = random->Integer(2, 9);
-    if (random->OneIn(2)) p.expert_pad = random->Integer(1, 70);
-  } else if (p.split == 0 && p.m > 0 && random->OneIn(3)) {
-    p.item = random->Integer(1, p.m);
-    while (p.m % p.item != 0) --p.item;
-    if (random->OneIn(2)) p.item_pad = random->Integer(1, 70);
-  }
-  g.has_b_minimums = !g.has_b_zero_points && random->OneIn(3);
+  DrawFields(
+      "m n group k src per gscale zb bias act fill seed blayout slayout apad bpad cpad scratch threads "
+      "parts split saved experts epad item ipad min",
+      random, &p);
+  ResetMisfits(&p);
   return p;
 }
 

@@ -116,9 +116,7 @@ std::optional<Error> CheckActivationRange(const Problem& p) {
 
 std::optional<Error> CheckEpilogue(const Problem& p) {
   const bool s32 = p.c_type == INTACT_S32;
-  if (s32 && p.scale != ScaleKind::kNone) return Invalid("scale: an s32 output has none");
   if (s32 && p.bias == BiasKind::kF32) return Invalid("bias: an s32 output takes s32 only");
-  if (s32 && p.activation != INTACT_ACTIVATION_NONE) return Invalid("act: an s32 output has none");
   if (!s32 && p.scale == ScaleKind::kNone) {
     return Invalid(fmt::format("scale: output {} needs tensor or channel", ToString(p.c_type)));
   }
@@ -126,7 +124,6 @@ std::optional<Error> CheckEpilogue(const Problem& p) {
 }
 
 std::optional<Error> CheckFixed(const Problem& p) {
-  if (p.has_table && !core::IsInt8(p.c_type)) return Invalid("table: needs 8-bit outputs");
   if (p.fixed == FixedKind::kNone) return std::nullopt;
   const bool is_alone = core::IsInt8(p.c_type) && p.bias != BiasKind::kF32 &&
                         p.residual == INTACT_TYPE_NONE && p.quantization == INTACT_QUANTIZATION_STATIC;
@@ -146,37 +143,15 @@ std::optional<Error> CheckQuantization(const Problem& p) {
   if (p.conv && by_rows) {
     return Invalid("quant: a convolution has no rows; expected static, tensor or dynamic_tensor");
   }
-  if (p.row_zero_points && p.quantization != INTACT_QUANTIZATION_ROWS) {
-    return Invalid("zaper: row needs quant=rows");
-  }
-  if (p.IsDynamic()) {
-    if (p.c_type == INTACT_S32) return Invalid("quant: an s32 output cannot have a dynamic quantization");
-  } else if (p.source != INTACT_F32 || p.numbers != Numbers::kScaled) {
-    return Invalid("src and x need a dynamic quantization");
-  }
-  return std::nullopt;
+  if (!p.IsDynamic() || p.c_type != INTACT_S32) return std::nullopt;
+  return Invalid("quant: an s32 output cannot have a dynamic quantization");
 }
 
 std::optional<Error> CheckItems(const Problem& p) {
-  if (p.item_pointers && p.item_pad != 0) return Invalid("itempad: needs items=strided");
   if (p.runtime_b && p.batch == 0) return Invalid("batch: 0 with runtimeb=yes; expected at least 1");
-  if (p.runtime_b && p.saved) return Invalid("saved: a plan with runtimeb=yes cannot be saved");
-  if (p.runtime_b && p.reused) return Invalid("reused: with runtimeb=yes a plan has no weights");
   if (p.runtime_b) return std::nullopt;
   if (IsOfItems(p.scale)) return Invalid("scale: item and item_column need runtimeb=yes");
   if (IsOfItems(p.zb_kind)) return Invalid("zbper: item and item_column need runtimeb=yes");
-  return std::nullopt;
-}
-
-std::optional<Error> CheckResidual(const Problem& p) {
-  if (p.c_type == INTACT_S32 && p.residual != INTACT_TYPE_NONE) return Invalid("res: an s32 output has none");
-  if (p.residual == INTACT_TYPE_NONE && p.res_pad != 0) return Invalid("respad: there is no residual");
-  if (!p.in_place) return std::nullopt;
-  if (p.residual == INTACT_TYPE_NONE || core::BytesOf(p.residual) != core::BytesOf(p.c_type)) {
-    return Invalid(fmt::format("inplace: a residual in place of {} output must have elements of its size",
-                               ToString(p.c_type)));
-  }
-  if (p.res_pad != 0) return Invalid("respad: with inplace=yes the residual has cpad");
   return std::nullopt;
 }
 
@@ -221,9 +196,6 @@ std::optional<Error> CheckAxis(const Axis& axis) {
 
 std::optional<Error> CheckConv(const Problem& p) {
   const ConvGeometry& g = *p.conv;
-  if (p.pairing != INTACT_PAIRING_WITHIN_TAP && p.mode != INTACT_SATURATING) {
-    return Invalid("pairing: flattened needs mode=saturating");
-  }
   for (const auto& [key, channels] : {std::pair{"c", g.input_channels}, {"o", g.output_channels}}) {
     if (channels % g.groups == 0) continue;
     return Invalid(fmt::format("groups: {} does not divide {}={}", g.groups, key, channels));
@@ -290,13 +262,11 @@ Result<Problem> Problem::Parse(std::string_view line) {
 
 std::optional<Error> Problem::Check() const {
   if (std::optional<Error> types = CheckTypes(*this)) return types;
-  if (std::optional<Error> ranges = CheckRanges(*this)) return ranges;
+  if (std::optional<Error> fields = CheckFields(*this)) return fields;
   if (grouped) return CheckGrouped(*this);
   if (std::optional<Error> range = CheckActivationRange(*this)) return range;
   if (std::optional<Error> epilogue = CheckEpilogue(*this)) return epilogue;
   if (std::optional<Error> fixed_error = CheckFixed(*this)) return fixed_error;
-  if (std::optional<Error> residual_error = CheckResidual(*this)) return residual_error;
-  if (open_extents && !conv) return Invalid("open: only a convolution has extents");
   if (std::optional<Error> error = CheckQuantization(*this)) return error;
   if (std::optional<Error> items = CheckItems(*this)) return items;
   if (std::optional<Error> geometry = conv ? CheckConv(*this) : std::nullopt) return geometry;

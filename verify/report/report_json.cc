@@ -436,11 +436,13 @@ Json ToJson(const RandomSweepResult& random) {
           {"problems", random.problems},          {"tried", ToJson(random.sweep.tried)}};
 }
 
-Json ToJson(const GroupedJudgement& judgement) {
-  return {{"outputs", judgement.outputs},
-          {"differing", judgement.differing},
-          {"arithmetic", judgement.arithmetic},
-          {"share_of_bound", judgement.error ? Json(*judgement.error) : Json()},
+// Of grouped weights.
+Json ToJson(const Judgement& judgement) {
+  const GroupedNaming& naming = *judgement.comparison.grouped;
+  return {{"outputs", judgement.comparison.outputs},
+          {"differing", judgement.comparison.differing},
+          {"arithmetic", naming.arithmetic},
+          {"share_of_bound", naming.error ? Json(*naming.error) : Json()},
           {"failure", judgement.failure}};
 }
 

@@ -173,6 +173,9 @@ std::string Describe(const Cost& cost, const Timing* timing) {
 }
 
 std::string ToText(const Comparison& comparison, int64_t max_listed) {
+  if (comparison.grouped) {
+    return fmt::format("{} outputs: {}\n", comparison.outputs, comparison.grouped->InWords());
+  }
   Lines lines;
   lines.Add("against the exact reference", "{}",
             DifferenceCount(comparison.differing, comparison.outputs, comparison.max_abs_difference));

@@ -25,14 +25,14 @@ Result<GroupedLayerCheck> CheckGroupedLayer(const Layer& layer, const Target& ta
                   core::NameOf(grouped.b_type), core::NameOf(grouped.c_type), grouped.m, grouped.n, grouped.k,
                   grouped.group == 0 ? "one group" : fmt::format("groups of {}", grouped.group));
   check.by = by;
-  const std::vector<uint8_t> exact = reference::Outputs(grouped);
+  const Oracle oracle(grouped);
   ASSIGN_OR_RETURN(const Grouped plan, CreatePlan(grouped, {}));  // checks the tensors
   ASSIGN_OR_RETURN(check.certificate, plan.Certificate());
   ASSIGN_OR_RETURN(const std::vector<uint8_t> output,
-                   target.Run(grouped, RunOptions{{.isa = isa}, {}, true, {}}));
-  check.judgement = Compare(grouped, exact, output, GroupedClaimOf(target.Arithmetic()));
+                   RunChecked(target, oracle, RunOptions{{.isa = isa}, {}, true, {}}));
+  check.judgement = JudgeGrouped(oracle, output, ClaimOf(target.Arithmetic(), KindOf(oracle)));
   for (const auto& [file, bytes] : recorded) {
-    check.recorded.emplace_back(file, Compare(grouped, exact, bytes, "any"));
+    check.recorded.emplace_back(file, JudgeGrouped(oracle, bytes, "any"));
   }
   if (!expected) return check;
   check.expect_file = expected->file;
@@ -41,16 +41,17 @@ Result<GroupedLayerCheck> CheckGroupedLayer(const Layer& layer, const Target& ta
   for (size_t at = 0; at < output.size(); at += bytes) {
     if (!IsSameElement(bytes, &expected->output[at], &output[at])) ++*check.unexpected;
   }
-  check.recorded.emplace_back(expected->file, Compare(grouped, exact, expected->output, "any"));
+  check.recorded.emplace_back(expected->file, JudgeGrouped(oracle, expected->output, "any"));
   return check;
 }
 
 std::string ToText(const GroupedLayerCheck& check) {
-  const auto in_words = [](const GroupedJudgement& judgement) {
+  const auto in_words = [](const Judgement& judgement) {
+    const Comparison& comparison = judgement.comparison;
     if (!judgement.failure.empty()) return judgement.failure;
-    if (judgement.differing == 0) return fmt::format("{} outputs: exact", judgement.outputs);
-    return fmt::format("{} of {} outputs differ from exact: {}", judgement.differing, judgement.outputs,
-                       judgement.InWords());
+    if (comparison.Parity()) return fmt::format("{} outputs: exact", comparison.outputs);
+    return fmt::format("{} of {} outputs differ from exact: {}", comparison.differing, comparison.outputs,
+                       comparison.grouped->InWords());
   };
   std::string text =
       fmt::format("{}: {}\n  {}: {}\n", check.layer, check.operation, check.by, in_words(check.judgement));

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "verify/explain/grouped.h"
+#include "verify/explain/judge.h"
 #include "verify/studies/layer_check.h"
 
 namespace intact::verify {
@@ -19,12 +19,12 @@ namespace intact::verify {
 struct GroupedLayerCheck {
   std::string layer, operation;  // "linear_grouped s8u4f32, 4×64×128 in groups of 32"
   std::string by;                // the ISA or the target
-  GroupedJudgement judgement;    // of the output
+  Judgement judgement;           // of the output
   intact_pairs_certificate certificate = INTACT_PAIRS_CERTIFICATE_INIT;
   std::string expect_file;
   std::optional<int64_t> unexpected;  // outputs that differ from the file's
   /// Outputs that engines recorded, by file, judged as if any arithmetic were claimed.
-  std::vector<std::pair<std::string, GroupedJudgement>> recorded;
+  std::vector<std::pair<std::string, Judgement>> recorded;
 
   /// Whether the output is the expected one; without an expected one, whether it is as claimed.
   bool Passed() const { return unexpected ? *unexpected == 0 : judgement.Passed(); }

@@ -26,16 +26,16 @@ std::unique_ptr<Target> After(const Fresh& fresh, const Problem& first) {
 
 // Calls after which a problem may fail that is right in a fresh process: the problem itself, the last one
 // that ran, the one before, and so on.
-std::vector<FailureAlone> Suspects(std::span<const Problem> before, FailureKind kind) {
+std::vector<FailureAlone> Suspects(std::span<const Problem> before, const Failure& failure) {
   std::vector<FailureAlone> suspects = {
-      {"right in a fresh process, wrong when called again: it depends on earlier calls", After, kind}};
+      {"right in a fresh process, wrong when called again: it depends on earlier calls", After, failure}};
   const size_t tried = std::min(before.size(), kMostEarlierCalls);
   for (size_t i = 1; i <= tried; ++i) {
     const Problem& first = before[before.size() - i];
     suspects.push_back(
         {fmt::format("right in a fresh process, wrong after '{}': it depends on earlier calls",
                      first.ToString()),
-         [first](const Fresh& fresh, const Problem& /*candidate*/) { return After(fresh, first); }, kind});
+         [first](const Fresh& fresh, const Problem& /*candidate*/) { return After(fresh, first); }, failure});
   }
   return suspects;
 }
@@ -45,8 +45,8 @@ std::vector<FailureAlone> Suspects(std::span<const Problem> before, FailureKind 
 bool FailureAlone::Fails(const Target& target, const Problem& candidate, const Oracle& oracle) const {
   const std::unique_ptr<Target> own =
       prepare([&] { return hangs() ? target.FreshForHangs() : target.Fresh(); }, candidate);
-  const std::optional<FailureKind> how = HowFails(own ? *own : target, oracle, InAllPlaces(candidate));
-  return how && AreAlike(*how, kind);
+  const std::optional<Failure> how = HowFails(own ? *own : target, oracle, InAllPlaces(candidate));
+  return how && AreAlike(*how, failure);
 }
 
 std::string FailureAlone::Reason(const Target& target, const Problem& candidate, const Oracle& oracle,
@@ -57,22 +57,22 @@ std::string FailureAlone::Reason(const Target& target, const Problem& candidate,
 }
 
 FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const Oracle& oracle,
-                            FailureKind kind, std::span<const Problem> before,
+                            const Failure& failure, std::span<const Problem> before,
                             std::chrono::steady_clock::time_point end) {
-  FailureAlone alone = {"", Alone, kind};
-  if (kind == FailureKind::kChangesFromRunToRun || target.Fresh() == nullptr) return alone;
+  FailureAlone alone = {"", Alone, failure};
+  if (failure.kind == FailureKind::kChangesFromRunToRun || target.Fresh() == nullptr) return alone;
   // How many times in a row, up to `most`, the problem fails (or does not fail, if `fails` is false).
-  const auto times_in_a_row = [&](const FailureAlone& failure, bool fails, int most) {
+  const auto times_in_a_row = [&](const FailureAlone& tried, bool fails, int most) {
     int times = 0;
-    while (times < most && failure.Fails(target, problem, oracle) == fails) ++times;
+    while (times < most && tried.Fails(target, problem, oracle) == fails) ++times;
     return times;
   };
   const int right = times_in_a_row(alone, false, kFreshProcesses);
   if (right == 0) return alone;
   const FailureAlone changing = {"right in a fresh process now and then: it changes from run to run", Alone,
-                                 kind};
+                                 failure};
   if (right < kFreshProcesses) return changing;
-  for (FailureAlone& suspect : Suspects(before, kind)) {
+  for (FailureAlone& suspect : Suspects(before, failure)) {
     if (std::chrono::steady_clock::now() >= end) break;
     const int wrong = times_in_a_row(suspect, true, kTimesBlamed);
     if (wrong == kTimesBlamed) return std::move(suspect);

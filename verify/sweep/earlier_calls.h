@@ -22,9 +22,9 @@ struct FailureAlone {
   // nothing between runs. `fresh` makes a target that has run nothing.
   using Fresh = std::function<std::unique_ptr<Target>()>;
   std::function<std::unique_ptr<Target>(const Fresh& fresh, const Problem&)> prepare;
-  FailureKind kind = FailureKind::kError;  // if kHang, Fails() waits less than the whole deadline
+  Failure failure;  // as HowFails() returns it; if kHang, Fails() waits less than the whole deadline
 
-  bool hangs() const { return kind == FailureKind::kHang; }
+  bool hangs() const { return failure.kind == FailureKind::kHang; }
   /// Whether `candidate` fails in the same way, with a failure that is alike, when it takes the problem's place. `target`: as in
   /// ReproduceAlone(). `oracle`: the candidate's; only the number of threads may differ.
   bool Fails(const Target& target, const Problem& candidate, const Oracle& oracle) const;
@@ -40,10 +40,10 @@ inline constexpr int kFreshProcesses = 5;
 /// How often the problem must be wrong after the call that is blamed.
 inline constexpr int kTimesBlamed = 3;
 
-/// `problem`, of `oracle`, failed on `target` just now, with a failure of `kind`. `before`: the problems that
-/// ran before it, in order. No earlier problem is tried after `end`.
+/// `problem`, of `oracle`, failed on `target` just now, with `failure`, as HowFails() returns it. `before`: the
+/// problems that ran before it, in order. No earlier problem is tried after `end`.
 FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const Oracle& oracle,
-                            FailureKind kind, std::span<const Problem> before,
+                            const Failure& failure, std::span<const Problem> before,
                             std::chrono::steady_clock::time_point end);
 
 }  // namespace intact::verify

@@ -9,9 +9,8 @@
 #include <utility>
 
 #include "support/random.h"
-#include "verify/explain/grouped.h"
+#include "verify/problem/fields.h"
 #include "verify/problem/grouped.h"
-#include "verify/sweep/minimise.h"
 #include "verify/targets/fit.h"
 
 namespace intact::verify {
@@ -30,11 +29,10 @@ Problem Combination(int64_t number, support::Random* random) {
   g.b_type = take(core::kGroupedWeightTypes);
   p.source = take(std::array{INTACT_TYPE_NONE, INTACT_F32, INTACT_BF16, INTACT_F16});
   p.a_type = take(std::array{INTACT_U8, INTACT_S8});
-  p.b_is_kn = p.b_is_kn && !g.IsPacked();
   g.has_b_zero_points = take(std::array{false, true});
-  g.has_b_minimums = g.has_b_minimums && !g.has_b_zero_points;
   g.has_group_scales = take(std::array{false, true});
   if (p.source == INTACT_TYPE_NONE && g.fill == GroupedFill::kNonFinite) g.fill = GroupedFill::kBounds;
+  ResetMisfits(&p);
   return p;
 }
 
@@ -106,39 +104,6 @@ std::optional<Problem> Changed(const Target& target, const Problem& refused) {
     }
   }
   return std::nullopt;
-}
-
-namespace {
-
-// How a problem fails.
-struct GroupedFailure {
-  FailureKind kind = FailureKind::kOutput;
-  std::string cause;  // the arithmetic of wrong outputs; "" if nothing explains them
-  // Whether the other failure may be the same bug. A small problem has few outputs, which many arithmetics
-  // explain by chance, so the cause must be equal.
-  bool IsLike(const GroupedFailure& other) const {
-    return AreAlike(kind, other.kind) && cause == other.cause;
-  }
-};
-
-// nullopt if it does not fail.
-std::optional<GroupedFailure> HowFails(const Target& target, const Problem& problem) {
-  const Result<GroupedJudgement> judgement = JudgeGrouped(target, problem);
-  if (judgement && !judgement->Passed()) return GroupedFailure{FailureKind::kOutput, judgement->arithmetic};
-  if (judgement || judgement.error().status == INTACT_UNSUPPORTED) return std::nullopt;
-  return GroupedFailure{target.LastFailure().kind, {}};
-}
-
-}  // namespace
-
-Problem MinimiseGrouped(const Target& target, const Problem& problem) {
-  const std::optional<GroupedFailure> failure = HowFails(target, problem);
-  if (!failure) return problem;
-  return Minimise(problem, [&](const Problem& smaller) {
-    if (!target.WhyGivenUp().empty()) return false;
-    const std::optional<GroupedFailure> how = HowFails(target, smaller);
-    return how && how->IsLike(*failure);
-  });
 }
 
 }  // namespace intact::verify

@@ -21,9 +21,5 @@ std::vector<Problem> GroupedSweepProblems(std::span<const intact_isa> isas, Effo
 /// products that most libraries have.
 std::optional<Problem> Changed(const Target& target, const Problem& refused);
 
-/// A smaller problem that `target` fails in the same way, with the same cause; `problem` itself if there is
-/// none.
-Problem MinimiseGrouped(const Target& target, const Problem& problem);
-
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_SWEEP_GROUPED_SWEEP_H_

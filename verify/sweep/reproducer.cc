@@ -21,7 +21,6 @@
 #include "support/c_text.h"
 #include "support/origin.h"
 #include "verify/explain/claim.h"
-#include "verify/explain/grouped.h"
 #include "verify/explain/judge.h"
 #include "verify/problem/fields.h"
 #include "verify/targets/guarded_grouped.h"
@@ -40,7 +39,8 @@ Error NoFile(std::string why) { return {INTACT_UNSUPPORTED, std::move(why)}; }
 
 // The outputs that the target should have made; the exact ones if it claims no arithmetic.
 const Bytes& Expected(const Target& target, const Oracle& oracle) {
-  return oracle.Predict(reference::ParseArithmetic(target.Arithmetic()).value_or(reference::Arithmetic()));
+  const std::string claim = ClaimOf(target.Arithmetic(), KindOf(oracle));
+  return oracle.Predict(reference::ParseArithmetic(claim).value_or(reference::Arithmetic()));
 }
 
 // Whether the operation fails in a process of its own.
@@ -101,7 +101,9 @@ class Zeroing {
   const std::chrono::steady_clock::time_point end_;
 };
 
+// Those of grouped weights stay as they are.
 void SimplifyValues(const Target& target, const RunOptions& options, reference::Operation* operation) {
+  if (std::holds_alternative<reference::Grouped>(*operation)) return;
   Zeroing zeroing(target, options, operation);
   reference::Linear& linear = LinearOf(*operation);
   zeroing.Run(&linear.bias_s32, 0);
@@ -462,6 +464,12 @@ Images ImagesOf(const reference::Operation& operation, const RunOptions& options
   const auto image = [](const reference::Extents& tensor, int64_t pad) {
     return Image{tensor.rows, tensor.columns, tensor.columns + pad};
   };
+  if (const auto* const grouped = std::get_if<reference::Grouped>(&operation)) {
+    return {image({grouped->m, grouped->k}, options.a_pad),
+            image({grouped->columns(), grouped->k}, 0),
+            image(OutputOf(operation), options.c_pad),
+            {}};
+  }
   const TensorLayout a =
       reference::VisitLinear([&](const auto& one) { return InputLayoutOf(one, options); }, operation);
   const TensorLayout b =
@@ -476,8 +484,7 @@ Images ImagesOf(const reference::Operation& operation, const RunOptions& options
   return images;
 }
 
-std::string WriteArrays(const reference::Operation& operation, const Bytes& expected, RunOptions options,
-                        const Images& images) {
+std::string WriteArrays(const reference::Operation& operation, RunOptions options, const Images& images) {
   options.b_pad = 0;
   const reference::Linear& linear = LinearOf(operation);
   const std::vector<int8_t> b =
@@ -491,8 +498,8 @@ std::string WriteArrays(const reference::Operation& operation, const Bytes& expe
   });
   text += TypedArray(linear.b_type, "b", b.data(), images.b.elements());
   text += VectorsOf(linear);
-  text += TypedArray(linear.residual_type(), "residual", linear.residual.data(), images.residual.elements());
-  return text + TypedArray(linear.c_type, "expected", expected.data(), images.c.elements());
+  return text +
+         TypedArray(linear.residual_type(), "residual", linear.residual.data(), images.residual.elements());
 }
 
 // Code that sets `args`, and allocates the tensors `b_data` and `c`.
@@ -528,13 +535,15 @@ std::string ValueOf(const core::ElementType& type) {
   return fmt::format(kValueOfHalf, type.fraction, core::InfinityOf(type), excess);
 }
 
-std::string WriteC(const reference::Operation& operation, const Bytes& expected, const RunOptions& options,
-                   const Images& images, const std::string& plugin_options) {
-  const intact_type c_type = LinearOf(operation).c_type;
-  const std::string_view type = core::TraitsOf(c_type).c_name;
-  std::string text = WriteArrays(operation, expected, options, images);
-  text += kMemory;
-  text += ValueOf(core::TraitsOf(c_type));
+// What differs between the kinds of operations in a file.
+struct CallInC {
+  std::string arrays;     // constants, without the expected outputs
+  std::string arguments;  // code that describes the operation, and allocates the tensor `c`
+  std::string call;
+};
+
+// Of a GEMM or a convolution.
+CallInC CallOf(const reference::Operation& operation, const RunOptions& options, const Images& images) {
   const auto [small, large] = WordOf(operation);
   const auto [linear, desc] = reference::VisitLinear(
       [&](const auto& one) {
@@ -542,14 +551,10 @@ std::string WriteC(const reference::Operation& operation, const Bytes& expected,
         return std::pair(LinearFields(described.linear), DescFields(described));
       },
       operation);
-  text += fmt::format(
-      kRun, fmt::format(kDescribed, small, large, linear, desc, WriteArgs(operation, options, images)),
-      fmt::format("{}(&desc, &linear, b_data, &args, message)", small), type, images.c.rows,
-      images.c.columns);
-  return text + fmt::format(kMain, support::c::String(plugin_options));
+  return {WriteArrays(operation, options, images),
+          fmt::format(kDescribed, small, large, linear, desc, WriteArgs(operation, options, images)),
+          fmt::format("{}(&desc, &linear, b_data, &args, message)", small)};
 }
-
-// ----- grouped weights -------------------------------------------------------------------------------------
 
 // A field that points to a read-only copy of an array, which may be empty.
 template <class T>
@@ -560,8 +565,7 @@ void AddArray(std::string_view type, std::string_view object, std::string_view f
   *fields += fmt::format("  {0}.{1} = Input(1, sizeof {1}, sizeof {1}, {1});\n", object, field);
 }
 
-std::string WriteC(const reference::Grouped& grouped, const Bytes& expected, const RunOptions& run,
-                   const std::string& plugin_options) {
+CallInC CallOf(const reference::Grouped& grouped, const RunOptions& run, const Images& images) {
   const intact_grouped_desc given = DescOf(grouped, run), usual = INTACT_GROUPED_DESC_INIT;
   const bool is_dynamic = grouped.a_source_type != INTACT_TYPE_NONE;
   const bool is_signed = grouped.codes().is_signed();
@@ -582,8 +586,7 @@ std::string WriteC(const reference::Grouped& grouped, const Bytes& expected, con
   AddArray("float", "desc", "b_minimums", grouped.b_minimums, &arrays, &desc);
   AddArray("float", "desc", "bias_f32", grouped.bias_f32, &arrays, &desc);
   const intact_type a_type = is_dynamic ? grouped.a_source_type : grouped.a_type;
-  const Image a = {grouped.m, grouped.k, grouped.k + run.a_pad},
-              c = {grouped.m, grouped.n, grouped.n + run.c_pad};
+  const Image &a = images.a, &c = images.c;
   arrays += TypedArray(a_type, "a", is_dynamic ? grouped.a_source.data() : grouped.a.data(), a.elements());
   args += fmt::format("  args.m = {};\n  args.threads = {};\n", grouped.m, run.threads);
   args += fmt::format("  args.a = {};\n  args.a_stride = {};\n", InC("Input", a, core::BytesOf(a_type), "a"),
@@ -594,41 +597,27 @@ std::string WriteC(const reference::Grouped& grouped, const Bytes& expected, con
   }
   if (grouped.experts > 1) AddArray("int64_t", "args", "expert_rows", grouped.expert_rows, &arrays, &args);
   arrays += Array("uint8_t", "b", std::span<const uint8_t>(reference::BytesOfB(grouped)));
-  arrays += TypedArray(grouped.c_type, "expected", expected.data(), c.elements());
   args += "  const void* b_data = Input(1, sizeof b, sizeof b, b);\n";
   args += fmt::format("  const Tensor* c = {};\n", InC("Allocate", c, core::BytesOf(grouped.c_type), "NULL"));
   args += fmt::format("  args.c = c->data;\n  args.c_stride = {};\n", c.stride);
-  const core::ElementType& c_traits = core::TraitsOf(grouped.c_type);
-  return arrays + std::string(kMemory) + ValueOf(c_traits) +
-         fmt::format(kRun,
-                     fmt::format("  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;\n{}"
-                                 "  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;\n{}",
-                                 desc, args),
-                     "grouped(&desc, b_data, &args, message)", c_traits.c_name, c.rows, c.columns) +
-         fmt::format(kMain, support::c::String(plugin_options));
+  return {arrays,
+          fmt::format("  intact_grouped_desc desc = INTACT_GROUPED_DESC_INIT;\n{}"
+                      "  intact_grouped_args args = INTACT_GROUPED_ARGS_INIT;\n{}",
+                      desc, args),
+          "grouped(&desc, b_data, &args, message)"};
 }
 
-Result<std::string> GroupedReproducer(const Target& target, const Problem& problem,
-                                      const ReproducerOptions& names) {
-  const GroupedOracle oracle(problem);
-  const int64_t largest =
-      std::max({oracle.grouped.columns() * oracle.grouped.k, oracle.grouped.m * oracle.grouped.k,
-                oracle.grouped.m * oracle.grouped.n});
-  if (largest > kMostElements) {
-    return NoFile(fmt::format("it has a tensor of {} elements, more than {}", largest, kMostElements));
-  }
-  const std::unique_ptr<Target> fresh = target.Fresh();
-  const Target& alone = fresh ? *fresh : target;
-  const Result<GroupedJudgement> judgement = Judge(alone, oracle, RunOptionsOf(problem));
-  if (judgement && judgement->Passed()) {
-    return NoFile("it does not fail in a process that has run nothing else");
-  }
-  if (!judgement && alone.LastFailure().kind == FailureKind::kCleanExit) {
-    return NoFile("it ends the process with status 0, like a program that finds nothing wrong");
-  }
-  return Head(GroupedClaimOf(alone.Arithmetic()), problem, names,
-              judgement ? judgement->failure : judgement.error().message) +
-         WriteC(oracle.grouped, oracle.expected, RunOptionsOf(problem), names.options);
+// `expected`: the outputs that the target should make.
+std::string WriteC(const Oracle& oracle, const Bytes& expected, const RunOptions& options,
+                   const Images& images, const std::string& plugin_options) {
+  const reference::Grouped* const grouped = oracle.grouped();
+  const CallInC call =
+      grouped != nullptr ? CallOf(*grouped, options, images) : CallOf(oracle.operation(), options, images);
+  const core::ElementType& type = core::TraitsOf(oracle.type());
+  return call.arrays + TypedArray(type.type, "expected", expected.data(), images.c.elements()) +
+         std::string(kMemory) + ValueOf(type) +
+         fmt::format(kRun, call.arguments, call.call, type.c_name, images.c.rows, images.c.columns) +
+         fmt::format(kMain, support::c::String(plugin_options));
 }
 
 }  // namespace
@@ -636,7 +625,6 @@ Result<std::string> GroupedReproducer(const Target& target, const Problem& probl
 Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names) {
   if (const std::string_view why = WhyNoFile(problem); !why.empty()) return NoFile(std::string(why));
   if (problem.m == 0 || (problem.conv && problem.conv->batch == 0)) return NoFile("it has no outputs");
-  if (problem.grouped) return GroupedReproducer(target, problem, names);
   reference::Operation operation = Materialize(problem);
   RunOptions options = RunOptionsOf(problem);
   options.open_extents = false;
@@ -654,7 +642,7 @@ Result<std::string> Reproducer(const Target& target, const Problem& problem, con
   const Oracle oracle(operation);
   ASSIGN_OR_RETURN(const std::string reason, ReasonAlone(target, oracle, options));
   return Head(ClaimOf(target.Arithmetic(), KindOf(problem)), problem, names, reason) +
-         WriteC(operation, Expected(target, oracle), options, images, names.options);
+         WriteC(oracle, Expected(target, oracle), options, images, names.options);
 }
 
 }  // namespace intact::verify

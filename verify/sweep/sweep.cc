@@ -54,7 +54,7 @@ reference::Gemm WithCopies(const reference::Gemm& gemm, int64_t copies) {
 
 // Whether `target` computes the only row of `problem` wrongly and each of several equal rows rightly.
 bool IsWrongWithOneRowOnly(const Target& target, const Problem& problem) {
-  if (problem.conv || problem.m != 1 || problem.batch != 1) return false;
+  if (problem.conv || problem.grouped || problem.m != 1 || problem.batch != 1) return false;
   const reference::Gemm gemm = MaterializeGemm(problem);
   const RunOptions options = InAllPlaces(problem);
   return std::ranges::all_of(std::array<int64_t, 3>{2, 3, 16}, [&](int64_t copies) {
@@ -63,12 +63,12 @@ bool IsWrongWithOneRowOnly(const Target& target, const Problem& problem) {
   });
 }
 
-// Finds a smaller problem that fails in the same way. `before`: what ran on the target before.
-// `causes`: of the problem's wrong outputs; nullptr if it has no outputs.
-void AddMinimised(const Target& target, const Problem& problem, const Oracle& oracle, FailureKind kind,
+// Finds a smaller problem that fails in the same way. `failure`: as HowFails() returns it. `before`: what ran on
+// the target before. `causes`: of the problem's wrong outputs; nullptr if it has no outputs.
+void AddMinimised(const Target& target, const Problem& problem, const Oracle& oracle, const Failure& failure,
                   std::span<const Problem> before, const Causes* causes, SweepOutcome* outcome) {
   const auto end = std::chrono::steady_clock::now() + kMinimiseTime;
-  const FailureAlone alone = ReproduceAlone(target, problem, oracle, kind, before, end);
+  const FailureAlone alone = ReproduceAlone(target, problem, oracle, failure, before, end);
   const std::string claims = target.Arithmetic();
   const std::string claim = ClaimOf(claims, KindOf(problem));
   const auto fails = [&](const Problem& candidate) {
@@ -81,19 +81,23 @@ void AddMinimised(const Target& target, const Problem& problem, const Oracle& or
   outcome->minimised_reason = alone.Reason(target, minimised, of_minimised, causes);
   if (outcome->minimised_reason.empty()) {
     // It did not fail again. If `hangs`, it may have been slow only.
-    if (alone.hangs()) outcome->minimised = outcome->problem;
+    if (alone.hangs()) outcome->minimised = problem.ToString();
     outcome->minimised_reason = outcome->failure;
   } else if (IsRightWithOneThread(target, minimised, of_minimised, alone)) {
     outcome->minimised_reason += "; right with one thread";
   }
-  if (kind == FailureKind::kOutput && alone.note.empty() && IsWrongWithOneRowOnly(target, problem) &&
+  if (failure.kind == FailureKind::kOutput && alone.note.empty() && IsWrongWithOneRowOnly(target, problem) &&
       IsWrongWithOneRowOnly(target, minimised)) {
     outcome->minimised_reason += "; the path of one row: right if the row is one of 2, 3 or 16 equal rows";
   }
   if (!alone.note.empty()) outcome->minimised_reason += "; " + alone.note;
 }
 
-std::optional<SweepNaming> NamingOf(const Comparison& comparison) {
+std::optional<SweepNaming> NamingOf(const Problem& problem, const Comparison& comparison) {
+  const std::optional<GroupedNaming>& grouped = comparison.grouped;
+  if (grouped && problem.isa == INTACT_ISA_ANY && !grouped->arithmetic.empty()) {
+    return SweepNaming{false, {grouped->arithmetic}, {}};
+  }
   if (!comparison.naming) return std::nullopt;
   SweepNaming naming = {comparison.naming->telling, {}, PartsInWords(comparison)};
   for (const reference::Arithmetic& arithmetic : comparison.naming->reproduced_by) {
@@ -102,19 +106,23 @@ std::optional<SweepNaming> NamingOf(const Comparison& comparison) {
   return naming;
 }
 
+bool IsRefused(const Result<Judgement>& judgement) {
+  return !judgement && judgement.error().status == INTACT_UNSUPPORTED;
+}
+
 SweepOutcome OutcomeOf(const Problem& problem, const std::string& line, const Result<Judgement>& judgement) {
   SweepOutcome outcome;
   outcome.problem = line;
   outcome.isa = problem.isa;
   outcome.mode = problem.mode;
-  if (!judgement && judgement.error().status == INTACT_UNSUPPORTED) {
+  if (IsRefused(judgement)) {
     outcome.skipped = MessageOf(judgement.error());
     return outcome;
   }
   if (judgement) {
     const Comparison& comparison = judgement->comparison;
     outcome.outputs = {comparison.outputs, comparison.differing, comparison.by_cause, comparison.digest,
-                       NamingOf(comparison)};
+                       NamingOf(problem, comparison)};
   }
   outcome.failure = judgement ? judgement->failure : MessageOf(judgement.error());
   return outcome;
@@ -130,83 +138,57 @@ bool MinimisedChoice::Take(const std::string& kind) {
   return true;
 }
 
-SweepOutcome Sweeper::RunGrouped(const Problem& problem, const std::string& line) {
-  SweepOutcome outcome;
-  outcome.problem = line;
-  outcome.isa = problem.isa;
-  if (target_.Features().grouped == 0) {
-    outcome.skipped = "the target has no grouped weights";
-    return outcome;
-  }
-  Problem ran = problem, of_any_isa = problem;
-  of_any_isa.isa = INTACT_ISA_ANY;
-  if (!grouped_ || grouped_->problem != of_any_isa) grouped_.emplace(of_any_isa);
-  const auto is_refused = [](const Result<GroupedJudgement>& judgement) {
-    return !judgement && judgement.error().status == INTACT_UNSUPPORTED;
-  };
-  Result<GroupedJudgement> judgement = Judge(target_, *grouped_, RunOptionsOf(problem));
-  if (is_refused(judgement) && problem.isa == INTACT_ISA_ANY) {  // our own kernels refuse an ISA
-    if (const auto changed = Changed(target_, problem)) {
-      ran = *changed;
-      judgement = JudgeGrouped(target_, ran);
-    }
-  }
-  if (is_refused(judgement)) {
-    outcome.skipped = MessageOf(judgement.error());
-    return outcome;
-  }
-  Failure failure = {FailureKind::kOutput, "unexplained"};
-  if (judgement) {
-    SweepOutcome::Outputs& outputs = outcome.outputs.emplace();
-    outputs = {judgement->outputs, judgement->differing, {}, judgement->digest, std::nullopt};
-    const bool is_explained = !judgement->arithmetic.empty();
-    outputs.by_cause[static_cast<size_t>(is_explained ? Cause::kFloatSums : Cause::kImplementationError)] =
-        judgement->differing;
-    if (is_explained && problem.isa == INTACT_ISA_ANY) {
-      outputs.naming = SweepNaming{false, {judgement->arithmetic}, {}};
-    }
-    if (is_explained) failure.of = judgement->arithmetic;
-  } else {
-    failure = target_.LastFailure();
-  }
-  outcome.failure = judgement ? judgement->failure : MessageOf(judgement.error());
-  if (outcome.failure.empty()) return outcome;
-  if (ran != problem) outcome.failure = fmt::format("changed to '{}': {}", ran.ToString(), outcome.failure);
-  outcome.kind = failure.Text();
-  if (minimising_ >= kMostMinimising || !choice_.Take(outcome.kind)) return outcome;
+const Oracle& Sweeper::OracleOf(Problem problem) {
+  problem.isa = INTACT_ISA_ANY;
+  if (!oracle_ || of_oracle_ != problem) oracle_.emplace(problem);
+  of_oracle_ = std::move(problem);
+  return *oracle_;
+}
+
+Result<Judgement> Sweeper::Judged(const Problem& problem) {
+  const bool explains = explained_ < kMostExplained;
+  const RunOptions options = RunOptionsOf(problem);
+  const Oracle& oracle = OracleOf(problem);
+  return explains ? Judge(target_, oracle, options) : JudgeBriefly(target_, oracle, options);
+}
+
+void Sweeper::Minimise(const Problem& problem, const Failure& failure, const Result<Judgement>& judgement,
+                       SweepOutcome* outcome) {
+  if (failure.of == kNotExplained || minimising_ >= kMostMinimising || !choice_.Take(outcome->kind)) return;
   const auto start = std::chrono::steady_clock::now();
-  const Problem smallest = MinimiseGrouped(target_, ran);
-  outcome.minimised = smallest.ToString();
-  const Result<GroupedJudgement> again = JudgeGrouped(target_, smallest);
-  outcome.minimised_reason = again ? again->failure : MessageOf(again.error());
-  if (outcome.minimised_reason.empty()) outcome.minimised_reason = outcome.failure;
+  std::optional<Causes> causes;
+  Failure alike = {failure.kind};
+  if (judgement) {
+    causes = judgement->comparison.Explanations();
+    alike.of = AlikeOf(judgement->comparison);
+  }
+  AddMinimised(target_, problem, OracleOf(problem), alike, before_, causes ? &*causes : nullptr, outcome);
   minimising_ += std::chrono::steady_clock::now() - start;
-  return outcome;
 }
 
 SweepOutcome Sweeper::Run(const Problem& problem, const std::string& line) {
-  if (problem.grouped) return RunGrouped(problem, line);
-  const Oracle oracle(problem);
-  const bool explains = explained_ < kMostExplained;
-  const RunOptions options = RunOptionsOf(problem);
-  const Result<Judgement> judgement =
-      explains ? Judge(target_, oracle, options) : JudgeBriefly(target_, oracle, options);
-  SweepOutcome outcome = OutcomeOf(problem, line, judgement);
-  const Failure failure = judgement ? judgement->kind : target_.LastFailure();
-  if (!outcome.failure.empty()) outcome.kind = failure.Text();
-  if (judgement && !judgement->Passed() && judgement->comparison.Unexplained() > 0) ++explained_;
-  const bool is_explained = failure.of != kNotExplained;
-  if (!outcome.failure.empty() && is_explained && minimising_ < kMostMinimising &&
-      choice_.Take(outcome.kind)) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::optional<Causes> causes =
-        judgement ? std::optional(judgement->comparison.Explanations()) : std::nullopt;
-    AddMinimised(target_, problem, oracle, failure.kind, before_, causes ? &*causes : nullptr, &outcome);
-    minimising_ += std::chrono::steady_clock::now() - start;
+  if (problem.grouped && target_.Features().grouped == 0) {
+    return OutcomeOf(problem, line, Error{INTACT_UNSUPPORTED, "the target has no grouped weights"});
   }
+  Problem ran = problem;
+  Result<Judgement> judgement = Judged(problem);
+  if (IsRefused(judgement) && problem.grouped && problem.isa == INTACT_ISA_ANY) {  // ours refuse an ISA
+    if (const std::optional<Problem> changed = Changed(target_, problem)) {
+      ran = *changed;
+      judgement = Judged(ran);
+    }
+  }
+  SweepOutcome outcome = OutcomeOf(problem, line, judgement);
   if (!outcome.skipped.empty()) return outcome;
+  if (judgement && !judgement->Passed() && judgement->comparison.Unexplained() > 0) ++explained_;
+  if (!outcome.failure.empty()) {
+    if (ran != problem) outcome.failure = fmt::format("changed to '{}': {}", ran.ToString(), outcome.failure);
+    const Failure failure = judgement ? judgement->kind : target_.LastFailure();
+    outcome.kind = failure.Text();
+    Minimise(ran, failure, judgement, &outcome);
+  }
   if (before_.size() == kMostEarlierCalls) before_.erase(before_.begin());
-  before_.push_back(problem);
+  before_.push_back(ran);
   return outcome;
 }
 

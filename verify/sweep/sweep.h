@@ -17,8 +17,8 @@
 #include <vector>
 
 #include "verify/explain/compare.h"
-#include "verify/explain/grouped.h"
 #include "verify/explain/judge.h"
+#include "verify/explain/oracle.h"
 #include "verify/problem/problem.h"
 #include "verify/problem/target.h"
 #include "verify/sweep/effort.h"
@@ -203,11 +203,15 @@ class Sweeper {
   void Know(const SweepOutcome& outcome);
 
  private:
-  SweepOutcome RunGrouped(const Problem& problem, const std::string& line);
+  const Oracle& OracleOf(Problem problem);
+  Result<Judgement> Judged(const Problem& problem);
+  void Minimise(const Problem& problem, const Failure& failure, const Result<Judgement>& judgement,
+                SweepOutcome* outcome);
 
   const Target& target_;
-  std::optional<GroupedOracle> grouped_;  // of the last product with grouped weights, whatever its ISA
-  std::vector<Problem> before_;           // the last problems that ran, in order
+  std::optional<Oracle> oracle_;  // of the last problem, whatever its ISA
+  Problem of_oracle_;
+  std::vector<Problem> before_;  // the last problems that ran, in order
   MinimisedChoice choice_;
   std::chrono::steady_clock::duration minimising_{};  // the time spent on minimising
   int64_t explained_ = 0;                             // failures with outputs that no arithmetic makes

@@ -419,7 +419,7 @@ Problem FittedGrouped(Problem problem, uint64_t features) {
   }
   if (problem.source == INTACT_F16 && lacks(INTACT_TARGET_DYNAMIC_F16)) problem.source = INTACT_F32;
   const bool is_dynamic = problem.source != INTACT_TYPE_NONE;
-  if (weights.fill == GroupedFill::kNonFinite && (!is_dynamic || lacks(INTACT_TARGET_DYNAMIC_NAN))) {
+  if (weights.fill == GroupedFill::kNonFinite && lacks(INTACT_TARGET_DYNAMIC_NAN)) {
     weights.fill = GroupedFill::kUniform;
   }
   if (weights.fill == GroupedFill::kHuge && lacks(INTACT_TARGET_SCALE_ZERO))
@@ -432,7 +432,6 @@ Problem FittedGrouped(Problem problem, uint64_t features) {
         problem.a_type = INTACT_S8;
       } else if (!lacks(INTACT_TARGET_ROW_QUANTIZATION)) {
         problem.source = INTACT_TYPE_NONE;
-        if (weights.fill == GroupedFill::kNonFinite) weights.fill = GroupedFill::kUniform;
       }
     }
     weights.has_a_zero_points = problem.source != INTACT_TYPE_NONE;
@@ -441,10 +440,10 @@ Problem FittedGrouped(Problem problem, uint64_t features) {
       weights.b_type,
       std::array{TypeFeature{INTACT_U8, INTACT_TARGET_B_U8}, TypeFeature{INTACT_S8, INTACT_TARGET_B_S8},
                  TypeFeature{INTACT_U4, INTACT_TARGET_B_U4}, TypeFeature{INTACT_S4, INTACT_TARGET_B_S4}});
-  problem.b_is_kn = problem.b_is_kn && !weights.IsPacked();
   problem.c_type = choose(problem.c_type, std::array{TypeFeature{INTACT_F32, INTACT_TARGET_C_F32},
                                                      TypeFeature{INTACT_BF16, INTACT_TARGET_C_BF16},
                                                      TypeFeature{INTACT_F16, INTACT_TARGET_C_F16}});
+  ResetMisfits(&problem);
   return problem;
 }
 

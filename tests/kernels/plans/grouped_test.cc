@@ -30,7 +30,7 @@
 #include "tests/support/require_isas.h"
 #include "tests/support/sanitized.h"
 #include "tests/support/temp_path.h"
-#include "verify/explain/grouped.h"
+#include "verify/explain/judge.h"
 #include "verify/problem/grouped.h"
 #include "verify/sweep/grouped_sweep.h"
 #include "verify/targets/intact_target.h"
@@ -50,7 +50,7 @@ verify::RunOptions On(intact_isa isa) {
 }
 
 void ExpectTheContract(const Problem& problem) {
-  const auto judgement = verify::JudgeGrouped(verify::IntactTarget(), problem);
+  const auto judgement = verify::Judge(verify::IntactTarget(), problem);
   ASSERT_TRUE(judgement) << problem.ToString() << ": " << judgement.error().message;
   EXPECT_TRUE(judgement->Passed()) << problem.ToString() << ": " << judgement->failure;
 }

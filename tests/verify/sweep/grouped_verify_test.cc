@@ -25,10 +25,11 @@
 #include "support/random.h"
 #include "tests/support/npy_text.h"
 #include "tests/support/temp_path.h"
-#include "verify/explain/grouped.h"
+#include "verify/explain/judge.h"
 #include "verify/problem/grouped.h"
 #include "verify/studies/grouped_layer_check.h"
 #include "verify/sweep/grouped_sweep.h"
+#include "verify/sweep/sweep.h"
 #include "verify/targets/features.h"
 #include "verify/targets/fit.h"
 #include "verify/targets/intact_target.h"
@@ -62,7 +63,7 @@ TEST(GroupedProblemTest, RefusesLines) {
        "k with group=0: 40000 is out of range; expected 1 to 33025"},
       {"grouped s8u4f32 m=1 n=2 k=3 blayout=kn",
        "blayout: kn needs weights of 8 bits; the depths of 4-bit weights are adjacent"},
-      {"grouped s8u4f32 m=7 n=2 k=3 item=2", "item: 2 needs m to be a multiple of it, split=0 and experts=1"},
+      {"grouped s8u4f32 m=7 n=2 k=3 item=2", "item: needs m to be a multiple of it, split=0 and experts=1"},
       {"grouped s8u4f32 m=1 n=2 k=3 experts=0", "experts: 0 is out of range; expected 1 to 1024"},
       {"grouped s8u4f32 m=1 n=4096 k=4096 experts=2",
        "experts·n·k is beyond 16777216: experts=2 n=4096 k=4096"},
@@ -150,10 +151,10 @@ float InPairs(std::vector<double> terms) {
 }
 
 std::string ArithmeticOf(const reference::Grouped& grouped, const std::vector<uint8_t>& output) {
-  const GroupedJudgement judgement = Compare(grouped, Outputs(grouped), output, "any");
-  EXPECT_EQ(judgement.Passed(), !judgement.arithmetic.empty());
-  EXPECT_FALSE(Compare(grouped, Outputs(grouped), output).Passed());
-  return judgement.arithmetic;
+  const Judgement judgement = JudgeGrouped(grouped, output, "any");
+  EXPECT_EQ(judgement.Passed(), !judgement.comparison.grouped->arithmetic.empty());
+  EXPECT_FALSE(JudgeGrouped(grouped, output, "exact").Passed());
+  return judgement.comparison.grouped->arithmetic;
 }
 
 constexpr const char* kAnotherOrder =
@@ -234,9 +235,9 @@ TEST(GroupedModelTest, SeparateZeroPointsAreWithinTheBound) {
     EXPECT_EQ(ArithmeticOf(grouped, BytesOf(c)), kAnotherOrder) << line;
     const auto error = reference::RoundingError(grouped, Outputs(grouped), BytesOf(c));
     EXPECT_GT(error.value_or(0), 0) << line;
-    const GroupedJudgement judgement = Compare(grouped, Outputs(grouped), BytesOf(c), "any");
-    EXPECT_EQ(judgement.error, error);
-    EXPECT_EQ(judgement.InWords(), fmt::format("{} (at most {:.2g} % of it)", kAnotherOrder, 100 * *error));
+    const GroupedNaming naming = *JudgeGrouped(grouped, BytesOf(c), "any").comparison.grouped;
+    EXPECT_EQ(naming.error, error);
+    EXPECT_EQ(naming.InWords(), fmt::format("{} (at most {:.2g} % of it)", kAnotherOrder, 100 * *error));
   }
 }
 
@@ -336,8 +337,8 @@ TEST(GroupedModelTest, FaultsOfMinimumsAreNamed) {
     for (const GroupedModel model :
          {GroupedModel::kMinimumsLast, GroupedModel::kMinimumOfGroup, GroupedModel::kNextMinimum,
           GroupedModel::kOtherMinimumSign, GroupedModel::kNoMinimum}) {
-      const GroupedJudgement judgement = Compare(grouped, Outputs(grouped), Outputs(grouped, model), "any");
-      EXPECT_EQ(judgement.arithmetic, ToString(model));
+      const Judgement judgement = JudgeGrouped(grouped, Outputs(grouped, model), "any");
+      EXPECT_EQ(judgement.comparison.grouped->arithmetic, ToString(model));
       EXPECT_EQ(judgement.Passed(), !IsFault(model)) << judgement.failure;
     }
     reference::Grouped one = grouped;
@@ -419,10 +420,11 @@ TEST(GroupedMinimise, KeepsTheCause) {
        {reference::GroupedModel::kSwappedNibbles, reference::GroupedModel::kPreviousZeroPoint}) {
     const Mutant mutant(
         [model](const reference::Grouped& grouped) { return reference::Outputs(grouped, model); });
-    const auto cause = [&](const Problem& of) { return JudgeGrouped(mutant, of)->arithmetic; };
+    const auto cause = [&](const Problem& of) { return Judge(mutant, of)->comparison.grouped->arithmetic; };
     const std::string named = ToString(reference::GroupedArithmetic{.model = model});
     EXPECT_EQ(cause(problem), named);
-    const Problem smallest = MinimiseGrouped(mutant, problem);
+    const Problem smallest =
+        *Problem::Parse(RunSweep({{problem}}, mutant, [](int64_t, int64_t) {}).failures.at(0).minimised);
     EXPECT_LT(smallest.k, problem.k);
     EXPECT_EQ(cause(smallest), named) << smallest.ToString();
   }
@@ -707,7 +709,7 @@ TEST(GroupedMutantsTest, EachIsFoundAndNamed) {
   for (const Fault& fault : Faults()) {
     const auto problem = Problem::Parse(fault.line);
     ASSERT_TRUE(problem) << fault.line << ": " << problem.error().message;
-    const auto judgement = JudgeGrouped(Mutant(fault.compute), *problem);
+    const auto judgement = Judge(Mutant(fault.compute), *problem);
     ASSERT_TRUE(judgement) << judgement.error().message;
     EXPECT_FALSE(judgement->Passed()) << fault.name;
     EXPECT_TRUE(judgement->failure.ends_with(fault.said)) << fault.name << ": " << judgement->failure;
@@ -809,9 +811,9 @@ TEST_F(GroupedLayerTest, IsReadRunAndExplained) {
           CheckGroupedLayer(*layer, IntactTarget(), intact_isa_name(isa), isa, recorded, std::nullopt);
       ASSERT_TRUE(check) << check.error().message;
       EXPECT_TRUE(check->Passed()) << ToText(*check);
-      EXPECT_EQ(check->recorded[0].second.arithmetic, "exact");
+      EXPECT_EQ(check->recorded[0].second.comparison.grouped->arithmetic, "exact");
       const bool has_groups = grouped.groups() > 1;
-      EXPECT_EQ(check->recorded[1].second.arithmetic,
+      EXPECT_EQ(check->recorded[1].second.comparison.grouped->arithmetic,
                 has_groups ? "groups are added from the last to the first" : "exact");
       EXPECT_EQ(check->certificate.failing_pairs == 0, grouped.IsPacked());
     }

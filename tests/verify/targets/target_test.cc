@@ -29,7 +29,7 @@
 #include "support/c_text.h"
 #include "tests/support/long.h"
 #include "tests/verify/mutants/mutants.h"
-#include "verify/explain/grouped.h"
+#include "verify/explain/judge.h"
 #include "verify/report/report_json.h"
 #include "verify/report/report_terminal.h"
 #include "verify/report/target_report.h"
@@ -134,7 +134,7 @@ TEST(Plugin, FaultsOfGroupedWeightsAreFoundAndNamed) {
   const auto failure_of = [](const std::string& fault, const Problem& one) {
     const Result<std::unique_ptr<Target>> target = Faulty(fault);
     if (!target || (*target)->Features().grouped == 0) return std::string("no target");
-    const Result<GroupedJudgement> judgement = JudgeGrouped(**target, one);
+    const Result<Judgement> judgement = Judge(**target, one);
     return judgement ? judgement->failure : judgement.error().message;
   };
   const auto failure = [&](const std::string& fault) { return failure_of(fault, problem); };
@@ -175,11 +175,26 @@ TEST(Plugin, AFailureOfGroupedWeightsIsMinimised) {
   ASSERT_TRUE(target) << target.error().message;
   const Problem problem =
       *Problem::Parse("grouped s8u4f32 m=7 n=20 k=150 src=none gscale=f32 zb=yes apad=3 seed=4");
-  const Problem smallest = MinimiseGrouped(**target, problem);
+  const Problem smallest =
+      *Problem::Parse(RunSweep({{problem}}, **target, [](int64_t, int64_t) {}).failures.at(0).minimised);
   EXPECT_LE(smallest.k, 34);
   EXPECT_EQ(smallest.m, 1);
   EXPECT_EQ(smallest.n, 1);
   EXPECT_EQ(smallest.a_pad, 0);
+}
+
+TEST(Plugin, AFailureOfGroupedWeightsThatDependsOnEarlierCallsSaysSo) {
+  const Result<std::unique_ptr<Target>> target = Faulty("grouped_remembers");
+  ASSERT_TRUE(target) << target.error().message;
+  const std::vector<Problem> problems = {
+      *Problem::Parse("grouped s8u4f32 m=20 n=8 k=40 src=none gscale=f32"),
+      *Problem::Parse("grouped s8u4f32 m=1 n=8 k=40 src=none gscale=f32"),
+  };
+  const SweepResult sweep = RunSweep(problems, **target, [](int64_t, int64_t) {});
+  ASSERT_EQ(sweep.failures.size(), 1);
+  EXPECT_THAT(sweep.failures[0].minimised_reason,
+              testing::EndsWith("; right in a fresh process, wrong after '" + problems[0].ToString() +
+                                "': it depends on earlier calls"));
 }
 
 TEST(Plugin, ThatCannotBeLoadedSaysWhy) {
@@ -250,7 +265,7 @@ TEST(Plugin, WithAMaskForEachOperationGetsWhatEachSupports) {
   for (size_t i = 0; i < 60; ++i) {
     Problem problem = FittedGrouped(drawn.at(i), takes.features.grouped);
     problem.grouped->scale_type = INTACT_F32;
-    const auto judgement = JudgeGrouped(**target, problem);
+    const auto judgement = Judge(**target, problem);
     ASSERT_TRUE(judgement) << problem.ToString() << ": " << judgement.error().message;
     EXPECT_TRUE(judgement->Passed()) << problem.ToString();
   }
