@@ -20,7 +20,7 @@ inline constexpr std::string_view kIntact = "intact";
 inline constexpr std::string_view kSaturating = "saturating";  // intact in saturating mode
 inline constexpr std::string_view kExact = "exact";
 inline constexpr std::string_view kSaturates = "saturates";
-inline constexpr std::string_view kNear = "near";  // a peer whose float outputs are right but for rounding
+inline constexpr std::string_view kNear = "near";  // a peer of weights in blocks: right, except for rounding
 inline constexpr std::string_view kWrong = "wrong: not timed";
 
 /// The time of one contender in one format.
