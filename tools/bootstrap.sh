@@ -323,7 +323,7 @@ make_wheel() {
   say "testing the wheel in an empty environment"
   make_environment "$environment" "$wheel[gguf,safetensors]" pytest onnx flatbuffers
   "$environment/bin/intact" info >/dev/null
-  "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests
+  INTACT_REQUIRE=wheel "$environment/bin/python" -m pytest -q -p no:cacheprovider python/tests
   if ((${#provider[@]})); then
     make_environment "$environment" "$wheel[onnxruntime]" "onnxruntime==$onnxruntime_version"
     # Without the tests in the emulator, which take longest and test nothing more of the wheel.
@@ -502,7 +502,7 @@ case $command in
   portable) make_portable ;;
   release) make_release ;;
   story) tell_story "$@" ;;
-  pages) python3 tools/pages.py ;;
+  pages) python3 tools/pages.py "$@" ;;
   lint) lint "$@" ;;
   packages) install_packages "${testing[@]}" "${pytorch_legacy[@]}" "${onnxruntime[@]}"; install_peers ;;
   -h | --help | help) usage ;;

@@ -32,8 +32,10 @@ DOCS = ROOT / "docs"
 MEASUREMENTS = DOCS / "measurements"
 BLOCK = re.compile(r"(<!-- (table|summary|losses|lost) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 NUMERIC = re.compile(r"([\d+–±−]|below \d).*|$", re.DOTALL)
-ISAS = ("AVX2", "AVX-VNNI", "AVX-512", "AVX-512-VNNI", "AMX")
-BENCH_ISAS = dict(zip(("avx2", "avx_vnni", "avx512", "avx512_vnni", "amx_int8"), ISAS))
+ISAS = ("AVX2", "AVX-VNNI", "AVX-VNNI-INT8", "AVX-512", "AVX-512-VNNI", "AVX10.2", "AMX")
+BENCH_ISAS = dict(
+    zip(("avx2", "avx_vnni", "avx_vnni_int8", "avx512", "avx512_vnni", "avx10_2", "amx_int8"), ISAS)
+)
 SATURATES = ("AVX2", "AVX-512")  # oneDNN does here, so its time is not comparable
 
 Rows = list[list[str]]
@@ -52,17 +54,25 @@ def bench_tables(found: dict) -> dict[str, Rows]:
     }
     cells: dict[str, dict[str, dict[str, str]]] = {}  # by table, shape and ISA
     for row in found["rows"]:
+        if row["isa"] not in BENCH_ISAS:  # portable kernels
+            continue
         for timing in row["timings"]:
             contender, c_type = timing["contender"], timing["c_type"]
             if timing["microseconds"] is None or timing["quantization"] != "static":
                 continue
-            name, cell = (
-                f"over {versions.get(contender, contender)}, {c_type}",
-                f"{timing.get('speed_up') or 0:.2f}",
-            )
             if contender == "intact":
                 name, cell = f"GOPS, {c_type}", f"{timing['gops']:,.0f}"
-            cells.setdefault(name, {}).setdefault(shape(row), {})[BENCH_ISAS[row["isa"]]] = cell
+            elif timing.get("speed_up") is None:  # intact was not timed
+                continue
+            else:
+                name, cell = (
+                    f"over {versions.get(contender, contender)}, {c_type}",
+                    f"{timing['speed_up']:.2f}",
+                )
+            of_shape = cells.setdefault(name, {}).setdefault(shape(row), {})
+            if BENCH_ISAS[row["isa"]] in of_shape:
+                raise ValueError(f"{name}: two rows {shape(row)} of {row['isa']}; expected one")
+            of_shape[BENCH_ISAS[row["isa"]]] = cell
     return {name: by_isa("shape", of_shapes) for name, of_shapes in cells.items()}
 
 
@@ -293,7 +303,7 @@ def speed_picture() -> str:
         ("AMD Zen 5, 12 products", "2026-11-27-amd_zen_5", COMMON[0]),
         ("Intel Xeon 167, 12 products", "2026-11-27-intel_xeon_167", COMMON[0]),
         (
-            "Intel Xeon 207, 9 products",
+            "Intel Xeon 207, 9 products, oneDNN 3.12.1",
             "2026-11-29-intel_xeon_207",
             SUMMARIES["2026-11-29-intel_xeon_207"][0],
         ),
@@ -354,6 +364,7 @@ PICTURES = {
 
 
 def take(report: Path, ramp: Path, out: Path) -> None:
+    """Keeps what the pictures show of the files of `intact verify` and `intact verify ramp`."""
     found = json.loads(report.read_text())
     machine = found["machine"]
     kept = {
@@ -396,7 +407,7 @@ CHOSEN = {
     "benchmarking_reference.md": ["more than 1.3 times as long"],
     "compare_reference.md": ["Rounding alone gives 0.5", '"+4 dB": by 4 dB', "at least 0.5 dB"],
     "models.md": ["has 90 MB", "1 dB means"],
-    "new_cpu.md": ["less than 0.75 or more than 1.33", "more than 25 %"],
+    "new_cpu.md": ["less than 0.75 or more than 1.33", "more than 1.05 of the roof", "more than 25 %"],
     "onnxruntime_operators.md": ["at most 10⁻⁶ + 1 %"],
     "repair_reference.md": ["at most 3 dB"],
 }
@@ -435,7 +446,7 @@ def check() -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["--take"]:
+    if arguments[:1] == ["--take"] and len(arguments) == 4:
         take(*map(Path, arguments[1:]))
     elif arguments == ["--check"]:
         faults = check()

@@ -18,7 +18,7 @@ make_portable() {
   strip -o "$folder/$name/intact" build/release/tools/intact_portable
   cp LICENSE "$folder/$name"
   cp docs/new_cpu.md "$folder/$name/README.md"
-  tar -C "$folder" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$(git log -1 --format=%ct)" -c "$name" |
+  tar -C "$folder" --sort=name --owner=0 --group=0 --numeric-owner --mtime="$(git log -1 --format=%cI 2>/dev/null || date -Ir CHANGELOG.md)" -c "$name" |
     gzip -n9 >"$folder/$name.tar.gz"
 
   say "testing the archive in an empty root"
@@ -26,6 +26,7 @@ make_portable() {
   tar -C "$empty" --strip-components=1 -xf "$folder/$name.tar.gz"
   in_empty_root "$empty" /intact info
   in_empty_root "$empty" /intact verify sweep --quick
+  in_empty_root "$empty" /intact bench --layer 8x64x64 --time 10ms
   rm -r "$empty"
   ls -l "$folder/$name.tar.gz"
 }

@@ -12,7 +12,7 @@ make_release() {
   [[ -z $(git status --porcelain) ]] || refuse "the tree has changes that are not committed; expected a commit"
   [[ $title =~ \([0-9]{4}-[0-9]{2}-[0-9]{2}\)$ ]] ||
     say "a rehearsal: CHANGELOG.md says '${title#\#\# }', without a date such as ($(date +%F))"
-  install_packages dpkg-dev file "${testing[@]}"
+  install_packages dpkg-dev file unzip "${testing[@]}"
 
   make_wheel
   make_portable
@@ -27,11 +27,12 @@ make_release() {
   awk '/^## / { sections += 1 } sections == 1' CHANGELOG.md >"$folder/CHANGES.md"
   cp build/wheels/*.whl build/packages/*.deb build/portable/*.tar.gz "$folder"
   for file in "$folder"/*.{whl,deb,gz}; do
-    [[ $file == *"$version"* ]] || fail "$file is not of version $version"
+    [[ ${file##*/} == *"$version"* ]] || fail "$file is not of version $version"
   done
   metadata=$(unzip -p "$folder"/*.whl 'intact-*.dist-info/METADATA')
   [[ $metadata == *"Version: $version"* && $metadata == *"$(head -n 1 README.md)"* ]] ||
     fail "the wheel's metadata lacks version $version or the README"
+  [[ $(unzip -l "$folder"/*.whl) == *libintact_onnxruntime_ep.so* ]] || fail "the wheel lacks the execution provider of ONNX Runtime"
   (cd "$folder" && sha256sum -- * >SHA256SUMS && sha256sum --check --quiet SHA256SUMS)
   ls -l "$folder"
 }
