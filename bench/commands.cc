@@ -137,8 +137,10 @@ Result<Request> RequestOf(const Options& options, Isas isas, std::string_view su
     for (const std::string& text : options.layers) {
       const std::optional<Shape> shape = ParseShape(text);
       if (!shape) {
-        return Error{INTACT_INVALID_ARGUMENT,
-                     fmt::format("--layer '{}': is not a shape; expected M×N×K, or C×H×W→N 3×3/2 g32", text)};
+        return Error{
+            INTACT_INVALID_ARGUMENT,
+            fmt::format("--layer '{}': is not a shape; expected M×N×K, M×N×K u4/32, or C×H×W→N 3×3/2 g32",
+                        text)};
       }
       layers.push_back({*shape});
     }
@@ -184,7 +186,12 @@ int RunTable(const Options& options, Isas isas) {
   const Result<Request> request = RequestOf(options, std::move(isas), "short");
   if (!request) return Fail(request.error());
   for (const std::string& peer : options.peers) {
-    if (request->suite.HasBlocks() || !peer.starts_with("ggml")) continue;
+    if (request->suite.HasBlocks()) {
+      if (peer.starts_with("ggml") || peer.starts_with("onnxruntime")) continue;
+      return Fail(
+          fmt::format("--peer {}: computes no weights in blocks; expected onnxruntime or ggml", peer));
+    }
+    if (!peer.starts_with("ggml")) continue;
     return Fail(fmt::format("--peer {}: computes only weights in blocks; expected `--suite blocks`", peer));
   }
   if (const std::optional<Error> error = AddPeers(options.peers)) return Fail(*error);
@@ -202,6 +209,10 @@ int RunTable(const Options& options, Isas isas) {
 int RunTune(const Options& options, Isas isas) {
   const Result<Request> request = RequestOf(options, std::move(isas), "tune");
   if (!request) return Fail(request.error());
+  if (std::ranges::none_of(request->suite.layers, IsTunable)) {
+    return Fail(fmt::format("{}: no layer can be tuned; expected one without a batch and without blocks",
+                            request->suite.name));
+  }
   return Report(options, RunTuned(*request, tools::ReportProgress("tuning")));
 }
 

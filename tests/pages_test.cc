@@ -86,14 +86,17 @@ TEST(Pages, UnsanitizedTestsExist) {
   }
   std::istringstream lines(Contents(fs::path(INTACT_SOURCE_DIR) / "tests/unsanitized.txt"));
   static const std::regex kPattern(R"((?:\*?(\w+)\.(\w*)|\*/).*: .+)");
+  size_t patterns = 0;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with("#")) continue;
+    ++patterns;
     std::smatch found;
     ASSERT_TRUE(std::regex_match(line, found, kPattern)) << line << "; expected \"PATTERN: REASON\"";
     EXPECT_THAT(sources,
                 testing::ContainsRegex("TEST(_[FP])?\\(\\w*" + found.str(1) + ",\\s+" + found.str(2)))
         << line;
   }
+  EXPECT_GT(patterns, 20u);
 }
 
 TEST(Pages, FilesAreFoundInTheirText) {

@@ -50,7 +50,8 @@ std::vector<Entrant> EntrantsOf(const Workloads& workloads, const Case& base,
   Case c = base;
   add(c, workloads.ours);
   c.mode = INTACT_SATURATING;
-  if (kernels::PairsSaturate(c.isa, c.mode)) add(c, workloads.ours);
+  // Plans with weights in blocks have no such mode.
+  if (!c.shape.blocks && kernels::PairsSaturate(c.isa, c.mode)) add(c, workloads.ours);
   c.mode = base.mode;
   if (c.shape.batch) c.shape.batch->b_type = INTACT_S8;
   for (const Peer* peer : peers) {
@@ -82,7 +83,8 @@ Row RunRow(const Workloads& workloads, const Case& base, Seconds budget) {
   std::vector<const Peer*> peers = PeersFor(base);
   std::vector<Timing> failed;
   const auto fail = [&](std::string_view contender, const std::string& why) {
-    failed.push_back({std::string(contender), FormatsOf(base).front(), "", why});
+    const Format format = base.shape.blocks ? kByBlock : FormatsOf(base).front();
+    failed.push_back({std::string(contender), format, "", why});
   };
   for (;;) {
     const Result<nlohmann::json> json = RunInChild([&]() -> nlohmann::json {

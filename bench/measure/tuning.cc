@@ -149,14 +149,15 @@ Table TableOf(const std::vector<TunedRow>& rows) {
 
 bool TunedResults::AllRight() const { return std::ranges::all_of(rows, &TunedRow::IsMeasured); }
 
+bool IsTunable(const Layer& layer) { return !layer.shape.batch && !layer.shape.blocks; }
+
 TunedResults RunTuned(const Request& request, const verify::Progress& progress) {
   TunedResults results;
   results.suite = request.suite.name;
   results.weights = request.WeightsFor(request.suite.layers.front()).name;
   results.machine = support::DescribeMachine();
   std::vector<Layer> layers;
-  const auto is_tunable = [](const Layer& layer) { return !layer.shape.batch; };
-  std::ranges::copy_if(request.suite.layers, std::back_inserter(layers), is_tunable);
+  std::ranges::copy_if(request.suite.layers, std::back_inserter(layers), IsTunable);
   const auto total = static_cast<int64_t>(layers.size() * request.isas.size());
   int64_t done = 0;
   progress(done, total);

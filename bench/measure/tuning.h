@@ -40,7 +40,10 @@ struct TunedResults {
 /// A choice of the model counts as wrong if its time over the tuned time exceeds this.
 inline constexpr double kWrongChoice = 1.03;
 
-/// Measures the suite's shapes, except batches: they cannot be tuned. Tuning a plan takes request.budget, and
+/// Whether plans of this layer can be tuned: not those of a batch or with weights in blocks.
+bool IsTunable(const Layer& layer);
+
+/// Measures the suite's layers that can be tuned. Tuning a plan takes request.budget, and
 /// measuring the turns of a shape takes as long.
 TunedResults RunTuned(const Request& request, const verify::Progress& progress);
 

@@ -277,7 +277,7 @@ json ToJson(const Workload& workload, const Case& c, const Layout& layout) {
           {"b_by_columns", shape.batch && shape.batch->b_by_columns},
           {"conv", shape.conv ? ToJson(*shape.conv) : json()},
           {"c_type", verify::ToString(c.format.c_type)},
-          {"scales", workload.scales().size() / sizeof(float)},
+          {"scales", workload.scales().size() / (shape.blocks ? sizeof(uint16_t) : sizeof(float))},
           {"blocks", shape.blocks ? json{{"bits", core::TraitsOf(shape.blocks->b_type).bits},
                                          {"depth", shape.blocks->depth}}
                                   : json()},

@@ -24,7 +24,7 @@
 //                    s32 C), fused_cost (extra time of intact's scaled output over its s32 output, as a
 //                    fraction of the s32 time; the scaled output is f32 for a batch, else u8; null if not
 //                    timed, dynamic or blocks), timings[]: contender ("intact"; "saturating": intact in that mode; or
-//                    a peer's name), quantization ("static": A is u8; "tensor", "row", "block": A is float32
+//                    a peer's name, with its kernels if it has several), quantization ("static": A is u8; "tensor", "row", "block": A is float32
 //                    and quantized in the run, with one scale or one for each row, or one for each block of a
 //                    row; "none": computed in float),
 //                    c_type ("s32"; "u8": per-channel scales and ReLU; "f32": scales; a convolution in float

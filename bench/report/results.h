@@ -25,7 +25,7 @@ inline constexpr std::string_view kWrong = "wrong: not timed";
 
 /// The time of one contender in one format.
 struct Timing {
-  std::string contender;  // kIntact, kSaturating, or a peer's name
+  std::string contender;  // kIntact, kSaturating, or a peer's name, with its kernels if it has several
   Format format;
   std::string implementation;
   std::string result;  // kExact, kSaturates (C equals the maddubs model), kNear, kWrong, or why it cannot run

@@ -28,6 +28,7 @@ class BenchCli : public intact::tests::BinaryTest {
 
 TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("frobnicate", "frobnicate");
+  ExpectBadInput("tune --layer '1x256x256 u4/32'", "no layer can be tuned");
   ExpectBadInput("--frobnicate", "--frobnicate");
   ExpectBadInput("--suite long",
                  "intact_bench: --suite: long not in "

@@ -16,8 +16,10 @@ int RunBench(int argc, char** argv) {
   const std::filesystem::path folder = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
   std::vector<char*> words(argv, argv + argc);
   words.push_back(nullptr);
-  for (const std::filesystem::path& program : {folder / kName, folder / "../bench" / kName}) {
-    ::execv(program.c_str(), words.data());
+  if (!error) {
+    for (const std::filesystem::path& program : {folder / kName, folder / "../bench" / kName}) {
+      ::execv(program.c_str(), words.data());
+    }
   }
   ::execvp(kName, words.data());
   return Fail("bench: needs the program intact_bench beside this program or in PATH; install intact-bench");

@@ -62,11 +62,6 @@ class Explainer {
 
 }  // namespace
 
-std::string GroupedNaming::InWords() const {
-  if (arithmetic.empty()) return "unexplained";
-  return error ? fmt::format("{} (at most {:.2g} % of it)", arithmetic, 100 * *error) : arithmetic;
-}
-
 Comparison CountGrouped(const Oracle& oracle, const std::vector<uint8_t>& output) {
   Comparison comparison;
   const ByteComparison bytes = CompareBytes(oracle.type(), oracle.expected(), output);

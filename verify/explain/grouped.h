@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "verify/explain/compare.h"
+#include "verify/explain/comparison.h"
 #include "verify/explain/oracle.h"
 
 namespace intact::verify {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <iterator>
 #include <limits>
 #include <ranges>
@@ -12,7 +13,6 @@
 
 #include "core/result.h"
 #include "core/types.h"
-#include "verify/problem/grouped.h"
 #include "verify/problem/line.h"
 
 namespace intact::verify {
@@ -145,7 +145,7 @@ Field ZeroPoint(std::string_view key, T Problem::*member, intact_type Problem::*
 
 // Unused elements or bytes.
 Field Pad(std::string_view key, int64_t Problem::*member) { return Number(key, member).In(0, kMaxPadding); }
-// Those that random GEMMs and convolutions have.
+// The pads that random GEMMs and convolutions have.
 std::vector<std::string_view> Pads() { return {"0", "0", "0", "1", "5", "16", "64"}; }
 
 Field RangeMinimum() {
@@ -550,9 +550,9 @@ std::vector<Field> GroupedRunFields() {
       Choice("blayout", &Problem::b_is_kn, kLayoutsOfB)
           .Needs(INTACT_TARGET_B_LAYOUTS)
           .NotInFiles(kLayout)
-          .InOneOf(3, "kn")
           .Where([](const Problem& p) { return !p.grouped->IsPacked(); },
-                 "kn needs weights of 8 bits; the depths of 4-bit weights are adjacent"),
+                 "kn needs weights of 8 bits; the depths of 4-bit weights are adjacent")
+          .InOneOf(3, "kn"),
       Choice("slayout", &Problem::scales_are_gn, kLayoutsOfScales)
           .Needs(INTACT_TARGET_B_LAYOUTS)
           .NotInFiles(kLayout)
@@ -638,7 +638,10 @@ template <class Text>
 Field DrawnAs(const Field& field, const Text& text) {
   return field.Drawn([read = field.read, fits = field.fits, text](Random& r, Problem& p) {
     if (fits && !fits(p)) return;
-    if (const std::string value = text(r); !value.empty()) (void)read(value, &p);
+    if (const std::string value = text(r); !value.empty()) {
+      [[maybe_unused]] const auto error = read(value, &p);
+      assert(!error);
+    }
   });
 }
 

@@ -38,7 +38,7 @@ struct Field {
   std::function<bool(const Problem&)> fits = {};
   std::string_view misfit = {};              // why a value does not
   std::vector<std::string_view> names = {};  // of the values of a field that has one of some
-  // Draws the value of a random problem, of which some other fields are drawn already; unset: other code does.
+  // Draws the value for a random problem with some other fields drawn already; unset: other code does.
   using Draw = void(support::Random& random, Problem& problem);
   std::function<Draw> draw = {};
 
