@@ -89,8 +89,8 @@ void AddShapes(CLI::App* app, Options* options, const std::string& suite) {
           ->check(CLI::IsMember(Names(Suites())));
   app->add_option(
          "--layer", options->layers,
-         "measure this shape, as tables print it: M×N×K, or C×H×W→N 3×3/2 d1 g32 batch 8 (also with x and "
-         "->); may be repeated")
+         "measure this shape, as tables print it: M×N×K, 12×(M×N×K) u8×s8ᵀ, or C×H×W→N 3×3/2 d1 g32 batch 8 "
+         "(also with x, T and ->); may be repeated")
       ->allow_extra_args(false)
       ->excludes(named);
 }
