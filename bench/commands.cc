@@ -86,10 +86,9 @@ void AddShapes(CLI::App* app, Options* options, const std::string& suite) {
   CLI::Option* const named =
       app->add_option("--suite", options->suite, "shapes to measure (default: " + suite + ")")
           ->check(CLI::IsMember(Names(Suites())));
-  app->add_option(
-         "--layer", options->layers,
-         "measure this shape, as tables print it: M×N×K, M×N×K u4/32, or C×H×W→N 3×3/2 d1 g32 batch 8 "
-         "(also with x and ->); may be repeated")
+  app->add_option("--layer", options->layers,
+                  "measure this shape, as tables print it: M×N×K, M×N×K u4/32, 12×(M×N×K) u8×s8ᵀ, or "
+                  "C×H×W→N 3×3/2 d1 g32 batch 8 (also with x, T and ->); may be repeated")
       ->allow_extra_args(false)
       ->excludes(named);
 }
@@ -137,10 +136,10 @@ Result<Request> RequestOf(const Options& options, Isas isas, std::string_view su
     for (const std::string& text : options.layers) {
       const std::optional<Shape> shape = ParseShape(text);
       if (!shape) {
-        return Error{
-            INTACT_INVALID_ARGUMENT,
-            fmt::format("--layer '{}': is not a shape; expected M×N×K, M×N×K u4/32, or C×H×W→N 3×3/2 g32",
-                        text)};
+        return Error{INTACT_INVALID_ARGUMENT,
+                     fmt::format("--layer '{}': is not a shape; expected M×N×K, M×N×K u4/32, 12×(M×N×K) "
+                                 "u8×s8ᵀ, or C×H×W→N 3×3/2 g32",
+                                 text)};
       }
       layers.push_back({*shape});
     }

@@ -91,11 +91,12 @@ std::string ToString(const Format& format) {
 
 std::optional<Shape> ParseShape(std::string_view text) {
   std::string plain(text);
-  for (const auto& [sign, ascii] : {std::pair{"×", "x"}, std::pair{"→", "->"}}) {
+  for (const auto& [sign, ascii] : {std::pair{"×", "x"}, std::pair{"→", "->"}, std::pair{"ᵀ", "T"}}) {
     for (size_t at; (at = plain.find(sign)) != std::string::npos;)
       plain.replace(at, std::strlen(sign), ascii);
   }
   static const std::regex kGemm("(\\d+)x(\\d+)x(\\d+)(?: (u4|s8)/(16|32|64|128|256))?");
+  static const std::regex kBatch("(\\d+)x\\((\\d+)x(\\d+)x(\\d+)\\) u8x([us])8(T)?");
   static const std::regex kConv(
       "(transposed )?(dw )?(\\d+)x(\\d+)x(\\d+)(?:->(\\d+))? (\\d+)x(\\d+)(?:/(\\d+)(?:x(\\d+))?)?"
       "(?: d(\\d+))?(?: g(\\d+))?(?: batch (\\d+))?");
@@ -110,6 +111,11 @@ std::optional<Shape> ParseShape(std::string_view text) {
   if (std::regex_match(plain, match, kGemm)) {
     Shape shape = {number(1, 1), number(2, 1), number(3, 1)};
     if (match[4].matched) shape.blocks = Blocks{match[4] == "u4" ? INTACT_U4 : INTACT_S8, number(5, 1)};
+    return is_number ? std::optional(shape) : std::nullopt;
+  }
+  if (std::regex_match(plain, match, kBatch)) {
+    const Batch batch = {number(1, 1), match[5] == "s" ? INTACT_S8 : INTACT_U8, match[6].matched};
+    const Shape shape = {number(2, 1), number(3, 1), number(4, 1), std::nullopt, batch};
     return is_number ? std::optional(shape) : std::nullopt;
   }
   if (!std::regex_match(plain, match, kConv)) return std::nullopt;

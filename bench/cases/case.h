@@ -113,8 +113,8 @@ struct Shape {
   std::string ToString() const;
 };
 
-/// The GEMM or convolution that ToString() writes as `text`, in which x may stand for × and -> for →. Nothing if
-/// no shape has that text; batches with runtime Bs have no such text.
+/// The shape that ToString() writes as `text`, in which x may stand for ×, T for ᵀ and -> for →. Nothing if no
+/// shape has that text.
 std::optional<Shape> ParseShape(std::string_view text);
 
 struct Layer {

@@ -167,9 +167,11 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   // Rows of one tap for many panels. L1's share for A cannot hold a block of them at their stride.
   const bool outgrows_l1 =
       taps.count() == 1 && panels > Costs().layout.few_panels && block_rows * rows.stride > caches.AmxRows();
-  // Reading A from L2 for each block of columns is faster than staging it.
-  const bool reads_l2 =
-      outgrows_l1 && k > MaxDepth(block_rows, caches) && rows.count * rows.stride <= caches.AmxStayingRows();
+  // Reading A from L2 for each block of columns is faster than staging it. If A comes from beyond L2, L2 keeps a
+  // block of its rows: this pays if many panels share them, and if the rows do not map to one set of L1.
+  const bool reads_l2 = outgrows_l1 && k > MaxDepth(block_rows, caches) &&
+                        (rows.count * rows.stride <= caches.AmxStayingRows() ||
+                         (!SharesDepths(k, false, caches) && rows.stride % kL1WayBytes != 0));
   blocking.stages_a = taps.stages_tiles || (outgrows_l1 && !reads_l2);
   blocking.runs_on = !blocking.stages_a && taps.depth % kTileDepth == 0 && RunsOn(rows);
   blocking.tile_rows = EvenTile(blocking.runs_on    ? Places(rows)

@@ -21,7 +21,8 @@
 // A is staged, that is copied into dense rows, only if loading it in place is impossible or slow:
 //   - the last depths of a row, if they are not a whole tile: a load would read beyond the row;
 //   - all of A, if a block's rows at the caller's stride do not fit in L1 together. But if the staged block
-//     would not fit in L1 with its whole depth, and A stays in L2, tiles are loaded from there;
+//     would not fit in L1 with its whole depth either, and A or many panels stay in L2, tiles are loaded from
+//     there;
 //   - all of A, if lines are much shorter than tiles or taps are not whole tiles: ReadsLinesInPlace().
 //
 // If a block of A outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block.

@@ -82,12 +82,14 @@ TEST(Suites, ContainWhatTheySay) {
 TEST(Shape, IsReadFromItsText) {
   for (const Suite& suite : Suites()) {
     for (const Layer& layer : suite.layers) {
-      if (layer.shape.batch) continue;
       Shape shape = layer.shape;
       shape.is_dynamic = false;
       EXPECT_EQ(ParseShape(shape.ToString()), shape) << shape.ToString();
     }
   }
+  EXPECT_EQ(ParseShape("12x(128x64x32) u8xs8T"),
+            (Shape{128, 64, 32, std::nullopt, Batch{12, INTACT_S8, true}}));
+  EXPECT_EQ(ParseShape("12x(128x64x32) s8xs8"), std::nullopt);
   EXPECT_EQ(ParseShape("dw 8x5x4 3x3/2 batch 2"), Shape::Of({5, 4, 8, 8, 3, 2, 8, 2}));
   EXPECT_EQ(ParseShape("64x12x80->32 1x3/2x1 d4"),
             Shape::Of({12, 80, 64, 32, {1, 3}, {2, 1}, 1, 1, false, 4}));

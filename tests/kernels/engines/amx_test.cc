@@ -350,6 +350,13 @@ TEST(AmxBlocks, CutRowsInPlace) {
   EXPECT_EQ(depth(16, 8, 4608, 4608), 4608);    // two of one row tile
   EXPECT_EQ(depth(64, 48, 3072, 3072), 3072);   // few rows, and B comes from beyond L2
   EXPECT_EQ(depth(128, 16, 2304, 4096), 2304);  // all rows in the same sets
+  // A comes from beyond L2.
+  EXPECT_EQ(depth(1024, 48, 3072, 3072), 1024);
+  EXPECT_EQ(depth(2048, 128, 2048, 2048), 2048);  // few sets
+  // One set, and few panels in a chunk: A is staged.
+  for (const int64_t k : {4096, 11072}) {
+    EXPECT_TRUE(ChooseAmxBlocking({512, k, 512}, 64, SomeTaps(1, k), caches).stages_a) << k;
+  }
 }
 
 // A deep convolution with lines of seven rows is staged; its 49 rows share depth blocks of all panels.
@@ -417,7 +424,7 @@ TEST_F(AmxEngines, AddResidualsAtEveryEdge) {
   }
 }
 
-// Rows this far apart do not stay in L2, so they are staged.
+// Rows this far apart do not stay in L2, and they map to one set of L1. So they are staged.
 constexpr int64_t kFar = 65536;
 
 TEST_F(AmxEngines, AreExactAroundTheirDepthBlocks) {
@@ -427,7 +434,7 @@ TEST_F(AmxEngines, AreExactAroundTheirDepthBlocks) {
     for (const int64_t k : {depth - 1, depth, depth + 1, 2 * depth, 2 * depth + 65}) {
       for (const char* types : {"gemm u8s8s32", "gemm s8s8f32"}) {
         ExpectTilesAreExact(std::string(types) + shape + " k=" + std::to_string(k) +
-                            " za=1 wmax=128 apad=" + std::to_string(kFar));
+                            " za=1 wmax=128 apad=" + std::to_string(kFar - k));
       }
     }
   }
@@ -439,13 +446,15 @@ TEST_F(AmxEngines, AreExactWhereRowsInPlaceAreCut) {
   for (const char* gemm : {"gemm u8s8s32 m=64 n=130 za=1 wmax=128", "gemm s8s8f32 m=32 n=189",
                            "gemm u8u8u8 m=45 n=160 zb=131 bias=f32", "gemm s8s8s8 m=100 n=192"}) {
     for (const int64_t k : {held + 1, held + 64, 2 * held + 65, 3 * held}) {
-      const std::string line = fmt::format("{} k={} apad={}", gemm, k, RoundUp(k, 128) - k + 65);
-      const Problem problem = tests::Parsed(line);
-      const AmxBlocking blocking =
-          ChooseAmxBlocking({problem.m, RoundUp(k, 128) + 65, problem.m},
-                            CeilDivide(problem.n, kPanelColumns), SomeTaps(1, k), Caches());
-      EXPECT_TRUE(blocking.depth < k && !blocking.stages_a) << line;
-      ExpectTilesAreExact(line);
+      // A stays in L2 or not.
+      for (const int64_t stride : {RoundUp(k, 128) + 65, RoundUp(k, 128) + 65 + kFar}) {
+        const std::string line = fmt::format("{} k={} apad={}", gemm, k, stride - k);
+        const Problem problem = tests::Parsed(line);
+        const AmxBlocking blocking = ChooseAmxBlocking(
+            {problem.m, stride, problem.m}, CeilDivide(problem.n, kPanelColumns), SomeTaps(1, k), Caches());
+        EXPECT_TRUE(blocking.depth < k && !blocking.stages_a) << line;
+        ExpectTilesAreExact(line);
+      }
     }
   }
   // A convolution of one tap: its lines are apart.
