@@ -447,7 +447,7 @@ TEST_F(AmxEngines, AreExactWhereRowsInPlaceAreCut) {
                            "gemm u8u8u8 m=45 n=160 zb=131 bias=f32", "gemm s8s8s8 m=100 n=192"}) {
     for (const int64_t k : {held + 1, held + 64, 2 * held + 65, 3 * held}) {
       // A stays in L2 or not.
-      for (const int64_t stride : {RoundUp(k, 128) + 65, RoundUp(k, 128) + 65 + kFar}) {
+      for (const int64_t stride : {RoundUp(k, 128) + 65, RoundUp(k, 128) + 65 + kFar / 2}) {
         const std::string line = fmt::format("{} k={} apad={}", gemm, k, stride - k);
         const Problem problem = tests::Parsed(line);
         const AmxBlocking blocking = ChooseAmxBlocking(
