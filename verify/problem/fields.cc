@@ -550,9 +550,9 @@ std::vector<Field> GroupedRunFields() {
       Choice("blayout", &Problem::b_is_kn, kLayoutsOfB)
           .Needs(INTACT_TARGET_B_LAYOUTS)
           .NotInFiles(kLayout)
+          .InOneOf(3, "kn")  // before Where(): weights of 4 bits take the same numbers from the stream
           .Where([](const Problem& p) { return !p.grouped->IsPacked(); },
-                 "kn needs weights of 8 bits; the depths of 4-bit weights are adjacent")
-          .InOneOf(3, "kn"),
+                 "kn needs weights of 8 bits; the depths of 4-bit weights are adjacent"),
       Choice("slayout", &Problem::scales_are_gn, kLayoutsOfScales)
           .Needs(INTACT_TARGET_B_LAYOUTS)
           .NotInFiles(kLayout)
