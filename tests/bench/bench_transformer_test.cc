@@ -69,7 +69,8 @@ TEST(Shape, OfABatch) {
 TEST(Format, Names) {
   std::vector<std::string> formats(kFormats.size());
   std::ranges::transform(kFormats, formats.begin(), [](const Format& format) { return ToString(format); });
-  EXPECT_THAT(formats, ElementsAre("s32", "u8", "f32", "f32 by tensor", "f32 by row", "f32 by block", "float"));
+  EXPECT_THAT(formats,
+              ElementsAre("s32", "u8", "f32", "f32 by tensor", "f32 by row", "f32 by block", "float"));
 }
 
 TEST(Case, FormatsOfTransformers) {
