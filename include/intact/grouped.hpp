@@ -19,15 +19,15 @@ struct GroupedCalls {
   using Args = intact_grouped_args;
   using Info = intact_grouped_info;
   static constexpr Info kInfo = INTACT_GROUPED_INFO_INIT;
-  static constexpr auto load = intact_grouped_load;
-  static constexpr auto load_memory = intact_grouped_load_memory;
-  static constexpr auto save = intact_grouped_save;
-  static constexpr auto save_memory = intact_grouped_save_memory;
-  static constexpr auto prepare = intact_grouped_prepare;
-  static constexpr auto run = intact_grouped_run;
-  static constexpr auto run_part = intact_grouped_run_part;
-  static constexpr auto query = intact_grouped_query;
-  static constexpr auto destroy = intact_grouped_destroy;
+  static constexpr auto kLoad = intact_grouped_load;
+  static constexpr auto kLoadMemory = intact_grouped_load_memory;
+  static constexpr auto kSave = intact_grouped_save;
+  static constexpr auto kSaveMemory = intact_grouped_save_memory;
+  static constexpr auto kPrepare = intact_grouped_prepare;
+  static constexpr auto kRun = intact_grouped_run;
+  static constexpr auto kRunPart = intact_grouped_run_part;
+  static constexpr auto kQuery = intact_grouped_query;
+  static constexpr auto kDestroy = intact_grouped_destroy;
 };
 }  // namespace detail
 /// @endcond

@@ -207,25 +207,25 @@ class Plan {
   /// the plan lives.
   static Result<Made> Load(const std::string& path, int32_t max_isa = INTACT_ISA_ANY) {
     Handle* handle = nullptr;
-    return Adopt(Calls::load(path.c_str(), max_isa, &handle), &handle);
+    return Adopt(Calls::kLoad(path.c_str(), max_isa, &handle), &handle);
   }
   /// Creates a plan from memory. A Gemm needs an alignment of 64 bytes, and the bytes as long as it lives. Other
   /// plans need neither.
   static Result<Made> LoadMemory(const void* data, size_t size, int32_t max_isa = INTACT_ISA_ANY) {
     Handle* handle = nullptr;
-    return Adopt(Calls::load_memory(data, size, max_isa, &handle), &handle);
+    return Adopt(Calls::kLoadMemory(data, size, max_isa, &handle), &handle);
   }
   /// Writes the plan; the file appears whole or not at all.
   Error Save(const std::string& path) const {
-    return detail::LastError(Calls::save(handle_.get(), path.c_str()));
+    return detail::LastError(Calls::kSave(handle_.get(), path.c_str()));
   }
   /// The bytes that Save() writes.
   Result<std::vector<uint8_t>> SaveMemory() const {
     size_t size = 0;
-    Error error = detail::LastError(Calls::save_memory(handle_.get(), nullptr, &size));
+    Error error = detail::LastError(Calls::kSaveMemory(handle_.get(), nullptr, &size));
     if (!error.ok()) return error;
     std::vector<uint8_t> bytes(size);
-    error = detail::LastError(Calls::save_memory(handle_.get(), bytes.data(), &size));
+    error = detail::LastError(Calls::kSaveMemory(handle_.get(), bytes.data(), &size));
     if (!error.ok()) return error;
     return bytes;
   }
@@ -233,15 +233,15 @@ class Plan {
   /// Reports what a run needs.
   Result<intact_run_info> Prepare(const Args& args) const {
     intact_run_info info = INTACT_RUN_INFO_INIT;
-    Error error = detail::LastError(Calls::prepare(handle_.get(), &args, &info));
+    Error error = detail::LastError(Calls::kPrepare(handle_.get(), &args, &info));
     if (!error.ok()) return error;
     return info;
   }
   /// A run with arguments of the C ABI; the caller is responsible for element types.
-  Error Run(const Args& args) const { return detail::LastError(Calls::run(handle_.get(), &args)); }
+  Error Run(const Args& args) const { return detail::LastError(Calls::kRun(handle_.get(), &args)); }
   /// Part `part` of `parts` of a run, for callers that own their threads.
   Error RunPart(const Args& args, int part, int parts) const {
-    return detail::LastError(Calls::run_part(handle_.get(), &args, part, parts));
+    return detail::LastError(Calls::kRunPart(handle_.get(), &args, part, parts));
   }
 
   /// What the plan chose.
@@ -263,10 +263,10 @@ class Plan {
     if (!error.ok()) return error;
     return made;
   }
-  Error Query() { return detail::LastError(Calls::query(handle_.get(), &info_)); }
+  Error Query() { return detail::LastError(Calls::kQuery(handle_.get(), &info_)); }
 
   struct Destroy {
-    void operator()(Handle* handle) const noexcept { Calls::destroy(handle); }
+    void operator()(Handle* handle) const noexcept { Calls::kDestroy(handle); }
   };
   std::unique_ptr<Handle, Destroy> handle_;
   typename Calls::Info info_ = Calls::kInfo;
@@ -280,15 +280,15 @@ struct GemmCalls {
   using Args = intact_gemm_args;
   using Info = intact_gemm_info;
   static constexpr Info kInfo = INTACT_GEMM_INFO_INIT;
-  static constexpr auto load = intact_gemm_load;
-  static constexpr auto load_memory = intact_gemm_load_memory;
-  static constexpr auto save = intact_gemm_save;
-  static constexpr auto save_memory = intact_gemm_save_memory;
-  static constexpr auto prepare = intact_gemm_prepare;
-  static constexpr auto run = intact_gemm_run;
-  static constexpr auto run_part = intact_gemm_run_part;
-  static constexpr auto query = intact_gemm_query;
-  static constexpr auto destroy = intact_gemm_destroy;
+  static constexpr auto kLoad = intact_gemm_load;
+  static constexpr auto kLoadMemory = intact_gemm_load_memory;
+  static constexpr auto kSave = intact_gemm_save;
+  static constexpr auto kSaveMemory = intact_gemm_save_memory;
+  static constexpr auto kPrepare = intact_gemm_prepare;
+  static constexpr auto kRun = intact_gemm_run;
+  static constexpr auto kRunPart = intact_gemm_run_part;
+  static constexpr auto kQuery = intact_gemm_query;
+  static constexpr auto kDestroy = intact_gemm_destroy;
 };
 struct ConvCalls {
   using Plan = Conv;
@@ -296,15 +296,15 @@ struct ConvCalls {
   using Args = intact_conv_args;
   using Info = intact_conv_info;
   static constexpr Info kInfo = INTACT_CONV_INFO_INIT;
-  static constexpr auto load = intact_conv_load;
-  static constexpr auto load_memory = intact_conv_load_memory;
-  static constexpr auto save = intact_conv_save;
-  static constexpr auto save_memory = intact_conv_save_memory;
-  static constexpr auto prepare = intact_conv_prepare;
-  static constexpr auto run = intact_conv_run;
-  static constexpr auto run_part = intact_conv_run_part;
-  static constexpr auto query = intact_conv_query;
-  static constexpr auto destroy = intact_conv_destroy;
+  static constexpr auto kLoad = intact_conv_load;
+  static constexpr auto kLoadMemory = intact_conv_load_memory;
+  static constexpr auto kSave = intact_conv_save;
+  static constexpr auto kSaveMemory = intact_conv_save_memory;
+  static constexpr auto kPrepare = intact_conv_prepare;
+  static constexpr auto kRun = intact_conv_run;
+  static constexpr auto kRunPart = intact_conv_run_part;
+  static constexpr auto kQuery = intact_conv_query;
+  static constexpr auto kDestroy = intact_conv_destroy;
 };
 }  // namespace detail
 /// @endcond
