@@ -6,8 +6,9 @@
 
 #include "core/isas.h"
 #include "core/result.h"
+#include "kernels/codegen/amx_kernel.h"
 #include "kernels/codegen/dispatch.h"
-#include "kernels/engines/amx_engine.h"
+#include "kernels/engines/amx_blocking.h"
 #include "kernels/engines/cost_table.h"
 #include "kernels/runtime/caches.h"
 #include "kernels/weights/channel_order.h"

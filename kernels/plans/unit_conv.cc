@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "kernels/codegen/dispatch.h"
-#include "kernels/engines/amx_engine.h"
+#include "kernels/engines/amx_blocking.h"
 #include "kernels/engines/block_cost.h"
 #include "kernels/engines/cost_table.h"
 

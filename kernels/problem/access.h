@@ -71,7 +71,7 @@ struct Taps {
   // its end in the last row. Whole quads, together less than the depth; 0 if all bytes are computed.
   int64_t head = 0, tail = 0;
   std::optional<SharedPixels> shared;  // set if kernels use it
-  bool stages_tiles = false;           // AMX: rows are copied, not loaded from their lines (amx_engine.h)
+  bool stages_tiles = false;           // AMX: rows are copied, not loaded from their lines (amx_blocking.h)
   int64_t line_rows = 0;               // rows of an output line, if `shared`, head or tail need it
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }
   bool HasLineEnds() const { return head != 0 || tail != 0; }

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/codegen/amx_kernel.h"
-#include "kernels/engines/amx_engine.h"
+#include "kernels/engines/amx_blocking.h"
 #include "kernels/runtime/caches.h"
 #include "kernels/weights/pack.h"
 #include "reference/models/operands.h"
