@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <new>
 
 #include "core/operation.h"
 #include "core/types.h"
@@ -46,8 +47,8 @@ BlockOperands::BlockOperands(const Shape& shape)
   // 2⁻⁷ to 2⁻⁵ as float16
   scales_.resize(static_cast<size_t>(shape.n * blocks()));
   for (uint16_t& scale : scales_) scale = static_cast<uint16_t>(0x2000 + random.Integer(0, 0x7ff));
-  a_.resize(static_cast<size_t>(shape.m * shape.k));
-  for (float& number : a_) number = static_cast<float>(random.Gauss());
+  if (!a_.Resize(static_cast<size_t>(shape.m * shape.k))) throw std::bad_alloc();
+  for (float& number : std::span(a_.data(), a_.size())) number = static_cast<float>(random.Gauss());
 }
 
 intact_grouped_desc BlockOperands::Describe(const Case& c) const {

@@ -10,6 +10,7 @@
 #include "bench/cases/case.h"
 #include "bench/cases/contender.h"
 #include "core/weight_format.h"
+#include "kernels/runtime/aligned_buffer.h"
 #include "reference/contract/grouped.h"
 
 namespace intact::bench {
@@ -19,8 +20,9 @@ class BlockOperands {
  public:
   explicit BlockOperands(const Shape& shape);
 
+  /// Aligned to a cache line.
   const uint8_t* a() const { return reinterpret_cast<const uint8_t*>(a_.data()); }
-  size_t a_bytes() const { return a_.size() * sizeof(float); }
+  size_t a_bytes() const { return a_.bytes(); }
   /// Column by column: s8 with zero points of 0, or u4 with zero points of 8 and the even depth in the low bits.
   std::span<const uint8_t> b() const { return b_; }
   /// f16, by column and block.
@@ -44,7 +46,7 @@ class BlockOperands {
   std::vector<int64_t> rows_, columns_;  // that are checked
   std::vector<uint8_t> b_;
   std::vector<uint16_t> scales_;
-  std::vector<float> a_;
+  kernels::AlignedBuffer<float> a_;
 };
 
 }  // namespace intact::bench

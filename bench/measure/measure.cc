@@ -45,12 +45,12 @@ std::vector<std::vector<double>> SteadyTurns(const std::vector<support::Measurem
   return worst(second) < worst(first) ? second : first;
 }
 
+}  // namespace
+
 std::string NameOf(const Case& c) {
   if (!c.peer.empty()) return c.kernels.empty() ? c.peer : c.peer + " " + c.kernels;
   return std::string(c.mode == INTACT_EXACT ? kIntact : kSaturating);
 }
-
-}  // namespace
 
 support::Measurement TurnOf(TimedCalls microseconds, Seconds shortest) {
   return [=, microseconds = std::move(microseconds)] {
@@ -62,8 +62,7 @@ support::Measurement TurnOf(TimedCalls microseconds, Seconds shortest) {
 
 support::Measurement TurnOf(const Entrant& entrant, uint8_t* c) {
   const auto run = [=, contender = entrant.contender->get(), a = entrant.workload->a(entrant.what.format),
-                    name =
-                        entrant.what.peer.empty() ? NameOf(entrant.what) : entrant.what.peer](int64_t times) {
+                    name = NameOf(entrant.what)](int64_t times) {
     try {
       return contender->Microseconds(a, c, times);
     } catch (const std::runtime_error& error) {

@@ -31,12 +31,15 @@ struct Entrant {
   Result<std::unique_ptr<Contender>> contender;
 };
 
+/// As in Timing::contender.
+std::string NameOf(const Case& c);
+
 /// A contender that failed while it was timed.
 class ContenderFailed : public std::runtime_error {
  public:
   ContenderFailed(std::string name, const std::string& why)
       : std::runtime_error(why), name_(std::move(name)) {}
-  /// As in Timing::contender, without the kernels of a peer.
+  /// As in Timing::contender.
   const std::string& name() const { return name_; }
 
  private:

@@ -36,11 +36,16 @@ struct Workloads {
   std::optional<Workload> with_s8;  // for peers, if the case is a batch with u8 Bs: no peer takes them
 };
 
-/// Intact, its saturating kernel where pairs can saturate, and the peers.
+bool Has(std::span<const Timing> failed, const std::string& contender) {
+  return std::ranges::find(failed, contender, &Timing::contender) != failed.end();
+}
+
+/// Intact, its saturating kernel where pairs can saturate, and the peers. Without the contenders in `failed`.
 std::vector<Entrant> EntrantsOf(const Workloads& workloads, const Case& base,
-                                std::span<const Peer* const> peers) {
+                                std::span<const Peer* const> peers, std::span<const Timing> failed) {
   std::vector<Entrant> entrants;
   const auto add = [&](Case c, const Workload& workload) {
+    if (Has(failed, NameOf(c))) return;
     for (const Format& format : FormatsOf(c)) {
       c.format = format;
       if (!c.peer.empty() && !FindPeer(c.peer)->Takes(c)) continue;
@@ -78,7 +83,7 @@ std::vector<const Peer*> PeersFor(const Case& base) {
   return peers;
 }
 
-/// Measures the row, again without a peer that fails. If the process itself fails, no peer remains.
+/// Measures the row, again without a peer's kernels that fail. If the process itself fails, no peer remains.
 Row RunRow(const Workloads& workloads, const Case& base, Seconds budget) {
   std::vector<const Peer*> peers = PeersFor(base);
   std::vector<Timing> failed;
@@ -91,7 +96,7 @@ Row RunRow(const Workloads& workloads, const Case& base, Seconds budget) {
       if (const std::optional<Error> error = Confine(peers, base.isa))
         throw std::runtime_error(error->message);
       try {
-        Result<Row> row = MeasureRow(EntrantsOf(workloads, base, peers), budget);
+        Result<Row> row = MeasureRow(EntrantsOf(workloads, base, peers, failed), budget);
         if (!row) throw std::runtime_error(row.error().message);
         return *row;
       } catch (const ContenderFailed& error) {
@@ -103,9 +108,12 @@ Row RunRow(const Workloads& workloads, const Case& base, Seconds budget) {
       std::ranges::move(failed, std::back_inserter(row.timings));
       return row;
     }
-    if (json && std::erase(peers, FindPeer(json->at("failed").get<std::string>())) != 0) {
-      fail(json->at("failed").get<std::string>(), json->at("why").get<std::string>());
-      continue;
+    if (json) {
+      const auto contender = json->at("failed").get<std::string>();
+      if (contender != kIntact && contender != kSaturating && !Has(failed, contender)) {
+        fail(contender, json->at("why").get<std::string>());
+        continue;
+      }
     }
     const std::string why = json ? json->at("why").get<std::string>() : json.error().message;
     for (const Peer* peer : peers) fail(peer->Name(), why);

@@ -39,73 +39,57 @@ class PlanContender : public Contender {
   std::string implementation_, replaced_;
 };
 
-class GemmContender final : public PlanContender {
+/// A plan, run by kRun, a function of the C ABI.
+template <class Plan, auto kRun>
+class PlanContenderOf : public PlanContender {
+ public:
+  bool Run(const uint8_t* a, uint8_t* c) final {
+    args_.a = a;
+    args_.c = c;
+    return kRun(plan_.handle(), &args_) == INTACT_OK;
+  }
+
+ protected:
+  PlanContenderOf(Plan plan, const typename Plan::Args& args, const Case& c)
+      : PlanContender(plan.Info().kernel), plan_(std::move(plan)), args_(args) {
+    args_.threads = c.threads;
+  }
+
+  Plan plan_;
+  typename Plan::Args args_;
+};
+
+class GemmContender final : public PlanContenderOf<Gemm, intact_gemm_run> {
  public:
   GemmContender(Gemm plan, const Workload& workload, const Case& c)
-      : PlanContender(plan.Info().kernel), plan_(std::move(plan)) {
+      : PlanContenderOf(std::move(plan), INTACT_GEMM_ARGS_INIT, c) {
     args_.m = c.shape.m;
-    args_.threads = c.threads;
     args_.batch = c.shape.Items();
     if (c.shape.batch) args_.b = workload.b().data();
   }
-
   Error Tune(double milliseconds) override { return Take(plan_.Tune(args_.m, milliseconds)); }
-
-  bool Run(const uint8_t* a, uint8_t* c) override {
-    args_.a = a;
-    args_.c = c;
-    return intact_gemm_run(plan_.handle(), &args_) == INTACT_OK;
-  }
-
- private:
-  Gemm plan_;
-  intact_gemm_args args_ = INTACT_GEMM_ARGS_INIT;
 };
 
-class BlockContender final : public PlanContender {
+class BlockContender final : public PlanContenderOf<Grouped, intact_grouped_run> {
  public:
   BlockContender(Grouped plan, const Workload& /*workload*/, const Case& c)
-      : PlanContender(plan.Info().kernel), plan_(std::move(plan)) {
+      : PlanContenderOf(std::move(plan), INTACT_GROUPED_ARGS_INIT, c) {
     args_.m = c.shape.m;
-    args_.threads = c.threads;
   }
-
   Error Tune(double /*milliseconds*/) override {
     return {INTACT_UNSUPPORTED, "plans with weights in blocks are not tuned"};
   }
-
-  bool Run(const uint8_t* a, uint8_t* c) override {
-    args_.a = a;
-    args_.c = c;
-    return intact_grouped_run(plan_.handle(), &args_) == INTACT_OK;
-  }
-
- private:
-  Grouped plan_;
-  intact_grouped_args args_ = INTACT_GROUPED_ARGS_INIT;
 };
 
-class ConvContender final : public PlanContender {
+class ConvContender final : public PlanContenderOf<Conv, intact_conv_run> {
  public:
   ConvContender(Conv plan, const Workload& /*workload*/, const Case& c)
-      : PlanContender(plan.Info().kernel), plan_(std::move(plan)) {
+      : PlanContenderOf(std::move(plan), INTACT_CONV_ARGS_INIT, c) {
     args_.batch = c.shape.conv->batch;
-    args_.threads = c.threads;
   }
-
   Error Tune(double milliseconds) override {
     return Take(plan_.Tune(std::to_array(args_.input), milliseconds));
   }
-
-  bool Run(const uint8_t* a, uint8_t* c) override {
-    args_.a = a;
-    args_.c = c;
-    return intact_conv_run(plan_.handle(), &args_) == INTACT_OK;
-  }
-
- private:
-  Conv plan_;
-  intact_conv_args args_ = INTACT_CONV_ARGS_INIT;
 };
 
 /// The part of the description that GEMMs and convolutions share.

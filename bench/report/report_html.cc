@@ -53,7 +53,9 @@ class Roofline {
       const std::vector<Row> rows = results.RowsOf(isa);
       AddPeak(isa, rows);
       AddPoints(isa, rows, kIntact, "pt 7", "");
-      for (const PeerVersion& peer : results.peers) AddPoints(isa, rows, peer.name, "pt 6", ", " + peer.name);
+      for (const std::string& other : OthersOf(rows)) {
+        if (other != kSaturating) AddPoints(isa, rows, other, "pt 6", ", " + other);
+      }
     }
   }
 
@@ -107,7 +109,8 @@ class Roofline {
                  std::string_view point, std::string_view suffix) {
     std::string lines;
     for (const Row& row : rows) {
-      const Timing* const timing = row.Find(contender, MainFormat(row));
+      const bool is_peer_of_blocks = row.shape.blocks && contender != kIntact;
+      const Timing* const timing = row.Find(contender, is_peer_of_blocks ? kByBlock : MainFormat(row));
       if (timing != nullptr) lines += fmt::format("{} {}\n", Intensity(row), Gops(row, *timing));
     }
     if (lines.empty()) return;
