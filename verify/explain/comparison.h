@@ -28,7 +28,7 @@ enum class Cause : uint8_t {
 inline constexpr int kCauseCount = 6;
 std::string_view ToString(Cause cause);
 
-/// A pair of depths whose sum VPMADDUBSW clamps. For a convolution, m, n and depths are rows, output channels
+/// VPMADDUBSW clamps the sum of this pair of depths. For a convolution, m, n and depths are rows, output channels
 /// and depths of the lowered GEMM (reference/models/lowering.h). Activations and weights are as the
 /// instruction sees them: s8 activations + 128, u8 weights − 128. a0 and a1 are the unsigned operand; in some
 /// kernels this is the weights.

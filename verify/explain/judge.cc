@@ -212,9 +212,10 @@ std::optional<Failure> HowFails(const Target& target, const Oracle& oracle, cons
     if (output.error().status == INTACT_UNSUPPORTED) return std::nullopt;
     return Failure{target.LastFailure().kind};
   }
-  if (!IsBroken(target, oracle, options, *output, nullptr)) return std::nullopt;
-  if (oracle.grouped() == nullptr) return Failure{FailureKind::kOutput};
-  return Failure{FailureKind::kOutput, AlikeOf(ExplainGrouped(oracle, *output, claim))};
+  std::optional<Comparison> of_grouped;
+  if (oracle.grouped() != nullptr) of_grouped = ExplainGrouped(oracle, *output, claim);
+  if (!IsBroken(target, oracle, options, *output, of_grouped ? &*of_grouped : nullptr)) return std::nullopt;
+  return Failure{FailureKind::kOutput, of_grouped ? AlikeOf(*of_grouped) : std::string()};
 }
 
 bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options) {

@@ -289,7 +289,8 @@ Field Transposed() {
 bool HasScale(const Problem& p) { return p.c_type != INTACT_S32; }
 bool HasStoredB(const Problem& p) { return !p.runtime_b; }
 bool IsDynamic(const Problem& p) { return p.IsDynamic(); }
-constexpr std::string_view kNotS32 = "an s32 output has none", kNeedsDynamic = "needs a dynamic quantization";
+constexpr std::string_view kNotS32 = "needs an output that is not s32",
+                           kNeedsDynamic = "needs a dynamic quantization";
 
 // Fields that several kinds have.
 std::vector<Field> OperandFields() {
@@ -363,12 +364,10 @@ std::vector<Field> RunFields() {
       Pad("bpad", &Problem::b_pad).Needs(INTACT_TARGET_B_LAYOUTS).From(Pads()),
       Pad("cpad", &Problem::c_pad).Needs(INTACT_TARGET_STRIDES).From(Pads()),
       Choice("open", &Problem::open_extents, kNoYes)
-          .Where([](const Problem& p) { return p.conv.has_value(); }, "only a convolution has extents")
+          .Where([](const Problem& p) { return p.conv.has_value(); }, "needs a convolution")
           .InOneOf(3, "yes"),
       Choice("scratch", &Problem::own_scratch, kNoYes).InOneOf(3, "yes"),
-      Choice("saved", &Problem::saved, kNoYes)
-          .Where(HasStoredB, "a plan with runtimeb=yes cannot be saved")
-          .InOneOf(6, "yes"),
+      Choice("saved", &Problem::saved, kNoYes).Where(HasStoredB, "needs runtimeb=no").InOneOf(6, "yes"),
       Number("threads", &Problem::threads)
           .In(0, 1024)
           .Needs(INTACT_TARGET_THREADS)
@@ -378,7 +377,7 @@ std::vector<Field> RunFields() {
       Number("calls", &Problem::calls).In(1, 1 << 20).NotInFiles("it needs several calls").InOneOf(50, 2, 30),
       Choice("reused", &Problem::reused, kNoYes)
           .NotInFiles("it needs several calls")
-          .Where(HasStoredB, "with runtimeb=yes a plan has no weights")
+          .Where(HasStoredB, "needs runtimeb=no")
           .InOneOf(8, "yes"),
       Choice("mode", &Problem::mode, kModes).Kept(),
       Choice("isa", &Problem::isa, Isas()).Kept(),
@@ -445,7 +444,7 @@ LineKind GemmKind() {
                        .InOneOf(3, "nk"),
                    Choice("zaper", &Problem::row_zero_points, kTensorOrRow)
                        .Where([](const Problem& p) { return p.quantization == INTACT_QUANTIZATION_ROWS; },
-                              "row needs quant=rows")
+                              "needs quant=rows")
                        .InOneOf(2, "row"),
                    Number("usual", &Problem::usual_m).In(0, kMaxDimension).Drawn([](Random& r, Problem& p) {
                      p.usual_m = r.Of<int64_t>({0, 0, p.m, 1, 8, 128});
@@ -455,24 +454,24 @@ LineKind GemmKind() {
 LineKind ConvKind() {
   return {
       "conv", "u8s8s32", kBytes, core::kOutputTypes,
-      InOrder(std::string(
-                  "in c o kernel stride dilation pad transposed outpad groups batch pairing quant src x") +=
-              kEndOfLinear,
-              {InputExtents().Required(),
-               Number("c", &ConvGeometry::input_channels).In(1, kMaxDimension).Required(),
-               Number("o", &ConvGeometry::output_channels).In(1, kMaxDimension).Required(),
-               Extents("kernel", &Axis::kernel).Required(), Extents("stride", &Axis::stride),
-               Extents("dilation", &Axis::dilation), Padding(), Transposed().Kept(),
-               Extents("outpad", &Axis::output_pad),
-               Number("groups", &ConvGeometry::groups).In(1, kMaxDimension).Kept(),
-               Number("batch", &ConvGeometry::batch).In(0, kMaxDimension).Kept(),
-               Choice("pairing", &Problem::pairing, kPairings)
-                   .Where([](const Problem& p) { return p.mode == INTACT_SATURATING; },
-                          "flattened needs mode=saturating")
-                   .Drawn([](Random& r, Problem& p) {
-                     const bool may_be = p.mode == INTACT_SATURATING && !p.conv->IsTransposed();
-                     if (may_be && r.OneIn(2)) p.pairing = INTACT_PAIRING_FLATTENED;
-                   })})};
+      InOrder(
+          std::string(
+              "in c o kernel stride dilation pad transposed outpad groups batch pairing quant src x") +=
+          kEndOfLinear,
+          {InputExtents().Required(),
+           Number("c", &ConvGeometry::input_channels).In(1, kMaxDimension).Required(),
+           Number("o", &ConvGeometry::output_channels).In(1, kMaxDimension).Required(),
+           Extents("kernel", &Axis::kernel).Required(), Extents("stride", &Axis::stride),
+           Extents("dilation", &Axis::dilation), Padding(), Transposed().Kept(),
+           Extents("outpad", &Axis::output_pad),
+           Number("groups", &ConvGeometry::groups).In(1, kMaxDimension).Kept(),
+           Number("batch", &ConvGeometry::batch).In(0, kMaxDimension).Kept(),
+           Choice("pairing", &Problem::pairing, kPairings)
+               .Where([](const Problem& p) { return p.mode == INTACT_SATURATING; }, "needs mode=saturating")
+               .Drawn([](Random& r, Problem& p) {
+                 const bool may_be = p.mode == INTACT_SATURATING && !p.conv->IsTransposed();
+                 if (may_be && r.OneIn(2)) p.pairing = INTACT_PAIRING_FLATTENED;
+               })})};
 }
 
 // ----- grouped weights -----------------------------------------------------------------------------------------
@@ -526,19 +525,19 @@ std::vector<Field> GroupedWeightFields() {
       Choice("gscale", &GroupedFields::scale_type, kFloats).FromAll(),
       Choice("za", &GroupedFields::has_a_zero_points, kNoYes)
           .Kept()
-          .Where(IsGiven, "no needs given activations; expected src=none"),
+          .Where(IsGiven, "needs given activations; expected src=none"),
       Choice("zb", &GroupedFields::has_b_zero_points, kNoYes)
           .Needs(INTACT_TARGET_B_ZERO_POINTS)
           .InOneOf(2, "yes"),
       Choice("min", &GroupedFields::has_b_minimums, kNoYes)
           .Needs(INTACT_TARGET_B_MINIMUMS)
           .Where([](const Problem& p) { return !p.grouped->has_b_zero_points; },
-                 "yes needs zb=no; weights with minimums have no zero points")
+                 "needs zb=no; weights with minimums have no zero points")
           .InOneOf(3, "yes"),
       Choice("bias", &Problem::bias, kNoYesBias).Needs(INTACT_TARGET_BIAS_F32).InOneOf(2, "yes"),
       Choice("fill", &GroupedFields::fill, kGroupedFills)
           .Where([](const Problem& p) { return !IsGiven(p) || p.grouped->fill != GroupedFill::kNonFinite; },
-                 "nonfinite needs real numbers; expected src=f32, bf16 or f16")
+                 "needs real numbers; expected src=f32, bf16 or f16")
           .FromAll(),
   };
 }
@@ -552,7 +551,7 @@ std::vector<Field> GroupedRunFields() {
           .NotInFiles(kLayout)
           .InOneOf(3, "kn")  // before Where(): weights of 4 bits take the same numbers from the stream
           .Where([](const Problem& p) { return !p.grouped->IsPacked(); },
-                 "kn needs weights of 8 bits; the depths of 4-bit weights are adjacent"),
+                 "needs weights of 8 bits; the depths of 4-bit weights are adjacent"),
       Choice("slayout", &Problem::scales_are_gn, kLayoutsOfScales)
           .Needs(INTACT_TARGET_B_LAYOUTS)
           .NotInFiles(kLayout)
@@ -733,7 +732,9 @@ std::optional<Error> CheckFields(const Problem& problem) {
       const auto [low, high] = field.range(problem);
       if (auto error = CheckRange(field.key, field.number(problem), low, high)) return error;
     }
-    if (IsMisfit(field, problem)) return Invalid(fmt::format("{}: {}", field.key, field.misfit));
+    if (IsMisfit(field, problem)) {
+      return Invalid(fmt::format("{}: {} {}", field.key, field.print(problem), field.misfit));
+    }
   }
   return std::nullopt;
 }

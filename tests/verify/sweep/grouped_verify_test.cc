@@ -63,7 +63,7 @@ TEST(GroupedProblemTest, RefusesLines) {
        "k with group=0: 40000 is out of range; expected 1 to 33025"},
       {"grouped s8u4f32 m=1 n=2 k=3 blayout=kn",
        "blayout: kn needs weights of 8 bits; the depths of 4-bit weights are adjacent"},
-      {"grouped s8u4f32 m=7 n=2 k=3 item=2", "item: needs m to be a multiple of it, split=0 and experts=1"},
+      {"grouped s8u4f32 m=7 n=2 k=3 item=2", "item: 2 needs m to be a multiple of it, split=0 and experts=1"},
       {"grouped s8u4f32 m=1 n=2 k=3 experts=0", "experts: 0 is out of range; expected 1 to 1024"},
       {"grouped s8u4f32 m=1 n=4096 k=4096 experts=2",
        "experts·n·k is beyond 16777216: experts=2 n=4096 k=4096"},
