@@ -19,14 +19,20 @@ int64_t SafeActivation(int32_t largest_sum) {
   return (weights < 0 ? kLeast : kMost) / weights;
 }
 
-// Calls visit(k, largest sum) for the pairs of column `n`.
+// Writes the certificate of each group of column `n`, and calls visit(k, largest sum) for each pair.
 template <class Visit>
-void ForEachPair(const PairedColumns& pairs, int64_t n, const Visit& visit) {
+void CertifyGroups(const GroupedProblem& problem, const PairedColumns& pairs, int64_t n,
+                   std::span<intact_group_certificate> groups, const Visit& visit) {
   std::vector<int8_t> column(static_cast<size_t>(RoundUp(pairs.depth, 2)));
   pairs.copy(n, column.data());
+  std::ranges::fill(groups, intact_group_certificate{0, kPairsRange.high});
   for (int64_t k = 0; k < pairs.depth; k += 2) {
     const int8_t* const pair = column.data() + k;
-    visit(k, LargestPair(pair[0], pair[1], kPairsRange).sum);
+    const int32_t sum = LargestPair(pair[0], pair[1], kPairsRange).sum;
+    intact_group_certificate& group = groups[static_cast<size_t>(k / problem.group)];
+    group.failing_pairs += Fails(sum) ? 1 : 0;
+    group.safe_activation = std::min(group.safe_activation, SafeActivation(sum));
+    visit(k, sum);
   }
 }
 
@@ -45,12 +51,7 @@ PairedColumns PairsOf(const GroupedProblem& problem, const GroupedColumns& weigh
 
 void CertifyGroups(const GroupedProblem& problem, const PairedColumns& pairs, int64_t n,
                    std::span<intact_group_certificate> groups) {
-  std::ranges::fill(groups, intact_group_certificate{0, kPairsRange.high});
-  ForEachPair(pairs, n, [&](int64_t k, int32_t sum) {
-    intact_group_certificate& group = groups[static_cast<size_t>(k / problem.group)];
-    group.failing_pairs += Fails(sum) ? 1 : 0;
-    group.safe_activation = std::min(group.safe_activation, SafeActivation(sum));
-  });
+  CertifyGroups(problem, pairs, n, groups, [](int64_t /*k*/, int32_t /*sum*/) {});
 }
 
 intact_pairs_certificate CertifyPairs(const GroupedProblem& problem, const PairedColumns& pairs) {
@@ -59,7 +60,12 @@ intact_pairs_certificate CertifyPairs(const GroupedProblem& problem, const Paire
   int64_t safe_activation = kPairsRange.high;
   std::vector<intact_group_certificate> groups(static_cast<size_t>(problem.groups()));
   for (int64_t n = 0; n < problem.columns(); ++n) {
-    CertifyGroups(problem, pairs, n, groups);
+    CertifyGroups(problem, pairs, n, groups, [&](int64_t k, int32_t sum) {
+      if (std::abs(sum) <= std::abs(certificate.largest_sum)) return;
+      certificate.largest_sum_n = n;
+      certificate.largest_sum_k = k;
+      certificate.largest_sum = sum;
+    });
     for (int64_t g = 0; g < problem.groups(); ++g) {
       const intact_group_certificate& group = groups[static_cast<size_t>(g)];
       safe_activation = std::min(safe_activation, group.safe_activation);
@@ -70,12 +76,6 @@ intact_pairs_certificate CertifyPairs(const GroupedProblem& problem, const Paire
       certificate.worst_group = g;
       certificate.worst_group_failing_pairs = group.failing_pairs;
     }
-    ForEachPair(pairs, n, [&](int64_t k, int32_t sum) {
-      if (std::abs(sum) <= std::abs(certificate.largest_sum)) return;
-      certificate.largest_sum_n = n;
-      certificate.largest_sum_k = k;
-      certificate.largest_sum = sum;
-    });
   }
   certificate.safe_activation = static_cast<int32_t>(safe_activation);
   return certificate;
