@@ -28,7 +28,7 @@ class GroupedPlan {
  public:
   static Result<std::unique_ptr<GroupedPlan>> Create(GroupedProblem problem, const GroupedWeightView& weights,
                                                      core::Isa isa);
-  /// The ISA whose kernels read the packed weights of a plan for `isa`. Portable kernels copy them.
+  /// A plan for `isa` packs weights as kernels of this ISA read them. Portable kernels copy them.
   static core::Isa PackingIsa(core::Isa isa);
   /// `weights` are packed for PackingIsa(isa).
   static Result<std::unique_ptr<GroupedPlan>> Create(GroupedProblem problem,

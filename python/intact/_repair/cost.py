@@ -1,7 +1,7 @@
 """What the products of a model cost in ONNX Runtime, and what copied channels, u8 weights and Gathers add.
 
 The C++ cost tables (kernels/engines/cost_table.h) cannot give these costs. They predict the kernels of intact, which needs no repair:
-it is exact with the stored weights. The repaired file runs in ONNX Runtime, whose kernels cost something else. For 784 rows, 256
+it is exact with the stored weights. The repaired file runs in ONNX Runtime, on other kernels. For 784 rows, 256
 depths and 256 outputs, u8 weights take 1.31 times the time of s8 weights in ONNX Runtime 1.32 held to AVX2 and 6.1 times with AMX; in
 intact 1.03 times on both. By the C++ tables each repair would store u8 weights. The tables have no Gather. Each table is for one CPU
 and compares times within one plan only. A file has one repair, for all CPUs."""
