@@ -14,7 +14,7 @@
 #include "fuzz/check.h"
 #include "fuzz/input.h"
 #include "support/random.h"
-#include "verify/problem/grouped.h"
+#include "verify/problem/random_problem.h"
 #include "verify/targets/guarded_grouped.h"
 #include "verify/targets/intact_target.h"
 

@@ -61,7 +61,7 @@ void SetTrainedWeights(const Case& c, reference::Gemm* gemm) {
   verify::Problem problem;
   problem.n = gemm->n;
   problem.scale = verify::ScaleKind::kChannel;
-  verify::FillEpilogue(problem, {gemm, 1}, gemm);
+  verify::FillScales({problem, gemm, {reference::Operands(*gemm)}});
 }
 
 /// The dimension of an image that `of` selects: height or width.

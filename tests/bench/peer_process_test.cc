@@ -65,10 +65,10 @@ class PeerProcess : public testing::Test {
   void TearDown() override { std::filesystem::remove(path_); }
 
   std::unique_ptr<Peer> Start(const std::string& at_make = "pass", const std::string& at_run = "pass",
-                              Seconds limit = Seconds(60), const std::string& kind = "onnxruntime") {
+                              Seconds limit = Seconds(60)) {
     std::ofstream(path_) << Program(at_make, at_run);
     std::filesystem::permissions(path_, std::filesystem::perms::owner_all);
-    Result<std::unique_ptr<Peer>> peer = StartPeer(kind + "=" + path_, limit);
+    Result<std::unique_ptr<Peer>> peer = StartPeer("onnxruntime=" + path_, limit);
     EXPECT_TRUE(peer) << peer.error().message;
     return peer ? std::move(*peer) : nullptr;
   }
@@ -247,21 +247,6 @@ TEST_F(PeerProcess, TakesWhatItsLibraryComputes) {
   EXPECT_FALSE(peer->Takes(c));
   c.shape = Shape::Of({4, 4, 8, 8, 3});
   EXPECT_FALSE(peer->Takes(c));
-}
-
-TEST_F(PeerProcess, GgmlTakesBlocksOf32DepthsByEachOfItsKernels) {
-  const std::unique_ptr<Peer> peer = Start("pass", "pass", Seconds(60), "ggml");
-  ASSERT_NE(peer, nullptr);
-  Case c = What();
-  EXPECT_FALSE(peer->Takes(c));
-  c.format = kByBlock;
-  for (const int64_t depth : {16, 32, 64, 128, 256}) {
-    c.shape.blocks = Blocks{INTACT_U4, depth};
-    EXPECT_EQ(peer->Takes(c), depth == 32) << depth;
-  }
-  EXPECT_EQ(peer->Kernels(c), (std::vector<std::string>{"CPU", "CPU_REPACK"}));
-  c.isa = core::Isa::kAmxInt8;
-  EXPECT_EQ(peer->Kernels(c), (std::vector<std::string>{"CPU", "CPU_REPACK", "AMX"}));
 }
 
 TEST_F(PeerProcess, HasANameOfItsOwn) {

@@ -16,8 +16,8 @@
 #include "fuzz/scratch.h"
 #include "support/npy.h"
 #include "support/random.h"
-#include "verify/problem/grouped.h"
 #include "verify/problem/problem.h"
+#include "verify/problem/random_problem.h"
 #include "verify/report/sweep_file.h"
 #include "verify/targets/intact_target.h"
 

@@ -13,6 +13,7 @@
 
 #include "core/result.h"
 #include "core/types.h"
+#include "verify/problem/fill_blocks.h"
 #include "verify/problem/line.h"
 
 namespace intact::verify {
@@ -327,22 +328,31 @@ std::vector<Field> OperandFields() {
 
 std::vector<Field> EpilogueFields() {
   return {
-      Choice("bias", &Problem::bias, kBiases).Drawn(DrawBias),
+      Choice("bias", &Problem::bias, kBiases).Drawn(DrawBias).Filled(FillBias),
       Choice("scale", &Problem::scale, kScales)
           .Needs(INTACT_TARGET_CHANNEL_SCALES, INTACT_TARGET_SCALE_ZERO)
           .Where(HasScale, kNotS32)
-          .From({"tensor", "tensor", "channel", "channel", "pruned", "huge"}),
-      Choice("fixed", &Problem::fixed, kFixed).Needs(INTACT_TARGET_FIXED_POINT).Drawn(DrawFixed),
-      Choice("act", &Problem::activation, kActivations).Where(HasScale, kNotS32).FromAll(),
+          .From({"tensor", "tensor", "channel", "channel", "pruned", "huge"})
+          .Filled(FillScales),
+      Choice("fixed", &Problem::fixed, kFixed)
+          .Needs(INTACT_TARGET_FIXED_POINT)
+          .Drawn(DrawFixed)
+          .Filled(FillFixedPoint),
+      Choice("act", &Problem::activation, kActivations)
+          .Where(HasScale, kNotS32)
+          .FromAll()
+          .Filled(FillActivation),
       Choice("table", &Problem::has_table, kNoYes)
           .Needs(INTACT_TARGET_LOOKUP_TABLE)
           .Where([](const Problem& p) { return core::IsInt8(p.c_type); }, "needs 8-bit outputs")
-          .InOneOf(3, "yes"),
+          .InOneOf(3, "yes")
+          .Filled(FillTable),
       Choice("res", &Problem::residual, kResiduals)
           .Needs(INTACT_TARGET_RESIDUAL)
           .Kept()
           .Where(HasScale, kNotS32)
-          .Drawn(DrawResidual),
+          .Drawn(DrawResidual)
+          .Filled(FillResidual),
       ZeroPoint("zres", &Problem::zres, &Problem::residual).Needs(INTACT_TARGET_RESIDUAL),
       Choice("inplace", &Problem::in_place, kNoYes)
           .Needs(INTACT_TARGET_RESIDUAL, INTACT_TARGET_RESIDUAL_IN_PLACE)
@@ -478,6 +488,8 @@ LineKind ConvKind() {
 
 Field Shared(std::string_view key) { return *Find(SharedFields(), key); }
 
+constexpr int64_t kMostDepths = 33025;  // 255·255·33025 is the largest sum within int32
+
 bool IsGiven(const Problem& p) { return p.source == INTACT_TYPE_NONE; }
 
 int64_t DrawnExtent(int64_t most, Random& r) { return r.OneIn(3) ? r.Integer(1, 4) : r.Integer(1, most); }
@@ -510,35 +522,47 @@ std::vector<Field> GroupedWeightFields() {
   return {
       Shared("m").Drawn([](Random& r, Problem& p) { p.m = r.OneIn(40) ? 0 : DrawnExtent(40, r); }),
       Shared("n").Drawn(DrawColumns),
-      Shared("k").Drawn(DrawDepth),
-      Number("group", &GroupedFields::group).Kept().Drawn([](Random& r, Problem& p) {
-        p.grouped->group = r.Of(kGroups);
-      }),
+      Shared("k")
+          .Where([](const Problem& p) { return p.grouped->group != 0 || p.k <= kMostDepths; },
+                 "is out of range with group=0; expected 1 to 33025")
+          .Drawn(DrawDepth),
+      Number("group", &GroupedFields::group)
+          .Kept()
+          .Where([](const Problem& p) { return std::ranges::count(kGroups, p.grouped->group) == 1; },
+                 "is unknown; expected 0, 16, 32, 64, 128 or 256")
+          .Drawn([](Random& r, Problem& p) { p.grouped->group = r.Of(kGroups); }),
       Number("experts", &GroupedFields::experts)
           .In(1, 1 << 10)
           .Needs(INTACT_TARGET_EXPERTS)
           .Drawn([](Random& r, Problem& p) {
             if (r.OneIn(4) && p.m <= 40) p.grouped->experts = r.Integer(2, 9);
-          }),
-      Choice("src", &Problem::source, kSourcesOrNone).Kept().FromAll(),
+          })
+          .Filled(FillExpertRows),
+      Choice("src", &Problem::source, kSourcesOrNone).Kept().FromAll().Filled(FillRows),
       Choice("per", &GroupedFields::has_group_scales, kRowOrGroup).FromAll(),
-      Choice("gscale", &GroupedFields::scale_type, kFloats).FromAll(),
+      Choice("gscale", &GroupedFields::scale_type, kFloats).FromAll().Filled(FillGroupScales),
       Choice("za", &GroupedFields::has_a_zero_points, kNoYes)
           .Kept()
           .Where(IsGiven, "needs given activations; expected src=none"),
       Choice("zb", &GroupedFields::has_b_zero_points, kNoYes)
           .Needs(INTACT_TARGET_B_ZERO_POINTS)
-          .InOneOf(2, "yes"),
+          .InOneOf(2, "yes")
+          .Filled(FillGroupZeroPoints),
       Choice("min", &GroupedFields::has_b_minimums, kNoYes)
           .Needs(INTACT_TARGET_B_MINIMUMS)
           .Where([](const Problem& p) { return !p.grouped->has_b_zero_points; },
                  "needs zb=no; weights with minimums have no zero points")
-          .InOneOf(3, "yes"),
-      Choice("bias", &Problem::bias, kNoYesBias).Needs(INTACT_TARGET_BIAS_F32).InOneOf(2, "yes"),
+          .InOneOf(3, "yes")
+          .Filled(FillMinimums),
+      Choice("bias", &Problem::bias, kNoYesBias)
+          .Needs(INTACT_TARGET_BIAS_F32)
+          .InOneOf(2, "yes")
+          .Filled(FillGroupedBias),
       Choice("fill", &GroupedFields::fill, kGroupedFills)
           .Where([](const Problem& p) { return !IsGiven(p) || p.grouped->fill != GroupedFill::kNonFinite; },
                  "needs real numbers; expected src=f32, bf16 or f16")
-          .FromAll(),
+          .FromAll()
+          .Filled(FillCodes),
   };
 }
 
@@ -627,6 +651,12 @@ Field Field::Where(std::function<bool(const Problem&)> fits_others, std::string_
 Field Field::Drawn(std::function<Draw> by) const {
   Field field = *this;
   field.draw = std::move(by);
+  return field;
+}
+
+Field Field::Filled(void (*by)(const Filling&)) const {
+  Field field = *this;
+  field.fill = by;
   return field;
 }
 
@@ -741,6 +771,10 @@ std::optional<Error> CheckFields(const Problem& problem) {
 
 void DrawFields(std::string_view keys, support::Random* random, Problem* problem) {
   for (const std::string_view key : WordsOf(keys)) LineKindOf(*problem).Find(key)->draw(*random, *problem);
+}
+
+void FillFields(std::string_view keys, const Filling& filling) {
+  for (const std::string_view key : WordsOf(keys)) LineKindOf(filling.problem).Find(key)->fill(filling);
 }
 
 std::string_view WhyNoFile(const Problem& problem) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/random.h"
+#include "verify/problem/fill.h"
 #include "verify/problem/problem.h"
 
 namespace intact::verify {
@@ -41,6 +42,7 @@ struct Field {
   // Draws the value for a random problem with some other fields drawn already; unset: other code does.
   using Draw = void(support::Random& random, Problem& problem);
   std::function<Draw> draw = {};
+  void (*fill)(const Filling&) = nullptr;  // fills in what the field describes
 
   // Each returns a copy with a change.
   Field Required() const;
@@ -49,6 +51,7 @@ struct Field {
   Field NotInFiles(std::string_view why) const;
   Field Where(std::function<bool(const Problem&)> fits, std::string_view misfit) const;
   Field Drawn(std::function<Draw> draw) const;
+  Field Filled(void (*fill)(const Filling&)) const;
   // Drawn if other values than the default fit (Where() comes first): one of `values`; one of all names; `value` or
   // a number within bounds, in one of `n` problems.
   Field From(std::vector<std::string_view> values) const;
@@ -90,6 +93,8 @@ void ResetMisfits(Problem* problem);
 std::optional<Error> CheckFields(const Problem& problem);
 /// Draws the fields of `keys`, one after the other.
 void DrawFields(std::string_view keys, support::Random* random, Problem* problem);
+/// Fills in the fields of `keys`, one after the other.
+void FillFields(std::string_view keys, const Filling& filling);
 /// Why no reproducer can show the problem; "" if one can.
 std::string_view WhyNoFile(const Problem& problem);
 

@@ -360,92 +360,6 @@ float TinyScaleFor(intact_type c_type, double row_scale, support::Random& random
   return static_cast<float>(std::ldexp(1.0 + random.Unit(), exponent) / row_scale);
 }
 
-void FillScales(const Problem& p, std::span<const reference::Operands> groups, reference::Linear* operation) {
-  std::vector<double> magnitudes;
-  for (const reference::Operands& operands : groups)
-    AddTypicalMagnitudes(operands, operation->bias_s32, &magnitudes);
-  const double largest = *std::max_element(magnitudes.begin(), magnitudes.end());
-  const int64_t count = p.scale == ScaleKind::kTensor ? 1 : std::ssize(magnitudes);
-  const double row_scale = TypicalRowScale(*operation);
-  for (int64_t n = 0; n < count; ++n) {
-    support::Random random(p.seed, kScaleStream, static_cast<uint64_t>(n));
-    if (p.scale == ScaleKind::kTiny) {
-      operation->scales.push_back(TinyScaleFor(p.c_type, row_scale, random));
-      continue;
-    }
-    if (p.scale == ScaleKind::kHuge) {
-      operation->scales.push_back(std::numeric_limits<float>::max());
-      continue;
-    }
-    constexpr int64_t kPrunedStep = 3;
-    if (p.scale == ScaleKind::kPruned && n % kPrunedStep == 0) {
-      operation->scales.push_back(0.0f);
-      continue;
-    }
-    const double magnitude = count == 1 ? largest : magnitudes[static_cast<size_t>(n)];
-    const float scale = ScaleFor(magnitude * row_scale, random);
-    const float tie_scale = n % 2 == 0 ? 0.5f : 0.25f;
-    operation->scales.push_back(p.fill == Fill::kTies ? tie_scale : scale);
-  }
-}
-
-// Replaces the scales by nearby fixed point with bits below a float's precision. A scale of 0 becomes a multiplier of 0.
-// If every column has its own scale, one shift in five is random and to the left, and the column's outputs clamp.
-void FillFixedPoint(const Problem& p, reference::Linear* operation) {
-  const bool is_up = p.fixed == FixedKind::kUp || p.fixed == FixedKind::kUpShift;
-  operation->fixed_point = is_up ? INTACT_FIXED_POINT_HALF_UP : INTACT_FIXED_POINT_HALF_AWAY;
-  const bool has_multipliers = p.fixed == FixedKind::kUp || p.fixed == FixedKind::kAway;
-  for (size_t n = 0; n < operation->scales.size(); ++n) {
-    support::Random random(p.seed, kFixedPointStream, n);
-    int shift = 0;
-    const double mantissa = std::frexp(operation->scales[n], &shift);
-    const bool is_exact = p.fill == Fill::kTies || mantissa == 0;
-    const int64_t low_bits = is_exact ? 0 : random.Integer(0, 127);
-    if (has_multipliers) {
-      operation->multipliers.push_back(static_cast<int32_t>(std::ldexp(mantissa, 31)) +
-                                       static_cast<int32_t>(low_bits));
-    }
-    const bool is_left = operation->scales.size() > 1 && random.Integer(0, 4) == 0;
-    operation->shifts.push_back(is_left ? static_cast<int32_t>(random.Integer(0, 30))
-                                        : std::clamp(shift, -31, 30));
-  }
-  operation->scales.clear();
-}
-
-// A permutation, so that each wrong index is visible.
-void FillTable(const Problem& p, reference::Linear* operation) {
-  std::vector<uint8_t>& table = operation->lookup_table;
-  table.resize(256);
-  std::iota(table.begin(), table.end(), uint8_t{0});
-  support::Random random(p.seed, kTableStream, 0);
-  for (size_t i = table.size() - 1; i > 0; --i) {
-    std::swap(table[i], table[static_cast<size_t>(random.Integer(0, static_cast<int64_t>(i)))]);
-  }
-}
-
-// Uniform residuals over the full range. Times their scale, they reach 20 to 60 from the zero point; for
-// kTies, they are multiples of a half.
-void FillResidual(const Problem& p, reference::Linear* operation) {
-  support::Random scale_random(p.seed, kResidualStream, 0);
-  const auto scale = static_cast<float>((20.0 + 40.0 * scale_random.Unit()) / 128.0);
-  operation->post_ops.Add(core::AddResidual{p.residual, p.fill == Fill::kTies ? 0.5f : scale, p.zres});
-  const ConvGeometry shape = ShapeOf(p);
-  for (int64_t m = 0; m < shape.OutputPixels(); ++m) {
-    support::Random random(p.seed, kResidualStream, static_cast<uint64_t>(m) + 1);
-    for (int64_t n = 0; n < shape.output_channels; ++n) {
-      const auto byte = static_cast<uint8_t>(random.Integer(0, 255));
-      if (p.residual != INTACT_F32) {
-        operation->residual.push_back(byte);
-        continue;
-      }
-      const double fraction = p.fill == Fill::kTies ? 0.0 : random.Unit();
-      const auto value = static_cast<float>(byte - 128 + fraction);
-      const auto bytes = std::bit_cast<std::array<uint8_t, sizeof value>>(value);
-      operation->residual.insert(operation->residual.end(), bytes.begin(), bytes.end());
-    }
-  }
-}
-
 // ----- quantizations ---------------------------------------------------------------------------------------
 
 // The zero point and the scale that a run gives for all of A; stored for each of the `rows`.
@@ -672,21 +586,114 @@ void FillItemScales(const Problem& problem, reference::Gemm* gemm) {
   gemm->item_scales = std::move(scales);
 }
 
-void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
-                  reference::Linear* operation) {
-  const std::vector<reference::Operands> operands(groups.begin(), groups.end());
-  if (problem.bias == BiasKind::kS32) FillBiasS32(problem, operands, operation);
-  if (problem.bias == BiasKind::kF32) FillBiasF32(problem, operation);
-  if (problem.scale != ScaleKind::kNone) FillScales(problem, operands, operation);
-  if (problem.fixed != FixedKind::kNone) FillFixedPoint(problem, operation);
-  if (problem.has_table) FillTable(problem, operation);
-  if (problem.residual != INTACT_TYPE_NONE) FillResidual(problem, operation);
-  if (problem.activation == INTACT_ACTIVATION_RELU) operation->post_ops.Add(core::Relu{});
-  if (problem.activation == INTACT_ACTIVATION_CLAMP) {
-    support::Random random(problem.seed, kClampStream, 0);
-    const auto low = static_cast<float>(-60.0 * random.Unit());
-    operation->post_ops.Add(core::Clamp{low, static_cast<float>(60.0 * random.Unit())});
+void FillBias(const Filling& filling) {
+  if (filling.problem.bias == BiasKind::kS32) FillBiasS32(filling.problem, filling.groups, filling.linear);
+  if (filling.problem.bias == BiasKind::kF32) FillBiasF32(filling.problem, filling.linear);
+}
+
+void FillScales(const Filling& filling) {
+  const Problem& p = filling.problem;
+  reference::Linear* const operation = filling.linear;
+  if (p.scale == ScaleKind::kNone) return;
+  std::vector<double> magnitudes;
+  for (const reference::Operands& operands : filling.groups)
+    AddTypicalMagnitudes(operands, operation->bias_s32, &magnitudes);
+  const double largest = *std::max_element(magnitudes.begin(), magnitudes.end());
+  const int64_t count = p.scale == ScaleKind::kTensor ? 1 : std::ssize(magnitudes);
+  const double row_scale = TypicalRowScale(*operation);
+  for (int64_t n = 0; n < count; ++n) {
+    support::Random random(p.seed, kScaleStream, static_cast<uint64_t>(n));
+    if (p.scale == ScaleKind::kTiny) {
+      operation->scales.push_back(TinyScaleFor(p.c_type, row_scale, random));
+      continue;
+    }
+    if (p.scale == ScaleKind::kHuge) {
+      operation->scales.push_back(std::numeric_limits<float>::max());
+      continue;
+    }
+    constexpr int64_t kPrunedStep = 3;
+    if (p.scale == ScaleKind::kPruned && n % kPrunedStep == 0) {
+      operation->scales.push_back(0.0f);
+      continue;
+    }
+    const double magnitude = count == 1 ? largest : magnitudes[static_cast<size_t>(n)];
+    const float scale = ScaleFor(magnitude * row_scale, random);
+    const float tie_scale = n % 2 == 0 ? 0.5f : 0.25f;
+    operation->scales.push_back(p.fill == Fill::kTies ? tie_scale : scale);
   }
+}
+
+void FillFixedPoint(const Filling& filling) {
+  const Problem& p = filling.problem;
+  reference::Linear* const operation = filling.linear;
+  if (p.fixed == FixedKind::kNone) return;
+  const bool is_up = p.fixed == FixedKind::kUp || p.fixed == FixedKind::kUpShift;
+  operation->fixed_point = is_up ? INTACT_FIXED_POINT_HALF_UP : INTACT_FIXED_POINT_HALF_AWAY;
+  const bool has_multipliers = p.fixed == FixedKind::kUp || p.fixed == FixedKind::kAway;
+  for (size_t n = 0; n < operation->scales.size(); ++n) {
+    support::Random random(p.seed, kFixedPointStream, n);
+    int shift = 0;
+    const double mantissa = std::frexp(operation->scales[n], &shift);
+    const bool is_exact = p.fill == Fill::kTies || mantissa == 0;
+    const int64_t low_bits = is_exact ? 0 : random.Integer(0, 127);
+    if (has_multipliers) {
+      operation->multipliers.push_back(static_cast<int32_t>(std::ldexp(mantissa, 31)) +
+                                       static_cast<int32_t>(low_bits));
+    }
+    const bool is_left = operation->scales.size() > 1 && random.Integer(0, 4) == 0;
+    operation->shifts.push_back(is_left ? static_cast<int32_t>(random.Integer(0, 30))
+                                        : std::clamp(shift, -31, 30));
+  }
+  operation->scales.clear();
+}
+
+void FillTable(const Filling& filling) {
+  if (!filling.problem.has_table) return;
+  std::vector<uint8_t>& table = filling.linear->lookup_table;
+  table.resize(256);
+  std::iota(table.begin(), table.end(), uint8_t{0});
+  support::Random random(filling.problem.seed, kTableStream, 0);
+  for (size_t i = table.size() - 1; i > 0; --i) {
+    std::swap(table[i], table[static_cast<size_t>(random.Integer(0, static_cast<int64_t>(i)))]);
+  }
+}
+
+void FillResidual(const Filling& filling) {
+  const Problem& p = filling.problem;
+  reference::Linear* const operation = filling.linear;
+  if (p.residual == INTACT_TYPE_NONE) return;
+  support::Random scale_random(p.seed, kResidualStream, 0);
+  const auto scale = static_cast<float>((20.0 + 40.0 * scale_random.Unit()) / 128.0);
+  operation->post_ops.Add(core::AddResidual{p.residual, p.fill == Fill::kTies ? 0.5f : scale, p.zres});
+  const ConvGeometry shape = ShapeOf(p);
+  for (int64_t m = 0; m < shape.OutputPixels(); ++m) {
+    support::Random random(p.seed, kResidualStream, static_cast<uint64_t>(m) + 1);
+    for (int64_t n = 0; n < shape.output_channels; ++n) {
+      const auto byte = static_cast<uint8_t>(random.Integer(0, 255));
+      if (p.residual != INTACT_F32) {
+        operation->residual.push_back(byte);
+        continue;
+      }
+      const double fraction = p.fill == Fill::kTies ? 0.0 : random.Unit();
+      const auto value = static_cast<float>(byte - 128 + fraction);
+      const auto bytes = std::bit_cast<std::array<uint8_t, sizeof value>>(value);
+      operation->residual.insert(operation->residual.end(), bytes.begin(), bytes.end());
+    }
+  }
+}
+
+void FillActivation(const Filling& filling) {
+  const intact_activation activation = filling.problem.activation;
+  if (filling.grouped != nullptr) {
+    if (activation == INTACT_ACTIVATION_RELU) filling.grouped->post_ops.Add(core::Relu{});
+    if (activation == INTACT_ACTIVATION_CLAMP) filling.grouped->post_ops.Add(core::Clamp{-0.75f, 1.5f});
+    return;
+  }
+  if (activation == INTACT_ACTIVATION_RELU) filling.linear->post_ops.Add(core::Relu{});
+  if (activation != INTACT_ACTIVATION_CLAMP) return;
+  support::Random random(filling.problem.seed, kClampStream, 0);
+  const auto low = static_cast<float>(-60.0 * random.Unit());
+  filling.linear->post_ops.Add(core::Clamp{low, static_cast<float>(60.0 * random.Unit())});
 }
 
 }  // namespace intact::verify

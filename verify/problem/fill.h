@@ -18,9 +18,9 @@
 #define INTACT_VERIFY_PROBLEM_FILL_H_
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "reference/models/operands.h"
 #include "verify/problem/problem.h"
 
 namespace intact::verify {
@@ -31,6 +31,15 @@ std::vector<uint8_t> FillActivations(const Problem& problem);
 /// Weights w: n×k (for each item with runtime B), or output channels × taps × channels of a group.
 std::vector<int8_t> FillWeights(const Problem& problem);
 
+/// An operation whose fields are filled, one after the other (FillFields() in verify/problem/fields.h). The
+/// functions below fill in one field each; A and B are made before.
+struct Filling {
+  const Problem& problem;
+  reference::Linear* linear = nullptr;      // a GEMM or a convolution
+  std::vector<reference::Operands> groups;  // the GEMM of each group of a convolution, or the GEMM itself
+  reference::Grouped* grouped = nullptr;    // a product with grouped weights, instead
+};
+
 /// The zero points of weights, in the weights' type. Empty if all are 0. Otherwise one zero point, one per
 /// column, one per item, or one per column of each item.
 std::vector<int32_t> FillWeightZeroPoints(const Problem& problem);
@@ -40,14 +49,23 @@ std::vector<int32_t> FillWeightZeroPoints(const Problem& problem);
 void FillQuantization(const Problem& problem, reference::Gemm* gemm);
 void FillQuantization(const Problem& problem, reference::Conv* conv);
 
-/// Bias, scales, residual and clamp of `operation`, whose A and B are already made. `groups`: the GEMM of
-/// each group of a convolution, or the GEMM itself. 8-bit outputs spread over the type's range, and the bias
-/// alone does not push an accumulator out of int32, unless sums may wrap.
-void FillEpilogue(const Problem& problem, std::span<const reference::Gemm> groups,
-                  reference::Linear* operation);
+/// The bias alone does not push an accumulator out of int32, unless sums may wrap.
+void FillBias(const Filling& filling);
+/// With these scales, 8-bit outputs spread over the type's range.
+void FillScales(const Filling& filling);
+/// Replaces the scales by nearby fixed point with bits below a float's precision. A scale of 0 becomes a
+/// multiplier of 0. If every column has its own scale, one shift in five is random and to the left, and the
+/// column's outputs clamp.
+void FillFixedPoint(const Filling& filling);
+/// A permutation, so that each wrong index is visible.
+void FillTable(const Filling& filling);
+/// Uniform residuals over the full range. Times their scale, they reach 20 to 60 from the zero point; for
+/// kTies, they are multiples of a half.
+void FillResidual(const Filling& filling);
+void FillActivation(const Filling& filling);
 
 /// Scales of runtime B for each item, or for each column of each item. Chosen like the scales of
-/// FillEpilogue().
+/// FillScales().
 void FillItemScales(const Problem& problem, reference::Gemm* gemm);
 
 }  // namespace intact::verify

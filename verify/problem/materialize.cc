@@ -1,15 +1,19 @@
 // The tensors of a problem.
 #include <cassert>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/types.h"
 #include "reference/models/lowering.h"
+#include "verify/problem/fields.h"
 #include "verify/problem/fill.h"
-#include "verify/problem/grouped.h"
 #include "verify/problem/problem.h"
 
 namespace intact::verify {
 namespace {
+
+constexpr std::string_view kEpilogue = "bias scale fixed table res act";
 
 // Fills the common part of a GEMM and a convolution, without the epilogue. `a` and `b` are as the fills make
 // them.
@@ -61,8 +65,8 @@ reference::Gemm MaterializeGemm(const Problem& problem) {
   }
   gemm.b = reference::FromColumns(gemm.b, gemm.n, gemm.k);
   FillQuantization(problem, &gemm);
-  const reference::Gemm first = gemm.has_runtime_b ? reference::Item(gemm, 0) : gemm;
-  FillEpilogue(problem, {&first, 1}, &gemm);
+  FillFields(kEpilogue,
+             {problem, &gemm, {reference::Operands(gemm.has_runtime_b ? reference::Item(gemm, 0) : gemm)}});
   if (IsOfItems(problem.scale)) FillItemScales(problem, &gemm);
   return gemm;
 }
@@ -73,8 +77,25 @@ reference::Conv MaterializeConv(const Problem& problem) {
   conv.geometry = *problem.conv;
   FillLinear(problem, &conv);
   FillQuantization(problem, &conv);
-  FillEpilogue(problem, reference::Lower(conv), &conv);
+  const std::vector<reference::Gemm> groups = reference::Lower(conv);
+  FillFields(kEpilogue, {problem, &conv, {groups.begin(), groups.end()}});
   return conv;
+}
+
+reference::Grouped MaterializeGrouped(const Problem& p) {
+  reference::Grouped grouped;
+  static_cast<core::WeightFormat&>(grouped) = *p.grouped;
+  grouped.m = p.m;
+  grouped.n = p.n;
+  grouped.k = p.k;
+  grouped.experts = p.grouped->experts;
+  grouped.item_rows = p.item;
+  grouped.a_type = p.a_type;
+  grouped.a_source_type = p.source;
+  grouped.SetGroupScales(p.grouped->has_group_scales);
+  grouped.c_type = p.c_type;
+  FillFields("experts act fill zb gscale min bias src", {p, nullptr, {}, &grouped});
+  return grouped;
 }
 
 RunOptions RunOptionsOf(const Problem& problem) {

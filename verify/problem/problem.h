@@ -119,11 +119,11 @@ enum class GroupedFill : uint8_t {
   kNonFinite,  // as uniform, but a NaN or an infinity in two rows of three; A must be quantized by runs
 };
 
-/// The fields of a product with grouped weights that other problems lack.
 /// Depths of groups; 0: all depths.
 inline constexpr std::array kGroups = {int64_t{0},  int64_t{16},  int64_t{32},
                                        int64_t{64}, int64_t{128}, int64_t{256}};
 
+/// The fields of a product with grouped weights that other problems lack.
 struct GroupedFields : core::WeightFormat {
   int64_t experts = 1;
   bool has_group_scales = false;  // whether A has a scale for each group of each row, or one for each row

@@ -11,7 +11,6 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "verify/problem/fields.h"
-#include "verify/problem/grouped.h"
 #include "verify/problem/line.h"
 #include "verify/problem/problem.h"
 #include "verify/problem/problem_size.h"
@@ -263,7 +262,7 @@ Result<Problem> Problem::Parse(std::string_view line) {
 std::optional<Error> Problem::Check() const {
   if (std::optional<Error> types = CheckTypes(*this)) return types;
   if (std::optional<Error> fields = CheckFields(*this)) return fields;
-  if (grouped) return CheckGrouped(*this);
+  if (grouped) return CheckSizes(*this);
   if (std::optional<Error> range = CheckActivationRange(*this)) return range;
   if (std::optional<Error> epilogue = CheckEpilogue(*this)) return epilogue;
   if (std::optional<Error> fixed_error = CheckFixed(*this)) return fixed_error;

@@ -6,6 +6,8 @@
 #include <limits>
 #include <string_view>
 
+#include "verify/problem/line.h"
+
 namespace intact::verify {
 namespace {
 
@@ -73,6 +75,17 @@ std::optional<Error> CheckGemmSizes(const Problem& p) {
   return CheckWork(p.batch == 1 ? "m·n·k" : "batch·m·n·k", Product({p.batch, p.m, p.n, p.k}));
 }
 
+std::optional<Error> CheckGroupedSizes(const Problem& p) {
+  const int64_t experts = p.grouped->experts;
+  if (experts * p.n * p.k > kMaxDimension) {
+    return Error{INTACT_INVALID_ARGUMENT, fmt::format("experts·n·k is beyond {}: experts={} n={} k={}",
+                                                      kMaxDimension, experts, p.n, p.k)};
+  }
+  if (p.m * p.k <= kMaxDimension && p.m * p.n <= kMaxDimension) return std::nullopt;
+  return Error{INTACT_INVALID_ARGUMENT,
+               fmt::format("m·k or m·n is beyond {}: m={} n={} k={}", kMaxDimension, p.m, p.n, p.k)};
+}
+
 // Numbers of elements.
 struct ConvSizes {
   int64_t inputs, outputs;  // pixels
@@ -101,6 +114,7 @@ std::optional<Error> CheckSizes(const ConvGeometry& geometry, int64_t a_pad, int
 }
 
 std::optional<Error> CheckSizes(const Problem& problem) {
+  if (problem.grouped) return CheckGroupedSizes(problem);
   std::optional<Error> error =
       problem.conv ? CheckSizes(*problem.conv, problem.a_pad, problem.c_pad) : CheckGemmSizes(problem);
   if (error) return error;

@@ -180,4 +180,18 @@ Problem DrawConv(std::span<const Block> blocks, intact_mode mode, support::Rando
   return DrawUntilModest(blocks, mode, random, [](Draw* draw) { return draw->Conv(); });
 }
 
+Problem DrawGrouped(support::Random* random) {
+  Problem p;
+  GroupedFields& g = p.grouped.emplace();
+  p.a_type = random->Of({INTACT_U8, INTACT_S8});
+  g.b_type = random->Of(core::kGroupedWeightTypes);
+  p.c_type = random->Of(core::kSourceTypes);
+  DrawFields(
+      "m n group k src per gscale zb bias act fill seed blayout slayout apad bpad cpad scratch threads "
+      "parts split saved experts epad item ipad min",
+      random, &p);
+  ResetMisfits(&p);
+  return p;
+}
+
 }  // namespace intact::verify

@@ -22,6 +22,8 @@ Problem DrawProblem(std::span<const Block> blocks, intact_mode mode, support::Ra
 /// DrawProblem() for GEMMs only, and for convolutions only.
 Problem DrawGemm(std::span<const Block> blocks, intact_mode mode, support::Random* random);
 Problem DrawConv(std::span<const Block> blocks, intact_mode mode, support::Random* random);
+/// A random product with grouped weights. Its extents do not depend on the blocks of kernels.
+Problem DrawGrouped(support::Random* random);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_PROBLEM_RANDOM_PROBLEM_H_

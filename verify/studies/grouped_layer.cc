@@ -12,8 +12,8 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "support/npy.h"
-#include "verify/problem/grouped.h"
 #include "verify/problem/line.h"
+#include "verify/problem/problem.h"
 
 namespace intact::verify {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "support/random.h"
 #include "verify/problem/fields.h"
-#include "verify/problem/grouped.h"
+#include "verify/problem/random_problem.h"
 #include "verify/targets/fit.h"
 
 namespace intact::verify {

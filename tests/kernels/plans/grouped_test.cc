@@ -31,7 +31,7 @@
 #include "tests/support/sanitized.h"
 #include "tests/support/temp_path.h"
 #include "verify/explain/judge.h"
-#include "verify/problem/grouped.h"
+#include "verify/problem/random_problem.h"
 #include "verify/sweep/grouped_sweep.h"
 #include "verify/targets/intact_target.h"
 

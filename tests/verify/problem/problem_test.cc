@@ -131,7 +131,7 @@ TEST(ProblemText, ErrorsNameWhatIsWrong) {
       {"gemm u8s8s32 m=1 n=1 k=1 zc=1", "zc: 1 is out of range; expected 0 to 0"},
       {"gemm u8s8s32 m=1 n=1 k=1 scale=tensor", "scale: tensor needs an output that is not s32"},
       {"gemm u8s8s32 m=1 n=1 k=1 bias=f32", "bias: an s32 output"},
-      {"gemm u8s8s32 m=1 n=1 k=1 act=relu", "act: an s32 output"},
+      {"gemm u8s8s32 m=1 n=1 k=1 act=relu", "act: relu needs an output that is not s32"},
       {"gemm u8s8u8 m=1 n=1 k=1 scale=none", "scale: output u8 needs"},
       {"gemm u8s8u8 m=1 n=1 k=1 wmax=129", "wmax: 129"},
       {"gemm u8s8u8 m=1 n=1 k=1 amax=-1", "amax: -1"},

@@ -26,7 +26,7 @@
 #include "tests/support/npy_text.h"
 #include "tests/support/temp_path.h"
 #include "verify/explain/judge.h"
-#include "verify/problem/grouped.h"
+#include "verify/problem/random_problem.h"
 #include "verify/studies/grouped_layer_check.h"
 #include "verify/sweep/grouped_sweep.h"
 #include "verify/sweep/sweep.h"
@@ -57,10 +57,10 @@ TEST(GroupedProblemTest, RefusesLines) {
       {"grouped s8u4f32 m=1 n=2 k=3 m=1", "'m=1': m is given twice"},
       {"grouped s8u4f32 m=1 n=2 k=x", "k: 'x' is not an integer that fits 64 bits"},
       {"grouped s8u4f32 m=1 n=2 k=3 group=24",
-       "group: 24 is unknown; expected one of 0, 16, 32, 64, 128, 256"},
+       "group: 24 is unknown; expected 0, 16, 32, 64, 128 or 256"},
       {"grouped s8u4f32 m=1 n=2 k=3 zb=1", "zb: '1' is unknown; expected one of no, yes"},
       {"grouped s8u4f32 m=1 n=2 k=40000 group=0",
-       "k with group=0: 40000 is out of range; expected 1 to 33025"},
+       "k: 40000 is out of range with group=0; expected 1 to 33025"},
       {"grouped s8u4f32 m=1 n=2 k=3 blayout=kn",
        "blayout: kn needs weights of 8 bits; the depths of 4-bit weights are adjacent"},
       {"grouped s8u4f32 m=7 n=2 k=3 item=2", "item: 2 needs m to be a multiple of it, split=0 and experts=1"},

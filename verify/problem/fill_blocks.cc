@@ -1,57 +1,15 @@
-#include "verify/problem/grouped.h"
+#include "verify/problem/fill_blocks.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
 
-#include "core/result.h"
 #include "core/types.h"
 #include "reference/contract/quantize.h"
-#include "verify/problem/fields.h"
-#include "verify/problem/line.h"
+#include "support/random.h"
 
 namespace intact::verify {
-
-std::optional<Error> CheckGrouped(const Problem& p) {
-  const GroupedFields& g = *p.grouped;
-  if (g.experts * p.n * p.k > kMaxDimension) {
-    return Invalid(
-        fmt::format("experts·n·k is beyond {}: experts={} n={} k={}", kMaxDimension, g.experts, p.n, p.k));
-  }
-  if (p.m * p.k > kMaxDimension || p.m * p.n > kMaxDimension) {
-    return Invalid(fmt::format("m·k or m·n is beyond {}: m={} n={} k={}", kMaxDimension, p.m, p.n, p.k));
-  }
-  if (std::ranges::find(kGroups, g.group) == kGroups.end()) {
-    return Invalid(
-        fmt::format("group: {} is unknown; expected one of {}", g.group, fmt::join(kGroups, ", ")));
-  }
-  constexpr int64_t kMostDepths = 33025;  // 255·255·33025 is the largest sum within int32
-  if (g.group == 0 && p.k > kMostDepths) {
-    return Invalid(fmt::format("k with group=0: {} is out of range; expected 1 to {}", p.k, kMostDepths));
-  }
-  return std::nullopt;
-}
-
-Problem DrawGrouped(support::Random* random) {
-  Problem p;
-  GroupedFields& g = p.grouped.emplace();
-  p.a_type = random->Of({INTACT_U8, INTACT_S8});
-  g.b_type = random->Of(core::kGroupedWeightTypes);
-  p.c_type = random->Of(core::kSourceTypes);
-  DrawFields(
-      "m n group k src per gscale zb bias act fill seed blayout slayout apad bpad cpad scratch threads "
-      "parts split saved experts epad item ipad min",
-      random, &p);
-  ResetMisfits(&p);
-  return p;
-}
-
-// ----- tensors ---------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -101,32 +59,18 @@ float Minimum(const Problem& p, support::Random* random) {
                                             : minimum);
 }
 
-void FillWeights(const Problem& p, reference::Grouped* grouped) {
-  const int32_t low = grouped->codes().lowest, high = grouped->codes().highest;
-  const bool at_bounds = p.grouped->fill == GroupedFill::kBounds;
-  for (int64_t i = 0; i < grouped->columns(); ++i) {
-    const auto column = static_cast<uint64_t>(i);
-    support::Random weights(p.seed, kWeights, column), points(p.seed, kZeroPoints, column);
-    support::Random scales(p.seed, kScales, column), bias(p.seed, kBias, column);
-    support::Random minimums(p.seed, kMinimums, column);
-    Side side = Side::kHigh;
-    for (int64_t k = 0; k < p.k; ++k) {
-      if (k % grouped->depth() == 0) side = SideOf(&weights);
-      const int64_t drawn = weights.Integer(low, high);
-      const bool is_high = IsHigh(side, k, &weights);
-      grouped->b.push_back(static_cast<int16_t>(!at_bounds ? drawn : is_high ? high : low));
-    }
-    for (int64_t g = 0; g < grouped->groups(); ++g) {
-      const int64_t drawn = points.Integer(low, high);
-      const bool is_high = points.OneIn(2);
-      if (p.grouped->has_b_zero_points) {
-        grouped->b_zero_points.push_back(static_cast<int16_t>(!at_bounds ? drawn : is_high ? high : low));
-      }
-      const double scale = Scale(p.grouped->fill, p.grouped->scale_type, &scales);
-      AppendFloat(p.grouped->scale_type, scales.OneIn(4) ? -scale : scale, &grouped->b_scales);
-      if (p.grouped->has_b_minimums) grouped->b_minimums.push_back(Minimum(p, &minimums));
-    }
-    if (p.bias != BiasKind::kNone) grouped->bias_f32.push_back(static_cast<float>(bias.Gauss()));
+// A code for each draw: of the fill `bounds`, the lowest or the highest.
+int16_t CodeOf(const Problem& p, const reference::Grouped& grouped, int64_t drawn, bool is_high) {
+  if (p.grouped->fill != GroupedFill::kBounds) return static_cast<int16_t>(drawn);
+  return static_cast<int16_t>(is_high ? grouped.codes().highest : grouped.codes().lowest);
+}
+
+// Calls visit(random) for each group of each column, with the column's random numbers of `stream`.
+template <class Visit>
+void ForEachGroup(const Filling& filling, Stream stream, Visit visit) {
+  for (int64_t i = 0; i < filling.grouped->columns(); ++i) {
+    support::Random random(filling.problem.seed, stream, static_cast<uint64_t>(i));
+    for (int64_t g = 0; g < filling.grouped->groups(); ++g) visit(random);
   }
 }
 
@@ -181,41 +125,74 @@ void FillNumbers(const Problem& p, int64_t m, reference::Grouped* grouped) {
   }
 }
 
-// Each row belongs to a random expert. With some seeds, all rows belong to one expert.
-void FillExpertRows(const Problem& p, reference::Grouped* grouped) {
+}  // namespace
+
+void FillExpertRows(const Filling& filling) {
+  const Problem& p = filling.problem;
+  if (p.grouped->experts == 1) return;
   support::Random random(p.seed, kExperts, 0);
   const bool is_one = random.OneIn(5);
   const int64_t one = random.Integer(0, p.grouped->experts - 1);
-  grouped->expert_rows.assign(static_cast<size_t>(p.grouped->experts), 0);
+  std::vector<int64_t>& rows = filling.grouped->expert_rows;
+  rows.assign(static_cast<size_t>(p.grouped->experts), 0);
   for (int64_t m = 0; m < p.m; ++m) {
     const int64_t drawn = random.Integer(0, p.grouped->experts - 1);
-    ++grouped->expert_rows[static_cast<size_t>(is_one ? one : drawn)];
+    ++rows[static_cast<size_t>(is_one ? one : drawn)];
   }
 }
 
-}  // namespace
-
-reference::Grouped MaterializeGrouped(const Problem& p) {
-  reference::Grouped grouped;
-  static_cast<core::WeightFormat&>(grouped) = *p.grouped;
-  grouped.m = p.m;
-  grouped.n = p.n;
-  grouped.k = p.k;
-  grouped.experts = p.grouped->experts;
-  grouped.item_rows = p.item;
-  grouped.a_type = p.a_type;
-  grouped.a_source_type = p.source;
-  grouped.SetGroupScales(p.grouped->has_group_scales);
-  grouped.c_type = p.c_type;
-  if (p.activation == INTACT_ACTIVATION_RELU) grouped.post_ops.Add(core::Relu{});
-  if (p.activation == INTACT_ACTIVATION_CLAMP) grouped.post_ops.Add(core::Clamp{-0.75f, 1.5f});
-  if (p.grouped->experts > 1) FillExpertRows(p, &grouped);
-  FillWeights(p, &grouped);
-  for (int64_t m = 0; m < p.m; ++m) {
-    p.source == INTACT_TYPE_NONE ? FillGiven(p, m, &grouped) : FillNumbers(p, m, &grouped);
+void FillCodes(const Filling& filling) {
+  const Problem& p = filling.problem;
+  reference::Grouped& grouped = *filling.grouped;
+  for (int64_t i = 0; i < grouped.columns(); ++i) {
+    support::Random random(p.seed, kWeights, static_cast<uint64_t>(i));
+    Side side = Side::kHigh;
+    for (int64_t k = 0; k < p.k; ++k) {
+      if (k % grouped.depth() == 0) side = SideOf(&random);
+      const int64_t drawn = random.Integer(grouped.codes().lowest, grouped.codes().highest);
+      grouped.b.push_back(CodeOf(p, grouped, drawn, IsHigh(side, k, &random)));
+    }
   }
-  if (p.source != INTACT_TYPE_NONE) reference::QuantizeActivations(&grouped);
-  return grouped;
+}
+
+void FillGroupZeroPoints(const Filling& filling) {
+  reference::Grouped& grouped = *filling.grouped;
+  if (!grouped.has_b_zero_points) return;
+  ForEachGroup(filling, kZeroPoints, [&](support::Random& random) {
+    const int64_t drawn = random.Integer(grouped.codes().lowest, grouped.codes().highest);
+    grouped.b_zero_points.push_back(CodeOf(filling.problem, grouped, drawn, random.OneIn(2)));
+  });
+}
+
+void FillGroupScales(const Filling& filling) {
+  const GroupedFields& fields = *filling.problem.grouped;
+  ForEachGroup(filling, kScales, [&](support::Random& random) {
+    const double scale = Scale(fields.fill, fields.scale_type, &random);
+    AppendFloat(fields.scale_type, random.OneIn(4) ? -scale : scale, &filling.grouped->b_scales);
+  });
+}
+
+void FillMinimums(const Filling& filling) {
+  if (!filling.grouped->has_b_minimums) return;
+  ForEachGroup(filling, kMinimums, [&](support::Random& random) {
+    filling.grouped->b_minimums.push_back(Minimum(filling.problem, &random));
+  });
+}
+
+void FillGroupedBias(const Filling& filling) {
+  if (filling.problem.bias == BiasKind::kNone) return;
+  for (int64_t i = 0; i < filling.grouped->columns(); ++i) {
+    support::Random random(filling.problem.seed, kBias, static_cast<uint64_t>(i));
+    filling.grouped->bias_f32.push_back(static_cast<float>(random.Gauss()));
+  }
+}
+
+void FillRows(const Filling& filling) {
+  const bool is_given = filling.problem.source == INTACT_TYPE_NONE;
+  for (int64_t m = 0; m < filling.problem.m; ++m) {
+    (is_given ? FillGiven : FillNumbers)(filling.problem, m, filling.grouped);
+  }
+  if (!is_given) reference::QuantizeActivations(filling.grouped);
 }
 
 }  // namespace intact::verify
