@@ -146,7 +146,6 @@ def networks(count: int) -> list[Work]:
     )
     return [
         Work(f"{label}: mean of sums", mean, *rest, column="sum", having=("s32",)),
-        Work(f"{label}: lowest mean of layers", min, *rest, column="mean", having=("s32",)),
         Work(f"{label}: worst layer", min, *rest, column="worst", having=("s32",)),
     ]
 
@@ -191,7 +190,6 @@ SUMMARIES = {
     "2026-11-29-intel_xeon_207": [
         *mean_and_worst("9 products over oneDNN 3.12.1, s32", "amx.json", AMX, (0, 9), "s32", **ON_AMX),
         *mean_and_worst("9 products over oneDNN 3.12.1, u8", "amx.json", AMX, (0, 9), "u8", **ON_AMX),
-        *mean_and_worst("7 convolutions over oneDNN 3.12.1, s32", "amx.json", AMX, (9, 16), "s32", **ON_AMX),
         *mean_and_worst("7 convolutions over oneDNN 3.12.1, u8", "amx.json", AMX, (9, 16), "u8", **ON_AMX),
         Work(
             "9 products, s32, share of the peak: mean",
