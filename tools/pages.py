@@ -146,7 +146,6 @@ def networks(count: int) -> list[Work]:
     )
     return [
         Work(f"{label}: mean of sums", mean, *rest, column="sum", having=("s32",)),
-        Work(f"{label}: lowest mean of layers", min, *rest, column="mean", having=("s32",)),
         Work(f"{label}: worst layer", min, *rest, column="worst", having=("s32",)),
     ]
 
@@ -191,7 +190,6 @@ SUMMARIES = {
     "2026-11-29-intel_xeon_207": [
         *mean_and_worst("9 products over oneDNN 3.12.1, s32", "amx.json", AMX, (0, 9), "s32", **ON_AMX),
         *mean_and_worst("9 products over oneDNN 3.12.1, u8", "amx.json", AMX, (0, 9), "u8", **ON_AMX),
-        *mean_and_worst("7 convolutions over oneDNN 3.12.1, s32", "amx.json", AMX, (9, 16), "s32", **ON_AMX),
         *mean_and_worst("7 convolutions over oneDNN 3.12.1, u8", "amx.json", AMX, (9, 16), "u8", **ON_AMX),
         Work(
             "9 products, s32, share of the peak: mean",
@@ -403,8 +401,7 @@ CHOSEN = {
         "more than 1 dB farther",
         "more than 1 GB",
     ],
-    "benchmarking.md": ["more than 25 % of the median", "timed rounds of 2 ms"],
-    "benchmarking_reference.md": ["more than 1.3 times as long"],
+    "benchmarking.md": ["more than 25 % of the median", "1.3 times as long"],
     "compare_reference.md": ["Rounding alone gives 0.5", '"+4 dB": by 4 dB', "at least 0.5 dB"],
     "models.md": ["has 90 MB", "1 dB means"],
     "new_cpu.md": ["less than 0.75 or more than 1.33", "more than 1.05 of the roof", "more than 25 %"],

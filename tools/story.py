@@ -1,6 +1,6 @@
 """story.py [--out FOLDER]: audit and repair a published model, and run it with ONNX Runtime on this CPU and on one without VNNI.
 
-docs/story.md describes it. `tools/bootstrap.sh story` makes the environment that it runs in. Writes tables to FOLDER/story.md and,
+docs/measurements/story.md describes it. `tools/bootstrap.sh story` makes the environment that it runs in. Writes tables to FOLDER/story.md and,
 as a measurement file (tools/pages.py), to FOLDER/story.json, and a plot to FOLDER/story.svg; the default FOLDER is report/story.
 Inputs and repaired models go to build/story. qemu-user emulates
 the CPU without VNNI, a Haswell. Exit status: 0 if intact proves and checks the repaired model, 1 if not.

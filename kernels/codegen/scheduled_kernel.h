@@ -32,7 +32,7 @@ namespace intact::kernels {
 
 struct ScheduledKernelArgs {
   int64_t blocks = 1;               // register blocks side by side, in A and in the accumulators
-  const uint8_t* a = nullptr;       // the window of the A panel
+  const uint8_t* a = nullptr;       // the window of the packed rows of A
   const uint8_t* strips = nullptr;  // ScheduledWeights::Strips()
   int64_t strip_count = 0;
   const int32_t* compensation = nullptr;  // one per column; null: continue from `accumulators`

@@ -17,7 +17,7 @@
 // strip has its own order of depths: a bin packing, first fit, heaviest item first. It takes some tens of ns
 // per item, which is most of the time to create a plan. So files of plans keep the order (pack_file.h).
 //
-//   window       depths whose A panel stays in L1; every strip lies in one window
+//   window       depths whose packed rows of A stay in L1; every strip lies in one window
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items, group after group]
 //   item         [u16 offset of the quad in A's window, in 4 bytes][strip_columns × 4 weights]
 //

@@ -94,7 +94,7 @@ def add(
       may use. Nodes run on the session's threads.
     - `like`: "onnxruntime:avx2" makes nodes compute what ONNX Runtime 1.32 computes on a CPU with AVX2 and no
       VNNI, with the sums that its kernels clamp, operator by operator. `mode` is then "exact".
-      docs/onnxruntime.md lists the conditions.
+      docs/onnxruntime_arithmetic.md lists the conditions.
     - `reproducible`: a session is created only if every node has the same bytes on every x86-64 CPU from AVX2
       on and for every number of threads: nodes that intact computes, and nodes of ONNX Runtime for which this
       was measured (`intact operators`). Else creating the session fails, and the error names the nodes.

@@ -1,4 +1,4 @@
-"""What ggml computes with weights in groups (docs/peers_groups.md). Needs GGML_CPU, the path of a libggml-cpu-….so."""
+"""What ggml computes with weights in groups (docs/peers_methods.md). Needs GGML_CPU, the path of a libggml-cpu-….so."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from intact._plans.ggml_types import FORMATS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "targets"))
 pytestmark = pytest.mark.skipif(
-    "GGML_CPU" not in os.environ, reason="needs GGML_CPU, path of a libggml-cpu-….so: docs/peers_groups.md"
+    "GGML_CPU" not in os.environ, reason="needs GGML_CPU, path of a libggml-cpu-….so: docs/peers_methods.md"
 )
 
 

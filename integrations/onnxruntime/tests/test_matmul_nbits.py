@@ -1,4 +1,4 @@
-"""What ONNX Runtime's MatMulNBits computes with accuracy level 4 (docs/peers_groups.md), and that intact reads its weights rightly."""
+"""What ONNX Runtime's MatMulNBits computes with accuracy level 4 (docs/measurements/peers.md), and that intact reads its weights rightly."""
 
 import intact
 import numpy as np

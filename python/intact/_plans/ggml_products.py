@@ -23,7 +23,7 @@ def like_ggml(blocks: Any, kind: str, a: Any) -> np.ndarray:
       "q5_k" or "q6_k".
     - `a`: M×K, float32. With K types, 8 and more rows are computed in another way than fewer rows.
 
-    docs/peers_groups.md has the formulas. The function is slow: it explains differences of two results."""
+    docs/peers_methods.md has the formulas. The function is slow: it explains differences of two results."""
     choice("kind", kind, _PRODUCTS)
     rows, a = array_of("blocks", blocks), array_of("a", a)
     size = FORMATS[kind].size

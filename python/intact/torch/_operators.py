@@ -117,7 +117,7 @@ def dump(model: "Callable[..., Any]", *inputs: Any, folder: "str | os.PathLike")
     - `folder`: an empty folder or a new one. It gets the folders of the calls.
 
     Returns a row for each call, in the order of the calls. A call that the format of recorded layers cannot
-    express is not written, and its row has the reason (docs/pytorch_reference.md)."""
+    express is not written, and its row has the reason (docs/pytorch.md)."""
     library()
     from ._dump import recorder
 
