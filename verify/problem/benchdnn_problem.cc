@@ -255,7 +255,7 @@ Error RefuseOthers(const BenchdnnCase& one, std::initializer_list<std::string_vi
 
 // ----- layouts --------------------------------------------------------------------------------------------
 
-// A tag with the letters of its dimensions instead of "x", which means those that are not named, in order.
+// A tag with letters instead of "x", which means the dimensions that the tag does not name, in order.
 std::string Spelled(std::string_view tag, size_t rank) {
   std::string spelled;
   for (const char letter : tag) {
