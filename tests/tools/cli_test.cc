@@ -1070,6 +1070,23 @@ TEST_F(Cli, Replay) {
   EXPECT_THAT(mixed.err, HasSubstr("sand"));
 }
 
+// Words are the shell's: with and without quotes.
+TEST_F(Cli, ConvertsLinesOfBenchdnn) {
+  const Outcome read = Run("verify benchdnn --matmul --dt=u8:s8:s32,f32 '--stag=ab 2x3:3x4'");
+  EXPECT_EQ(read.status, 2);
+  EXPECT_EQ(read.out, "gemm u8s8s32 m=2 n=4 k=3\n");
+  EXPECT_THAT(read.err, testing::AllOf(HasSubstr("(1 lines, e.g. --matmul --stag=ab 2x3:3x4)"),
+                                       HasSubstr("2 lines: 1 converted, 1 refused")));
+  const Outcome written = Run("verify benchdnn 'gemm u8s8s32 m=2 n=4 k=3 seed=7'");
+  EXPECT_EQ(written.status, 0);
+  EXPECT_EQ(written.out, "--matmul --dt=u8:s8:s32 --stag=ab --wtag=ab --dtag=ab 2x3:3x4\n");
+  EXPECT_THAT(written.err, HasSubstr("left out: seed=7"));
+  ExpectBadInput("verify benchdnn", "LINE is missing");
+  ExpectBadInput("verify benchdnn gemm u8s8s32 m=2 n=4", "k is missing");
+  ExpectBadInput("verify benchdnn --matmul --dt=u8:s8:s32 --dtag=ba 2x3:3x4",
+                 "--dtag=ba: expected dense rows");
+}
+
 // Lines and layers on an ISA that the CPU lacks, and on one that it has.
 TEST_F(Cli, ReplaysAndLayersInTheEmulator) {
   if (intact_isa_available(INTACT_ISA_AVX2) == 0) INTACT_SKIP_ISA("avx2");

@@ -36,6 +36,7 @@ int Main(int argc, char** argv) {
   AddVerifyRamp(verify, &command);
   AddVerifyLayer(verify, &command);
   AddVerifyReplay(verify, &command);
+  AddVerifyBenchdnn(verify, &command);
   AddVerifyCompare(verify, &command);
   AddVerifyCertify(verify, &command);
   AddVerifyModels(verify, &command);

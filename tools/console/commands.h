@@ -36,6 +36,7 @@ std::optional<int> RunPythonCommand(int argc, char** argv);
 /// Runs the benchmarks with arguments after "bench". Returns the exit status.
 int RunBench(int argc, char** argv);
 void AddInfo(CLI::App* app, Command* command);
+void AddVerifyBenchdnn(CLI::App* verify, Command* command);
 void AddVerifyCertify(CLI::App* verify, Command* command);
 void AddVerifyCompare(CLI::App* verify, Command* command);
 void AddVerifyDigests(CLI::App* verify, Command* command);

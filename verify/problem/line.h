@@ -92,5 +92,16 @@ inline std::vector<std::string_view> WordsOf(std::string_view line) {
   }
 }
 
+/// The parts of `text` between separators; one part, which may be empty, if there is no separator.
+inline std::vector<std::string_view> SplitAt(char separator, std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_PROBLEM_LINE_H_
