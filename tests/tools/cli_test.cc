@@ -1097,9 +1097,6 @@ TEST_F(Cli, ReplaysAndLayersInTheEmulator) {
   const std::string capped = "verify replay 'gemm u8s8s32 m=5 n=16 k=64 isa=avx512' --emulate";
   ExpectBadInput(capped, "replay: isa=avx512: not available here: removed by INTACT_MAX_ISA=avx2",
                  "INTACT_MAX_ISA=avx2");
-  ExpectBadInput("verify replay 'gemm u8s8s32 m=1 n=1 k=4' --emulate --target ./mine.so",
-                 "--emulate is for our own kernels, not for a --target");
-  ExpectBadInput(layer + "any --emulate --target ./mine.so", "--emulate is for our own kernels");
 }
 
 TEST_F(Cli, DumpsOfTheCode) {

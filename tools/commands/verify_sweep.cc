@@ -198,14 +198,14 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
   const std::string step = options.target.IsPlugin() ? target.Name()
                            : options.is_grouped      ? "grouped"
                                                      : "sweep";
-  if (options.journal.empty()) return RunSweep(problems, target, options.emulate.on, {}, step);
+  if (options.journal.empty()) return RunSweep(problems, target, options.emulate.IsOurs(), {}, step);
   ASSIGN_OR_RETURN(support::Journal journal, support::Journal::Open(options.journal));
   ASSIGN_OR_RETURN(verify::SweepOutcomes known, verify::Resume(options.journal, run, &journal));
   if (!known.empty()) {
     PrintError("{}: {} of {} problems are done\n", options.journal, known.size(), problems.size());
   }
   const auto record = [&](const verify::SweepOutcome& outcome) { return verify::Append(outcome, &journal); };
-  return RunSweep(problems, target, options.emulate.on, {std::move(known), record}, step);
+  return RunSweep(problems, target, options.emulate.IsOurs(), {std::move(known), record}, step);
 }
 
 /// Writes --junit, if it is given.
@@ -234,19 +234,20 @@ Result<verify::RandomSweepResult> SweepOn(const SweepOptions& options, const ver
   choice.options.stream = static_cast<uint64_t>(run.shard.index);
   choice.options.mode = run.mode;
   if (run.target.takes) return choice.Run(start, target, *run.target.takes);
-  return choice.Run(start, run.isas, options.emulate.on);
+  return choice.Run(start, run.isas, options.emulate.IsOurs());
 }
 
 int Sweep(SweepOptions options) {
   const auto start = std::chrono::steady_clock::now();
-  if (const Error error = options.emulate.Prepare(options.target.IsPlugin()); !error.ok()) return Fail(error);
+  options.emulate.Prepare(options.target.IsPlugin());
   Result<std::optional<verify::ExpectedFailures>> expected = ReadExpected(options);
   if (!expected) return Fail(expected.error());
   if (!options.journal.empty() && !options.json.empty() && AreOneFile(options.journal, options.json)) {
     return Fail("--journal and --json are one file; expected two");
   }
   if (const int status = options.choice.Resolve(&options.emulate); status != kParity) return status;
-  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
+  const Result<std::unique_ptr<verify::Target>> target =
+      options.target.Open(options.choice, options.emulate.on);
   if (!target) return Fail(target.error());
   if (options.is_grouped && (*target)->Features().grouped == 0) return Fail(NoGroupedWeights(options.target));
   Result<verify::SweepRun> run = DescribeRun(options, **target);

@@ -162,6 +162,7 @@ Result<Bytes> IsolatedTarget::RunOnce(const Job& job, const Surroundings& place)
     const bool died_between = worker_->died_between();
     worker_.reset();
     ran_ = kCreation;
+    if (bytes.error().status == INTACT_UNSUPPORTED) return bytes.error();
     if (failure_.kind == FailureKind::kHang) ++hangs_;
     std::string what = "the target " + bytes.error().message;
     if (died_between) what += fmt::format(", between calls, after {}", ran);
