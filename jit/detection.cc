@@ -122,11 +122,7 @@ std::string MissingInHardware(core::Isa isa) {
   return "unknown ISA";
 }
 
-std::string CpuKind::ToString() const {
-  return vendor + " family " + std::to_string(family) + " model " + std::to_string(model);
-}
-
-CpuKind HostCpu() {
+CpuIdentity IdentifyCpu() {
   const asmjit::CpuInfo& host = asmjit::CpuInfo::host();
   return {host.vendor(), host.familyId(), host.modelId()};
 }

@@ -12,13 +12,12 @@
 
 namespace intact::jit {
 
-/// The kind of CPU, to distinguish measurements of speed; from CPUID, with the extended fields.
-struct CpuKind {
-  std::string vendor;  // "AMD", "INTEL"; others as in CPUID
+/// The CPU's vendor as asmjit spells it, family and model; from CPUID, with the extended fields.
+struct CpuIdentity {
+  std::string vendor;
   uint32_t family = 0, model = 0;
-  std::string ToString() const;  // "AMD family 25 model 1"
 };
-CpuKind HostCpu();
+CpuIdentity IdentifyCpu();
 
 /// The first thing that is missing for `isa` in CPU or operating system; "" if nothing is.
 std::string MissingInHardware(core::Isa isa);

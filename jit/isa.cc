@@ -5,6 +5,7 @@
 #include <string>
 
 #include "jit/code_memory.h"
+#include "jit/detection.h"
 
 namespace intact::jit {
 namespace {
@@ -62,6 +63,15 @@ core::IsaSet HardwareIsas() {
     return set;
   }();
   return kHardware;
+}
+
+std::string CpuKind::ToString() const {
+  return vendor + " family " + std::to_string(family) + " model " + std::to_string(model);
+}
+
+CpuKind HostCpu() {
+  const CpuIdentity identity = IdentifyCpu();
+  return {identity.vendor, identity.family, identity.model};
 }
 
 Result<core::IsaSet> PermittedIsas(std::optional<core::Isa> cap) {

@@ -1,22 +1,30 @@
-// The ISAs (core/isas.h) that plans may use: those that jit/detection.h finds, without those that INTACT_MAX_ISA
-// removes. All other code asks this header.
+// The only detection of ISAs (core/isas.h): CPUID, XCR0, the operating system's permission for AMX tile data,
+// and INTACT_MAX_ISA, which only removes ISAs. All other code asks this header.
 //
 // Portable plans run only compiled code. All other plans need executable memory.
 #ifndef INTACT_JIT_ISA_H_
 #define INTACT_JIT_ISA_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
 #include "core/isas.h"
 #include "core/result.h"
-#include "jit/detection.h"
 
 namespace intact::jit {
 
 /// The ISAs that CPU and operating system offer, before any cap. Compiled code may use these only: the
 /// emulator knows the instructions of generated code.
 core::IsaSet HardwareIsas();
+
+/// The kind of CPU, to distinguish measurements of speed; from CPUID, with the extended fields.
+struct CpuKind {
+  std::string vendor;  // "AMD", "INTEL"; others as in CPUID
+  uint32_t family = 0, model = 0;
+  std::string ToString() const;  // "AMD family 25 model 1"
+};
+CpuKind HostCpu();
 
 /// HardwareIsas() and emulated ISAs under `cap`, if given, and under INTACT_MAX_ISA, which is read once.
 /// Error if the variable names no ISA. Only portable if the process may have no executable memory; each call

@@ -14,8 +14,6 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "core/types.h"
-#include "jit/code_cache.h"
-#include "jit/emitters/emitter.h"
 #include "kernels/codegen/short_rows.h"
 
 namespace intact::kernels {
@@ -38,22 +36,6 @@ float Widen(intact_type type, uint32_t half) noexcept {
 }
 
 }  // namespace
-
-Result<Quantizer> Quantizer::Create(core::Isa isa, intact_type a_type, intact_type source) {
-  Quantizer quantizer;
-  quantizer.a_type_ = a_type;
-  quantizer.source_ = source;
-  if (core::IsCompiled(isa)) return quantizer;
-  const int lanes = jit::VectorBytes(isa) / 4;
-  quantizer.step_ = lanes;
-  quantizer.block_ = int64_t{kVectors} * lanes;
-  const std::vector<int32_t> order = jit::PackOrder(lanes);
-  std::copy(order.begin(), order.end(), quantizer.pack_order_.begin());
-  ASSIGN_OR_RETURN(quantizer.scan_, jit::GetFunction<ScanFunction>(ScanSpec{isa, source}, GenerateScan));
-  ASSIGN_OR_RETURN(quantizer.quantize_,
-                   jit::GetFunction<QuantizeFunction>(QuantizeSpec{isa, a_type, source}, GenerateQuantize));
-  return quantizer;
-}
 
 bool Quantizer::HasReciprocal(float scale) noexcept { return scale >= kLeastScale && scale <= kLargestScale; }
 

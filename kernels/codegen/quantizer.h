@@ -88,8 +88,6 @@ class Quantizer {
   float At(const uint8_t* x) const noexcept;
   NumberRange RangeOf(const ScanArgs& args) const noexcept;
 
-  static constexpr int kVectors = 4;  // vectors of int32 that are packed into one vector of bytes
-
   intact_type a_type_ = INTACT_U8, source_ = INTACT_F32;
   // Numbers that the functions process at a time: in a block, and in a step (a vector of int32). 0 in portable
   // plans.

@@ -1,4 +1,5 @@
-// The generated functions of quantizer.h.
+// The part of quantizer.h that generates code.
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "jit/assembler.h"
+#include "jit/code_cache.h"
 #include "jit/emitters/emitter.h"
 #include "kernels/codegen/quantizer.h"
 
@@ -16,6 +18,8 @@ namespace {
 namespace x86 = asmjit::x86;
 using jit::Gp;
 using jit::Vec;
+
+constexpr int kVectors = 4;  // vectors of int32 that are packed into one vector of bytes
 
 // Emits `body` for each of `count`, which may be 0.
 template <class Body>
@@ -32,6 +36,22 @@ void Loop(const Gp& count, x86::Assembler* code, const Body& body) {
 }
 
 }  // namespace
+
+Result<Quantizer> Quantizer::Create(core::Isa isa, intact_type a_type, intact_type source) {
+  Quantizer quantizer;
+  quantizer.a_type_ = a_type;
+  quantizer.source_ = source;
+  if (core::IsCompiled(isa)) return quantizer;
+  const int lanes = jit::VectorBytes(isa) / 4;
+  quantizer.step_ = lanes;
+  quantizer.block_ = int64_t{kVectors} * lanes;
+  const std::vector<int32_t> order = jit::PackOrder(lanes);
+  std::copy(order.begin(), order.end(), quantizer.pack_order_.begin());
+  ASSIGN_OR_RETURN(quantizer.scan_, jit::GetFunction<ScanFunction>(ScanSpec{isa, source}, GenerateScan));
+  ASSIGN_OR_RETURN(quantizer.quantize_,
+                   jit::GetFunction<QuantizeFunction>(QuantizeSpec{isa, a_type, source}, GenerateQuantize));
+  return quantizer;
+}
 
 Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& spec) {
   jit::Assembler session("scan_" + std::string(core::NameOf(spec.source)) + "_" +

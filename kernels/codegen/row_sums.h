@@ -29,7 +29,6 @@ class RowSums {
            int32_t* sums) const noexcept;
 
  private:
-  static constexpr int kRows = 4;  // summed at a time
   struct Args {
     const uint8_t* a = nullptr;
     int64_t stride = 0;
@@ -45,7 +44,6 @@ class RowSums {
   using Function = jit::Function<void(const Args*)>;
   /// sums[i] += the sum of `k` bytes of row i. There are `rows` rows, `stride` bytes apart.
   void AddRows(const uint8_t* a, int64_t stride, int64_t rows, int64_t k, int32_t* sums) const noexcept;
-  /// Adds the sums of rows of whole vectors, kRows at a time.
   static Result<jit::Code> Generate(const Spec& spec);
 
   Function function_;  // empty in portable plans

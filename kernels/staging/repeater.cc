@@ -1,5 +1,7 @@
 #include "kernels/staging/repeater.h"
 
+#include <immintrin.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -10,6 +12,13 @@
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {
+namespace {
+
+constexpr int64_t kLoad = 16;   // bytes of the input that a shuffle reads
+constexpr int64_t kStore = 32;  // bytes that it writes
+
+}  // namespace
+
 Repeater::Repeater(int64_t repeats, uint8_t shift) : repeats_(repeats), shift_(shift) {
   const bool shuffles = repeats > 1 && repeats <= kMostShuffled;
   if (!shuffles || !jit::HardwareIsas().Has(core::Isa::kAvx2)) return;
@@ -36,6 +45,29 @@ void Repeater::Copy(const uint8_t* from, int64_t begin, int64_t end, uint8_t* to
   if (tail > 0) {
     std::memset(to + whole * repeats_, from[first + whole] ^ shift_, static_cast<size_t>(tail));
   }
+}
+
+[[gnu::target("avx2")]] int64_t Repeater::CopyPeriods(const uint8_t* from, int64_t count,
+                                                      uint8_t* to) const noexcept {
+  if (shuffles_.empty()) return 0;
+  const int64_t outputs = std::ssize(shuffles_) * kStore;
+  const int64_t channels = outputs / repeats_;
+  const int64_t read = std::max(shuffles_.back().offset + kLoad, channels);  // in a period, or behind it
+  const int64_t periods = count < read ? 0 : (count - read) / channels + 1;
+  const __m256i shift = _mm256_set1_epi8(static_cast<char>(shift_));
+  for (const Shuffle& shuffle : shuffles_) {
+    const __m256i order = _mm256_load_si256(reinterpret_cast<const __m256i*>(shuffle.channels.data()));
+    const uint8_t* x = from + shuffle.offset;
+    uint8_t* stored = to;
+    for (int64_t i = 0; i < periods; ++i, x += channels, stored += outputs) {
+      const __m256i loaded =
+          _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(stored),
+                          _mm256_xor_si256(_mm256_shuffle_epi8(loaded, order), shift));
+    }
+    to += kStore;
+  }
+  return periods * channels;
 }
 
 // A store of eight outputs may reach into the next channels, whose stores follow.

@@ -24,8 +24,6 @@ class Repeater {
   void Copy(const uint8_t* from, int64_t begin, int64_t end, uint8_t* to) const noexcept;
 
  private:
-  static constexpr int64_t kLoad = 16;          // bytes of the input that a shuffle reads
-  static constexpr int64_t kStore = 32;         // bytes that it writes
   static constexpr int64_t kMostShuffled = 16;  // with more repeats, filling memory is as fast
   struct Shuffle {
     int64_t offset = 0;  // the first channel, from the period's first channel on

@@ -10,9 +10,7 @@ std::string MissingInHardware(core::Isa isa) {
 
 std::string WhyTileDataIsRefused() { return MissingInHardware(core::Isa::kAmxInt8); }
 
-std::string CpuKind::ToString() const { return "no x86-64 CPU"; }
-
-CpuKind HostCpu() { return {}; }
+CpuIdentity IdentifyCpu() { return {"unknown", 0, 0}; }
 
 CpuidRegisters HostCpuid(uint32_t /*leaf*/, uint32_t /*subleaf*/) noexcept { return {}; }
 

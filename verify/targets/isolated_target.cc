@@ -107,6 +107,7 @@ Result<IsolatedTarget::Introduction> IsolatedTarget::StartWorker() const {
   if (!bytes) {
     failure_ = (*worker)->failure();
     if (failure_.kind == FailureKind::kHang) ++hangs_;
+    if (bytes.error().status == INTACT_UNSUPPORTED) return bytes.error();
     return Error{bytes.error().status, "while it was loaded, the target " + bytes.error().message};
   }
   WireReader answer(*bytes);

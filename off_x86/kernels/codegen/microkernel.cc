@@ -11,7 +11,6 @@
 #include "kernels/codegen/grouped_tile_kernel.h"
 #include "kernels/codegen/pixel_transpose.h"
 #include "kernels/codegen/quantizer.h"
-#include "kernels/codegen/row_sums.h"
 #include "kernels/codegen/scheduled_kernel.h"
 #include "kernels/codegen/short_rows.h"
 #include "kernels/codegen/tile_epilogue.h"
@@ -59,6 +58,13 @@ bool CutPanels(const PackedWeights& /*sizes*/, int /*amax*/, int64_t /*most*/, i
   return false;
 }
 
+Result<Quantizer> Quantizer::Create(core::Isa /*isa*/, intact_type a_type, intact_type source) {
+  Quantizer quantizer;
+  quantizer.a_type_ = a_type;
+  quantizer.source_ = source;
+  return quantizer;
+}
+
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& /*spec*/) { return NoCode(); }
 Result<AmxStoreFunction> GetAmxStore(const AmxStoreSpec& /*spec*/) { return NoCode(); }
 Result<TileFunctions> GetTileFunctions() { return NoCode(); }
@@ -78,9 +84,6 @@ Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& /*spec*/) { re
 Result<PixelTransposeFunction> GetPixelTranspose(bool /*shifts_to_u8*/, bool /*shuffles*/) {
   return NoCode();
 }
-Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& /*spec*/) { return NoCode(); }
-Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& /*spec*/) { return NoCode(); }
-Result<jit::Code> RowSums::Generate(const Spec& /*spec*/) { return NoCode(); }
 Result<TileEpilogueFunction> GetTileEpilogue(core::Isa /*isa*/, EpilogueSpec /*epilogue*/, int /*tile_rows*/,
                                              int /*columns*/) {
   return NoCode();
