@@ -4,8 +4,10 @@
 #include <signal.h>
 #include <sys/ucontext.h>
 
+#include <array>
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -24,9 +26,10 @@ namespace {
 
 std::atomic<uint64_t> emulated_count = 0;
 std::atomic<int64_t> configured_threads = 0;
-std::mutex mutex;                  // guards what follows
-int emulators = 0;                 // objects that are alive
-std::string first_fault;           // not yet taken
+std::mutex mutex;         // guards what follows
+int emulators = 0;        // objects that are alive
+std::string first_fault;  // not yet taken
+std::atomic<void (*)(const std::string&)> at_limit = nullptr;
 struct sigaction previous_action;  // written before our handler is installed, constant while it is
 
 void Record(const std::string& fault) {
@@ -34,8 +37,16 @@ void Record(const std::string& fault) {
   if (first_fault.empty()) first_fault = fault;
 }
 
+void ReachLimit(uint64_t rip, const char* why) {
+  constexpr std::array<uint8_t, 2> kUd2 = {0x0f, 0x0b};
+  if (std::memcmp(reinterpret_cast<const uint8_t*>(rip), kUd2.data(), kUd2.size()) == 0) return;
+  if (const auto call = at_limit.load()) call(fmt::format("the instruction {} {}", BytesAt(rip), why));
+}
+
 /// Handles the signal as without the emulator.
 void CallPrevious(int signal, siginfo_t* info, ucontext_t* context) {
+  ReachLimit(static_cast<uint64_t>(context->uc_mcontext.gregs[REG_RIP]),
+             "is known neither to the CPU nor to the emulator");
   if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
     previous_action.sa_sigaction(signal, info, context);
   } else if (previous_action.sa_handler == SIG_DFL || previous_action.sa_handler == SIG_IGN) {
@@ -61,6 +72,7 @@ void Handle(int signal, siginfo_t* info, void* opaque_context) {
     return;
   }
   if (!state->has_returned && state->HoldsMoreThan(context)) {
+    ReachLimit(state->rip, "is not known to the emulator, and the CPU lacks registers that hold values");
     state->Fault(BytesAt(state->rip), "not known to the emulator; the CPU lacks registers that hold values");
   }
   state->Store(context);
@@ -85,6 +97,8 @@ ScopedEmulator::~ScopedEmulator() {
   const std::lock_guard lock(mutex);
   if (--emulators == 0) sigaction(SIGILL, &previous_action, nullptr);
 }
+
+void ScopedEmulator::SetLimit(void (*limit)(const std::string& why)) { at_limit = limit; }
 
 uint64_t ScopedEmulator::Count() { return emulated_count; }
 

@@ -45,6 +45,10 @@ class ScopedEmulator {
   /// releases its tiles before it returns.
   static int64_t ConfiguredThreads();
 
+  /// Sets what is called, in the signal handler, at an instruction that neither the emulator nor the CPU can
+  /// execute: to end the process with `why`. UD2, which programs trap with, is none. null: as described above.
+  static void SetLimit(void (*at_limit)(const std::string& why));
+
   /// The first fault since the last call, e.g. "TDPBUSD: #UD: no tiles are configured"; "" if there was none.
   static std::string TakeFault();
 };

@@ -1,5 +1,4 @@
 // The facts of the machine that this process runs on.
-#include <cpuid.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <unistd.h>
@@ -7,6 +6,7 @@
 #include <array>
 #include <cstdio>
 
+#include "jit/detection.h"
 #include "jit/topology.h"
 
 namespace intact::jit {
@@ -16,9 +16,7 @@ namespace {
 class Host final : public MachineFacts {
  public:
   CpuidRegisters Cpuid(uint32_t leaf, uint32_t subleaf) const noexcept override {
-    CpuidRegisters registers;
-    __cpuid_count(leaf, subleaf, registers.eax, registers.ebx, registers.ecx, registers.edx);
-    return registers;
+    return HostCpuid(leaf, subleaf);
   }
 
   std::string_view ReadFile(const char* name, std::span<char> buffer) const noexcept override {

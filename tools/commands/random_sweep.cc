@@ -1,5 +1,7 @@
 #include "tools/commands/random_sweep.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -8,7 +10,6 @@
 #include "tools/console/commands.h"
 #include "tools/console/interruption.h"
 #include "tools/console/progress.h"
-#include "tools/console/terminal.h"
 
 namespace intact::tools {
 namespace {
@@ -30,16 +31,16 @@ class Watch {
     CatchInterruptions();
     next_line_ = Seconds() + step_;
     if (all_ >= kLineSeconds) {
-      PrintError("sweep: random problems for {}; Ctrl-C ends them, with the summary\n",
-                 Duration(all_ - Seconds()));
+      PrintProgress(fmt::format("sweep: random problems for {}; Ctrl-C ends them, with the summary",
+                                Duration(all_ - Seconds())));
     }
   }
 
   bool GoesOn(const verify::RandomSweepResult& now) {
     if (Seconds() >= next_line_) {
       next_line_ += step_;
-      PrintError("sweep: {} random problems, {} failed, {} left\n", now.problems, now.sweep.Failed(),
-                 Duration(all_ - Seconds()));
+      PrintProgress(fmt::format("sweep: {} random problems, {} failed, {} left", now.problems,
+                                now.sweep.Failed(), Duration(all_ - Seconds())));
     }
     return !IsInterrupted() && Seconds() < all_;
   }

@@ -166,9 +166,10 @@ int PrintRecorded(const std::string& folder, const std::vector<std::string>& lay
 }
 
 int RunLayers(LayerOptions options) {
-  if (const Error error = options.emulate.Prepare(options.target.IsPlugin()); !error.ok()) return Fail(error);
+  options.emulate.Prepare(options.target.IsPlugin());
   if (const int status = options.choice.Resolve(&options.emulate); status != kParity) return status;
-  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
+  const Result<std::unique_ptr<verify::Target>> target =
+      options.target.Open(options.choice, options.emulate.on);
   if (!target) return Fail(target.error());
   int status = kParity;
   support::Json report = support::Json::array();

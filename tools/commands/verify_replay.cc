@@ -42,7 +42,7 @@ int Replay(const ReplayOptions& options, const verify::Problem& problem) {
   RunChoice choice;
   if (!problem.grouped) choice.isa = problem.isa;
   choice.mode = problem.mode;
-  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(choice);
+  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(choice, options.emulate.on);
   if (!target) return Fail(target.error());
   if (problem.grouped && (*target)->Features().grouped == 0) return Fail(NoGroupedWeights(options.target));
   const Result<verify::Judgement> judgement =
@@ -90,10 +90,9 @@ int ReplayLine(const ReplayOptions& options, const std::string& line) {
   return Replay(options, *problem);
 }
 
-int ReplayAll(const ReplayOptions& options) {
+int ReplayAll(ReplayOptions options) {
   if (options.lines.size() > 1 && !options.reproduce.empty()) return Fail("--reproduce: takes one LINE");
-  const Error error = options.emulate.Prepare(options.target.IsPlugin());
-  if (!error.ok()) return Fail(error);
+  options.emulate.Prepare(options.target.IsPlugin());
   int worst = kParity;
   for (const std::string& line : options.lines) worst = std::max(worst, ReplayLine(options, line));
   return worst;

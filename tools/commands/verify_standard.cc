@@ -124,7 +124,8 @@ int ExamineTargets(const StandardOptions& options, const verify::ReportFiles& fi
   int status = kParity;
   std::vector<NamedTarget> opened;  // all of them, before the work
   for (const std::string& name : options.targets) {
-    Result<std::unique_ptr<verify::Target>> target = TargetOption{name, options.deadline}.Open({});
+    Result<std::unique_ptr<verify::Target>> target =
+        TargetOption{name, options.deadline}.Open({}, options.emulate.on);
     if (target) {
       opened.push_back({name, std::move(*target)});
     } else {
@@ -154,7 +155,6 @@ int Standard(const StandardOptions& options) {
     }
   }
   if (!options.targets.empty()) {
-    if (const Error error = options.emulate.Prepare(true); !error.ok()) return Fail(error);
     return ExamineTargets(options, files);
   }
   return Write(RunAll(options), files);

@@ -82,6 +82,7 @@ struct SweepOptions {
   RunChoice choice;
   TargetOption target;
   bool quick = false;
+  bool quiet = false;
   EmulateOption emulate;
   std::string shard = "1/1";
   std::string journal;
@@ -198,14 +199,15 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
   const std::string step = options.target.IsPlugin() ? target.Name()
                            : options.is_grouped      ? "grouped"
                                                      : "sweep";
-  if (options.journal.empty()) return RunSweep(problems, target, options.emulate.on, {}, step);
+  if (options.journal.empty()) return RunSweep(problems, target, options.emulate.IsOurs(), {}, step);
   ASSIGN_OR_RETURN(support::Journal journal, support::Journal::Open(options.journal));
   ASSIGN_OR_RETURN(verify::SweepOutcomes known, verify::Resume(options.journal, run, &journal));
   if (!known.empty()) {
-    PrintError("{}: {} of {} problems are done\n", options.journal, known.size(), problems.size());
+    PrintProgress(
+        fmt::format("{}: {} of {} problems are done", options.journal, known.size(), problems.size()));
   }
   const auto record = [&](const verify::SweepOutcome& outcome) { return verify::Append(outcome, &journal); };
-  return RunSweep(problems, target, options.emulate.on, {std::move(known), record}, step);
+  return RunSweep(problems, target, options.emulate.IsOurs(), {std::move(known), record}, step);
 }
 
 /// Writes --junit, if it is given.
@@ -234,19 +236,23 @@ Result<verify::RandomSweepResult> SweepOn(const SweepOptions& options, const ver
   choice.options.stream = static_cast<uint64_t>(run.shard.index);
   choice.options.mode = run.mode;
   if (run.target.takes) return choice.Run(start, target, *run.target.takes);
-  return choice.Run(start, run.isas, options.emulate.on);
+  return choice.Run(start, run.isas, options.emulate.IsOurs());
 }
 
 int Sweep(SweepOptions options) {
   const auto start = std::chrono::steady_clock::now();
-  if (const Error error = options.emulate.Prepare(options.target.IsPlugin()); !error.ok()) return Fail(error);
+  if (options.quiet) SilenceProgress();
+  std::string held;  // with --quiet: what is printed only if the sweep does not pass
+  const auto print = [&](const std::string& text) { options.quiet ? void(held += text) : Print("{}", text); };
+  options.emulate.Prepare(options.target.IsPlugin());
   Result<std::optional<verify::ExpectedFailures>> expected = ReadExpected(options);
   if (!expected) return Fail(expected.error());
   if (!options.journal.empty() && !options.json.empty() && AreOneFile(options.journal, options.json)) {
     return Fail("--journal and --json are one file; expected two");
   }
   if (const int status = options.choice.Resolve(&options.emulate); status != kParity) return status;
-  const Result<std::unique_ptr<verify::Target>> target = options.target.Open(options.choice);
+  const Result<std::unique_ptr<verify::Target>> target =
+      options.target.Open(options.choice, options.emulate.on);
   if (!target) return Fail(target.error());
   if (options.is_grouped && (*target)->Features().grouped == 0) return Fail(NoGroupedWeights(options.target));
   Result<verify::SweepRun> run = DescribeRun(options, **target);
@@ -273,24 +279,25 @@ int Sweep(SweepOptions options) {
   if (!sweep) return Fail(sweep.error());
   const bool is_whole = shard.count == 1;
   if (!is_whole) {
-    Print("shard {}: {} of the {} problems\n", shard.ToString(), part.size(), problems.size());
+    print(fmt::format("shard {}: {} of the {} problems\n", shard.ToString(), part.size(), problems.size()));
   }
   support::Json json = verify::ToJson(*run, *sweep);  // what happened, whatever was expected
   if (*expected) (*expected)->Apply(&*sweep);
-  Print("{}{}{}", verify::ToText(fitted, ""), verify::ToText(*sweep, options.target.text),
-        *expected ? (*expected)->ToText() : "");
+  print(verify::ToText(fitted, "") + verify::ToText(*sweep, options.target.text) +
+        (*expected ? (*expected)->ToText() : ""));
   std::optional<verify::RandomSweepResult> random;
   if (options.random.seconds > 0) {
     Result<verify::RandomSweepResult> result = SweepOn(options, *run, **target, start);
     if (!result) return Fail(result.error());
     random = std::move(*result);
-    Print("{}", verify::ToText(*random, options.target.text));
+    print(verify::ToText(*random, options.target.text));
     json["random"] = verify::ToJson(*random);
   }
   const verify::SweepResult* others = random ? &random->sweep : nullptr;
   const std::vector<std::string> met = *expected ? (*expected)->Met() : std::vector<std::string>();
   if (const Error error = WriteJunit(options, *target, *sweep, met, others); !error.ok()) return Fail(error);
   const verify::SweepVerdict verdict = sweep->VerdictWith(others);
+  if (StatusOf(verdict) != kParity) Print("{}", held);
   // `verify merge` checks whether each cell of the whole sweep ran something.
   const bool is_for_merge = !is_whole && verdict == verify::SweepVerdict::kNothingCompared;
   if (is_whole) Print("{}", verify::VerdictText(*sweep, others));
@@ -309,6 +316,8 @@ namespace {
 void AddOptions(const std::shared_ptr<SweepOptions>& options, CLI::App* sweep, Command* command) {
   options->target.Add(sweep);
   sweep->add_flag("--quick", options->quick, "a fifth of the problems");
+  sweep->add_flag("--quiet", options->quiet,
+                  "no progress; if the sweep passes, print only the verdict, of a shard nothing");
   options->emulate.Add(sweep);
   sweep->add_option("--shard", options->shard, "run part I of N, for `verify merge`")->type_name("I/N");
   AddFileOption(sweep, "--journal", &options->journal,

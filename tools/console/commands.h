@@ -64,17 +64,19 @@ verify::Effort EffortOf(bool quick);
 /// The ISAs on which a sweep of `isa` runs here; for `any`: all that are available.
 std::vector<intact_isa> IsasHere(intact_isa isa);
 
-/// --emulate: also runs the ISAs that this CPU lacks, in software.
+/// --emulate: also runs the instructions that this CPU lacks, in software.
 struct EmulateOption {
   bool on = false;
+  bool has_target = false;  // a plug-in, whose process has its own emulator
 
   void Add(CLI::App* app);
-  /// Lets plans choose the emulated ISAs; call it before an ISA is resolved. An error if there is a target.
-  Error Prepare(bool has_target) const;
+  bool IsOurs() const { return on && !has_target; }
+  /// Without a target, lets plans choose the emulated ISAs. Call it before an ISA is resolved.
+  void Prepare(bool is_plugin);
   /// The Result that `run` returns; or an error that describes a fault of the emulator.
   template <class Run>
   auto Emulated(const Run& run) const -> decltype(run()) {
-    if (!on) return run();
+    if (!IsOurs()) return run();
     const emulator::ScopedEmulator emulator;
     auto result = run();
     Error fault = TakeFault();

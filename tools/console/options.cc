@@ -124,16 +124,13 @@ std::string IsaNames() {
 
 void EmulateOption::Add(CLI::App* app) {
   app->add_flag("--emulate", on,
-                "also run the kernels of ISAs that this CPU lacks, in software (needs AVX2)");
+                "also run what this CPU lacks in software (needs AVX2): kernels of other ISAs, or the "
+                "instructions of a --target");
 }
 
-Error EmulateOption::Prepare(bool has_target) const {
-  if (!on) return {};
-  if (has_target) {
-    return Error{INTACT_INVALID_ARGUMENT, "--emulate is for our own kernels, not for a --target"};
-  }
-  emulator::AddMissingIsas();
-  return {};
+void EmulateOption::Prepare(bool is_plugin) {
+  has_target = is_plugin;
+  if (IsOurs()) emulator::AddMissingIsas();
 }
 
 Error EmulateOption::TakeFault() {

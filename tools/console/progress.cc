@@ -8,7 +8,19 @@
 
 namespace intact::tools {
 
-void ReportStep(const std::string& step) { PrintError("{} ...\n", step); }
+namespace {
+
+bool is_silent = false;
+
+}  // namespace
+
+void SilenceProgress() { is_silent = true; }
+
+void PrintProgress(const std::string& line) {
+  if (!is_silent) PrintError("{}\n", line);
+}
+
+void ReportStep(const std::string& step) { PrintProgress(step + " ..."); }
 
 verify::Progress ReportProgress(const std::string& step) {
   const bool redraw = isatty(STDERR_FILENO) != 0;
@@ -16,7 +28,7 @@ verify::Progress ReportProgress(const std::string& step) {
     const int64_t tenths = 10 * done / total;
     const int64_t percent = 100 * done / total;
     const int64_t mark = redraw ? percent : tenths;
-    if (mark == last) return;
+    if (mark == last || is_silent) return;
     last = mark;
     PrintError("{}{}: {} of {} ({} %){}", redraw ? "\r" : "", step, done, total, percent,
                redraw && done < total ? "" : "\n");

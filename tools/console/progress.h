@@ -8,6 +8,12 @@
 
 namespace intact::tools {
 
+/// From now on, nothing in this file prints.
+void SilenceProgress();
+
+/// Prints a line.
+void PrintProgress(const std::string& line);
+
 /// Prints that a step of the run begins.
 void ReportStep(const std::string& step);
 

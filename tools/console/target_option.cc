@@ -18,6 +18,7 @@
 #include "support/output_file.h"
 #include "verify/explain/claim.h"
 #include "verify/sweep/reproducer.h"
+#include "verify/targets/emulated_target.h"
 #include "verify/targets/intact_target.h"
 #include "verify/targets/isolated_target.h"
 #include "verify/targets/plugin_target.h"
@@ -97,7 +98,7 @@ void TargetOption::AddDeadline(CLI::App* app, double* deadline) {
       ->needs("--target");
 }
 
-Result<std::unique_ptr<verify::Target>> TargetOption::Open(const RunChoice& choice) const {
+Result<std::unique_ptr<verify::Target>> TargetOption::Open(const RunChoice& choice, bool emulate) const {
   if (!IsPlugin()) return std::unique_ptr<verify::Target>(std::make_unique<verify::IntactTarget>());
   const auto refused = [this](const std::string& what) {
     return Error{INTACT_INVALID_ARGUMENT, fmt::format("--target {}: {}", text, what)};
@@ -109,9 +110,10 @@ Result<std::unique_ptr<verify::Target>> TargetOption::Open(const RunChoice& choi
     return refused("--mode chooses among our own kernels; a target says what it computes");
   }
   ASSIGN_OR_RETURN(const Plugin plugin, Find());
-  const auto open = [plugin] { return verify::PluginTarget::Open(plugin.file, plugin.options); };
+  verify::TargetFactory open = [plugin] { return verify::PluginTarget::Open(plugin.file, plugin.options); };
+  if (emulate) open = verify::Emulated(std::move(open));
   Result<std::unique_ptr<verify::Target>> target = verify::IsolatedTarget::Start(
-      open, std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(deadline)));
+      std::move(open), std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(deadline)));
   if (!target) return refused(target.error().message);
   if (const std::optional<std::string> error = verify::CheckClaims((*target)->Arithmetic())) {
     return refused(*error);

@@ -27,8 +27,8 @@ struct TargetOption {
   void Add(CLI::App* app);
   bool IsPlugin() const { return !text.empty(); }
   /// Our own kernels, or the plug-in in a separate process. Errors name the option. `choice`: --isa and
-  /// --mode, which are only for our own kernels.
-  Result<std::unique_ptr<verify::Target>> Open(const RunChoice& choice) const;
+  /// --mode, which are only for our own kernels. `emulate`: runs a plug-in in the emulator.
+  Result<std::unique_ptr<verify::Target>> Open(const RunChoice& choice, bool emulate = false) const;
   /// Adds only --deadline.
   static void AddDeadline(CLI::App* app, double* deadline);
   /// The plug-in that `text` names. Errors name the option.

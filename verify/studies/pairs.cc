@@ -1,7 +1,5 @@
 #include "verify/studies/pairs.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,10 +11,8 @@
 namespace intact::verify {
 namespace {
 
-constexpr int kLanes = 16;  // int16 lanes of a ymm register
-
-/// The (a0, a1) whose larger element is `largest`, as adjacent bytes. Padded to whole registers with zeros,
-/// which never clamp.
+/// The (a0, a1) whose larger element is `largest`, as adjacent bytes. Padded with zeros,
+/// which never clamp, to whole blocks.
 struct ActivationPairs {
   explicit ActivationPairs(int largest) {
     for (int other = 0; other <= largest; ++other) {
@@ -24,7 +20,7 @@ struct ActivationPairs {
       if (other != largest) Append(other, largest);
     }
     count = static_cast<int>(bytes.size()) / 2;
-    bytes.resize((bytes.size() + 2 * kLanes - 1) / (2 * kLanes) * (2 * kLanes));
+    bytes.resize((bytes.size() + kPairsBlock - 1) / kPairsBlock * kPairsBlock);
   }
   void Append(int a0, int a1) {
     bytes.push_back(static_cast<uint8_t>(a0));
@@ -53,51 +49,6 @@ ClampCount CountByModel(const ActivationPairs& pairs, int8_t w0, int8_t w1) {
   return count;
 }
 
-/// Minus the sum of 16 int16 lanes, which count in −1s.
-[[gnu::target("avx2")]] int64_t MinusLaneSum(__m256i lanes) {
-  const __m256i sums = _mm256_madd_epi16(lanes, _mm256_set1_epi16(-1));
-  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
-  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
-}
-
-/// The count by the instruction, and how many of its lanes are not the clamped sum. That sum is computed
-/// independently in 32 bits: VPMADDWD of zero-extended activations and sign-extended weights.
-[[gnu::target("avx2")]] ClampCount CountByInstruction(const ActivationPairs& pairs, int8_t w0, int8_t w1,
-                                                      int64_t* mismatches) {
-  const auto byte = [](int8_t w) { return static_cast<unsigned>(static_cast<uint8_t>(w)); };
-  const auto half = [](int8_t w) { return static_cast<unsigned>(static_cast<uint16_t>(int16_t{w})); };
-  const __m256i w8 = _mm256_set1_epi16(static_cast<int16_t>(byte(w0) | byte(w1) << 8));
-  const __m256i w16 = _mm256_set1_epi32(static_cast<int32_t>(half(w0) | half(w1) << 16));
-  const __m256i zero = _mm256_setzero_si256();
-  const __m256i top = _mm256_set1_epi32(32767);
-  const __m256i bottom = _mm256_set1_epi32(-32768);
-  __m256i high = zero;
-  __m256i low = zero;
-  __m256i wrong = zero;
-  for (size_t i = 0; i < pairs.bytes.size(); i += 2 * kLanes) {
-    const __m256i a = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&pairs.bytes[i]));
-    const __m256i lanes = _mm256_maddubs_epi16(a, w8);
-    // Four lanes of each half go to `first` and four to `second`; packing them restores the order.
-    const __m256i first = _mm256_madd_epi16(_mm256_unpacklo_epi8(a, zero), w16);
-    const __m256i second = _mm256_madd_epi16(_mm256_unpackhi_epi8(a, zero), w16);
-    const __m256i lanes_first = _mm256_srai_epi32(_mm256_unpacklo_epi16(zero, lanes), 16);
-    const __m256i lanes_second = _mm256_srai_epi32(_mm256_unpackhi_epi16(zero, lanes), 16);
-    high = _mm256_add_epi16(high, _mm256_packs_epi32(_mm256_cmpgt_epi32(first, lanes_first),
-                                                     _mm256_cmpgt_epi32(second, lanes_second)));
-    low = _mm256_add_epi16(low, _mm256_packs_epi32(_mm256_cmpgt_epi32(lanes_first, first),
-                                                   _mm256_cmpgt_epi32(lanes_second, second)));
-    const __m256i right_first =
-        _mm256_cmpeq_epi32(lanes_first, _mm256_max_epi32(_mm256_min_epi32(first, top), bottom));
-    const __m256i right_second =
-        _mm256_cmpeq_epi32(lanes_second, _mm256_max_epi32(_mm256_min_epi32(second, top), bottom));
-    const __m256i right = _mm256_packs_epi32(right_first, right_second);
-    wrong = _mm256_add_epi16(wrong, _mm256_cmpeq_epi16(right, zero));
-  }
-  *mismatches += MinusLaneSum(wrong);
-  return {MinusLaneSum(high), MinusLaneSum(low)};
-}
-
 void MapOneWeightPair(const std::vector<ActivationPairs>& activations, int w0, int w1, PairMap* map) {
   const int magnitude = std::max(std::abs(w0), std::abs(w1));
   for (int largest = 0; largest < ClampTable::kActivations; ++largest) {
@@ -108,7 +59,7 @@ void MapOneWeightPair(const std::vector<ActivationPairs>& activations, int w0, i
     map->by_model.At(largest, magnitude) += CountByModel(pairs, v0, v1);
     if (map->instruction_available) {
       map->by_instruction.At(largest, magnitude) +=
-          CountByInstruction(pairs, v0, v1, &map->instruction_mismatches);
+          CountByInstruction(pairs.bytes, v0, v1, &map->instruction_mismatches);
     }
   }
 }
@@ -126,8 +77,6 @@ ClampCount ClampTable::Within(int amax, int wmax) const {
 void ClampTable::Add(const ClampTable& other) {
   for (size_t i = 0; i < counts_.size(); ++i) counts_[i] += other.counts_[i];
 }
-
-bool HasMaddubs() { return __builtin_cpu_supports("avx2") != 0; }
 
 PairMap MapPairs(int w0_begin, int w0_end, int threads) {
   const auto start = std::chrono::steady_clock::now();

@@ -17,20 +17,9 @@
 #include <functional>
 #include <vector>
 
-namespace intact::verify {
+#include "verify/studies/maddubs.h"
 
-/// How many inputs clamp, at either end.
-struct ClampCount {
-  int64_t high = 0;  // at +32767
-  int64_t low = 0;   // at −32768
-  int64_t Total() const { return high + low; }
-  ClampCount& operator+=(const ClampCount& other) {
-    high += other.high;
-    low += other.low;
-    return *this;
-  }
-  bool operator==(const ClampCount&) const = default;
-};
+namespace intact::verify {
 
 /// How many inputs clamp, for each value of the larger activation (0 … 255) and of the larger weight
 /// magnitude (0 … 128).
@@ -66,9 +55,6 @@ struct PairMap {
     return !instruction_available || (instruction_mismatches == 0 && by_instruction == by_model);
   }
 };
-
-/// Whether this CPU can run VPMADDUBSW on ymm registers.
-bool HasMaddubs();
 
 /// The part of the map with w0 in [w0_begin, w0_end), for tests that have no time for the whole map.
 PairMap MapPairs(int w0_begin, int w0_end, int threads);

@@ -107,6 +107,7 @@ Result<IsolatedTarget::Introduction> IsolatedTarget::StartWorker() const {
   if (!bytes) {
     failure_ = (*worker)->failure();
     if (failure_.kind == FailureKind::kHang) ++hangs_;
+    if (bytes.error().status == INTACT_UNSUPPORTED) return bytes.error();
     return Error{bytes.error().status, "while it was loaded, the target " + bytes.error().message};
   }
   WireReader answer(*bytes);
@@ -162,6 +163,7 @@ Result<Bytes> IsolatedTarget::RunOnce(const Job& job, const Surroundings& place)
     const bool died_between = worker_->died_between();
     worker_.reset();
     ran_ = kCreation;
+    if (bytes.error().status == INTACT_UNSUPPORTED) return bytes.error();
     if (failure_.kind == FailureKind::kHang) ++hangs_;
     std::string what = "the target " + bytes.error().message;
     if (died_between) what += fmt::format(", between calls, after {}", ran);

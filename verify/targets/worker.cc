@@ -9,7 +9,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +26,7 @@
 #include "support/printable.h"
 #include "support/signal_name.h"
 #include "verify/targets/guarded_buffer.h"
+#include "verify/targets/page_fault.h"
 
 namespace intact::verify {
 namespace {
@@ -38,7 +38,7 @@ constexpr off_t kMostPrinted = off_t{64} << 20;  // bytes; the worker's output i
 struct Fault {
   int32_t signal = 0;  // 0: none yet
   int32_t code = 0;    // siginfo_t::si_code
-  bool is_write = false;
+  Access access = Access::kUnknown;
   bool is_unmapped = false;  // `address` is in a tensor's memory, which is no longer mapped
   uint64_t address = 0;
   std::array<char, 32> tensor = {};  // name of the tensor that the address is in or near; else ""
@@ -51,6 +51,7 @@ struct Header {
   size_t request_bytes = 0;
   size_t answer_bytes = 0;
   Fault fault;
+  std::array<char, 256> refusal = {};  // of Worker::Refuse(); else ""
 };
 static_assert(sizeof(Header) <= kHeaderBytes);
 
@@ -72,8 +73,7 @@ void OnFault(int signal, siginfo_t* info, void* context) {
     // Signals that somebody sent have no address, nor do exceptions without one.
     const bool has_address = info->si_code > 0 && info->si_code != SI_KERNEL;
     if (has_address && (signal == SIGSEGV || signal == SIGBUS)) {
-      constexpr greg_t kWriteBit = 2;  // bit of the page fault's error code
-      fault.is_write = (static_cast<const ucontext_t*>(context)->uc_mcontext.gregs[REG_ERR] & kWriteBit) != 0;
+      fault.access = AccessAtFault(context);
       fault.address = reinterpret_cast<uintptr_t>(info->si_addr);
       if (const NamedBuffer buffer = NamedBufferAt(info->si_addr); buffer.name != nullptr) {
         std::strncpy(fault.tensor.data(), buffer.name, fault.tensor.size() - 1);
@@ -121,7 +121,7 @@ std::string AccessOf(const Fault& fault) {
   std::string text = SignalName(fault.signal);
   const bool has_place = (fault.signal == SIGSEGV || fault.signal == SIGBUS) && fault.code > 0;
   if (!has_place || fault.code == SI_KERNEL) return text;
-  text += fault.is_write ? ", a write" : ", a read";
+  text += std::string(", ") + NameOf(fault.access);
   if (fault.tensor[0] == '\0') return text;
   const bool is_inside = fault.offset >= 0 && fault.offset < fault.size;
   return fmt::format("{} {} {}", text,
@@ -142,10 +142,10 @@ std::string Describe(const Fault& fault) {
         name);
   }
   const bool is_inside = fault.offset >= 0 && fault.offset < fault.size;
-  const char* const why = fault.is_unmapped             ? ", whose memory has been unmapped"
-                          : is_inside && fault.is_write ? ", which is an input"
-                                                        : "";
-  return fmt::format("crashed ({}): {} {}{}", name, fault.is_write ? "a write" : "a read", Place(fault), why);
+  const char* const why = fault.is_unmapped                             ? ", whose memory has been unmapped"
+                          : is_inside && fault.access == Access::kWrite ? ", which is an input"
+                                                                        : "";
+  return fmt::format("crashed ({}): {} {}{}", name, NameOf(fault.access), Place(fault), why);
 }
 
 // The next message of the other side; nullopt if the other side is gone. `flags` are passed to recv().
@@ -394,6 +394,11 @@ void Worker::Live(const Serve& serve, SharedMemory* memory, int socket, int prin
   _exit(0);  // not exit(): exit handlers are the parent's
 }
 
+void Worker::Refuse(const char* why) {
+  std::strncpy(own_header->refusal.data(), why, own_header->refusal.size() - 1);
+  _exit(0);
+}
+
 Result<std::vector<uint8_t>> Worker::Ask(std::span<const uint8_t> request,
                                          std::chrono::milliseconds deadline) {
   if (!memory_->Reserve(request.size())) return OutOfMemory("no shared memory");
@@ -413,6 +418,9 @@ Result<std::vector<uint8_t>> Worker::Ask(std::span<const uint8_t> request,
   }
   if (waited == Waited::kGone) {
     std::string obituary = Obituary();  // waits for the end
+    std::array<char, 256> refusal = memory_->header()->refusal;
+    refusal.back() = '\0';  // the target can write to this memory
+    if (refusal[0] != '\0') return Error{INTACT_UNSUPPORTED, refusal.data()};
     died_between_ = memory_->header()->taken != sequence_;
     return Error{INTACT_CODEGEN_FAILED, std::move(obituary)};
   }

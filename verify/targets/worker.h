@@ -44,8 +44,11 @@ class Worker {
 
   /// The answer to a request. An error, CODEGEN_FAILED, describes how the worker was lost (a signal, with the
   /// tensor that it hit, see NamedBufferAt(); an exit; or no answer within the deadline) and what the worker
-  /// printed. A lost worker must not be asked again.
+  /// printed. Another error, UNSUPPORTED, is Refuse()'s. A lost worker must not be asked again.
   Result<std::vector<uint8_t>> Ask(std::span<const uint8_t> request, std::chrono::milliseconds deadline);
+
+  /// In the worker: ends it. Ask() then returns UNSUPPORTED with `why`. Async-signal-safe.
+  [[noreturn]] static void Refuse(const char* why);
 
   /// After an error of Ask(): how the worker was lost, and whether it died between requests, after the
   /// previous answer.

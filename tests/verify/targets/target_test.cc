@@ -26,6 +26,7 @@
 #include <string>
 #include <vector>
 
+#include "jit/isa.h"
 #include "support/c_text.h"
 #include "tests/support/long.h"
 #include "tests/verify/mutants/mutants.h"
@@ -38,6 +39,7 @@
 #include "verify/sweep/random_sweep.h"
 #include "verify/sweep/reproducer.h"
 #include "verify/sweep/sweep.h"
+#include "verify/targets/emulated_target.h"
 #include "verify/targets/fit.h"
 #include "verify/targets/intact_target.h"
 #include "verify/targets/isolated_target.h"
@@ -110,6 +112,43 @@ TEST(Plugin, IsNotGivenWhatItDoesNotDeclare) {
   EXPECT_THAT(refusal("gemm s8s8s32 m=2 n=3 k=4"), HasSubstr("does not declare s8 activations"));
   EXPECT_THAT(refusal("gemm u8s8u8 m=2 n=3 k=4 bias=f32 act=relu"), HasSubstr("an f32 bias, ReLU"));
   EXPECT_THAT(refusal("conv u8s8s32 in=5x5 c=3 o=3 kernel=3x3"), HasSubstr("2-D convolutions"));
+}
+
+Result<std::unique_ptr<Target>> OnAmx(const std::string& fault) {
+  return IsolatedTarget::Start(Emulated([fault] { return PluginTarget::Open(INTACT_AMX_TARGET, fault); }));
+}
+
+// Also runs on a CPU with AMX, without the emulator. Then it cannot show the emulator's limits.
+TEST(Plugin, IsEmulated) {
+  if (jit::HardwareIsas() == core::IsaSet{core::Isa::kPortable}) GTEST_SKIP() << "needs AVX2";
+  const Result<std::unique_ptr<Target>> target = OnAmx("");
+  ASSERT_TRUE(target) << target.error().message;
+  const FittedProblems fitted = Fit(SomeProblems(), TakesOf(**target));
+  const SweepResult sweep = RunSweep(fitted.problems, **target, [](int64_t, int64_t) {});
+  EXPECT_TRUE(sweep.Passed()) << ToText(sweep);
+  ASSERT_EQ(sweep.cells.size(), 1u);
+  EXPECT_GT(sweep.cells[0].problems, 100);
+  EXPECT_EQ(sweep.cells[0].skipped, 0);
+
+  const Result<Problem> problem = Problem::Parse("gemm u8s8s32 m=17 n=20 k=65");
+  ASSERT_TRUE(problem);
+  const Result<Judgement> wrong = Judge(**OnAmx("unsigned"), *problem);
+  ASSERT_TRUE(wrong) << wrong.error().message;
+  EXPECT_THAT(wrong->failure, HasSubstr("B read as u8"));
+  const Result<Judgement> trap = Judge(**OnAmx("trap"), *problem);
+  ASSERT_FALSE(trap);
+  EXPECT_EQ(trap.error().status, INTACT_CODEGEN_FAILED);
+  EXPECT_THAT(trap.error().message, HasSubstr("crashed (SIGILL)"));
+  const Result<Judgement> unknown = Judge(**OnAmx("unknown"), *problem);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().status, INTACT_UNSUPPORTED);
+  EXPECT_EQ(unknown.error().message,
+            "the instruction c4 e2 78 5f c0 is known neither to the CPU nor to the emulator");
+  if (jit::HardwareIsas().Has(core::Isa::kAmxInt8)) return;
+  const Result<Judgement> unconfigured = Judge(**OnAmx("unconfigured"), *problem);
+  ASSERT_FALSE(unconfigured);
+  EXPECT_EQ(unconfigured.error().status, INTACT_CODEGEN_FAILED);
+  EXPECT_THAT(unconfigured.error().message, HasSubstr("TILEZERO: #UD: no tiles are configured"));
 }
 
 // Products with grouped weights.

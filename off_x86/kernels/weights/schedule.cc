@@ -1,0 +1,43 @@
+// Schedules are for generated kernels, so portable plans ask for none.
+#include "kernels/weights/schedule.h"
+
+#include <cstdlib>
+
+#include "kernels/weights/scheduled_vectors.h"
+
+namespace intact::kernels {
+namespace {
+
+Error NoSchedules() { return {INTACT_UNSUPPORTED, "this build of intact is not for x86-64"}; }
+
+}  // namespace
+
+std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& /*weights*/,
+                                                   const ScheduleSpec& /*spec*/) noexcept {
+  return std::nullopt;
+}
+std::optional<std::vector<uint8_t>> OrderOf(const PackedWeights& /*weights*/,
+                                            const ScheduleSpec& /*spec*/) noexcept {
+  return std::nullopt;
+}
+Error CheckOrderEnd(std::span<const uint8_t> /*order*/) { return NoSchedules(); }
+Error NoMemoryForSchedule() { return NoSchedules(); }
+
+Error ScheduledWeights::Build(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/,
+                              std::span<const uint8_t> /*order*/) {
+  return NoSchedules();
+}
+bool ScheduledWeights::CopyFrom(const ScheduledWeights& /*other*/) noexcept { return false; }
+void ScheduledWeights::AddTo(PackedWeights* /*packed*/) const noexcept { std::abort(); }
+void ScheduledWeights::Relocate(const PlanarAccess& /*planar*/) noexcept { std::abort(); }
+
+ScheduleSpec ScheduledVectors::SpecFor(const PackedWeights& /*weights*/, int /*lanes*/, int /*amax*/) {
+  return {};
+}
+Error ScheduledVectors::Build(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/,
+                              std::span<const uint8_t> /*order*/) {
+  return NoSchedules();
+}
+void ScheduledVectors::AddTo(PackedWeights* /*packed*/) const noexcept { std::abort(); }
+
+}  // namespace intact::kernels
