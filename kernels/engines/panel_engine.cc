@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
+#include <new>
 #include <span>
 
 #include "core/isas.h"
@@ -157,30 +159,36 @@ Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const 
   std::unique_ptr<PanelEngine> engine(
       new PanelEngine(data, block, std::move(schedule), std::move(wide), most_rows));
   if (engine->is_signed_) RETURN_IF_ERROR(UnshiftCompensation(data, &engine->compensation_));
-  RETURN_IF_ERROR(engine->GenerateKernels());
+  engine->heights_ = std::vector<Height>(static_cast<size_t>(block.mr));
+  engine->NameKernel();
+  RETURN_IF_ERROR(engine->GenerateHeight(1));
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
-Error PanelEngine::GenerateKernels() {
+MicrokernelSpec PanelEngine::SpecFor(int rows) const {
   MicrokernelSpec spec;
   spec.isa = block_.isa;
   spec.dot = block_.dot;
   spec.signs.a_signed = is_signed_;
+  spec.mr = rows;
   spec.width = data_.weights.width;
   spec.epilogue = data_.epilogue;
-  heights_.resize(static_cast<size_t>(block_.mr));
-  for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
-    RETURN_IF_ERROR(GenerateHeight(spec));
-  }
-  return {};
+  return spec;
 }
 
-// The kernels for tiles of spec.mr rows.
-Error PanelEngine::GenerateHeight(MicrokernelSpec spec) {
-  const auto edge_vectors = static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_);
-  Height& height = heights_[static_cast<size_t>(spec.mr - 1)];
-  if (data_.taps().shared) height.pixel_offsets = PatternOf(*data_.taps().shared, spec.mr).offsets;
-  for (const LineEnds line : LinesOf(spec.mr)) {
+void PanelEngine::NameKernel() {
+  MicrokernelSpec spec = SpecFor(block_.mr);
+  spec.vectors = data_.n >= nr_ ? block_.vectors : EdgeVectors();
+  spec.loop = LoopFor(spec, {}, false);
+  kernel_name_ = spec.Name();
+}
+
+// The kernels for tiles of `rows` rows.
+Error PanelEngine::GenerateHeight(int rows) const {
+  MicrokernelSpec spec = SpecFor(rows);
+  Height& height = heights_[static_cast<size_t>(rows - 1)];
+  if (data_.taps().shared) height.pixel_offsets = PatternOf(*data_.taps().shared, rows).offsets;
+  for (const LineEnds line : LinesOf(rows)) {
     Kernels& kernels = height.At(line);
     const auto generate = [&](int vectors, bool prefetches, ByStores* to) -> Error {
       spec.vectors = vectors;
@@ -191,18 +199,38 @@ Error PanelEngine::GenerateHeight(MicrokernelSpec spec) {
       RETURN_IF_ERROR(generate(block_.vectors, false, &kernels.whole));
       if (can_prefetch_) RETURN_IF_ERROR(generate(block_.vectors, true, &kernels.prefetching));
     }
-    if (edge_vectors != 0) RETURN_IF_ERROR(generate(edge_vectors, false, &kernels.edge));
+    if (EdgeVectors() != 0) RETURN_IF_ERROR(generate(EdgeVectors(), false, &kernels.edge));
   }
+  height.state.store(Height::State::kMade, std::memory_order_release);
   return {};
 }
 
-Error PanelEngine::Generate(MicrokernelSpec spec, ByStores* kernels) {
-  if (spec.mr == block_.mr && kernel_name_.empty()) kernel_name_ = spec.Name();
+Error PanelEngine::Generate(MicrokernelSpec spec, ByStores* kernels) const {
   ASSIGN_OR_RETURN(kernels->front(), GetMicrokernel(spec));
   if (!can_stream_) return {};
   spec.epilogue.variant.streams = true;
   ASSIGN_OR_RETURN(kernels->back(), GetMicrokernel(spec));
   return {};
+}
+
+Error PanelEngine::MakeHeight(int64_t rows) const {
+  const std::lock_guard lock(generating_);
+  const auto state = heights_[static_cast<size_t>(rows - 1)].state.load(std::memory_order_relaxed);
+  return state == Height::State::kMade ? Error() : GenerateHeight(static_cast<int>(rows));
+}
+
+// A run cannot fail, so it goes on without these kernels. It does not try again.
+bool PanelEngine::TryHeight(int64_t rows) const noexcept {
+  try {
+    const Error error = MakeHeight(rows);
+    assert(error.status != INTACT_CODEGEN_FAILED);
+    if (error.ok()) return true;
+  } catch (const std::bad_alloc&) {
+  }
+  const std::lock_guard lock(generating_);
+  auto expected = Height::State::kNotMade;
+  heights_[static_cast<size_t>(rows - 1)].state.compare_exchange_strong(expected, Height::State::kFailed);
+  return expected == Height::State::kMade;
 }
 
 MicrokernelLoop PanelEngine::LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const {
@@ -294,11 +322,25 @@ int64_t PanelEngine::ScratchBytes(int64_t rows) const {
   return is_staged_ ? std::min(rows, block_rows_) * StagedStride() + kQuad : 0;
 }
 
+int64_t PanelEngine::BlockRows(int64_t rows) const {
+  const int64_t blocks = std::max<int64_t>(CeilDivide(rows, block_rows_), 1);
+  return RoundUp(CeilDivide(rows, blocks), block_.mr);
+}
+
+Error PanelEngine::PrepareRows(int64_t rows) const {
+  const int64_t block_rows = BlockRows(rows);
+  for (int64_t block = 0; block < rows; block += block_rows) {
+    TileCutter cutter(block_, block, std::min(rows, block + block_rows), cost_.run_rows(),
+                      data_.taps().line_rows);
+    int64_t height = 0;
+    while (cutter.Next(kMaxTiles, &height) != 0) RETURN_IF_ERROR(MakeHeight(height));
+  }
+  return {};
+}
+
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
   MicrokernelArgs call = MakeCall();
-  const int64_t rows = range.row_end - range.row_begin;
-  const int64_t blocks = std::max<int64_t>(CeilDivide(rows, block_rows_), 1);
-  const int64_t block_rows = RoundUp(CeilDivide(rows, blocks), block_.mr);
+  const int64_t block_rows = BlockRows(range.row_end - range.row_begin);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);
     Input a{buffers.rows(), data_.taps().offsets, data_.taps().depth};
@@ -394,7 +436,12 @@ void PanelEngine::NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* curs
   if (tiles->count == 0) return;
   const Height& height = heights_[static_cast<size_t>(tiles->rows - 1)];
   tiles->kernels = &height.at_line.front();
-  if (!has_lines_) return cursor->Take(tiles->all_rows(), pointers);
+  const bool has_height = HasHeight(tiles->rows);
+  if (!has_lines_) {
+    cursor->Take(tiles->all_rows(), pointers);
+    if (!has_height) CutToRows(tiles);
+    return;
+  }
   tiles->compensation = &data_.skipping_compensation.front();
   if (!data_.taps().line_taps.empty()) {
     tiles->compensation = FindCompensation(NeededTaps(data_.taps().line_taps, a, *cursor, tiles->rows));
@@ -403,6 +450,15 @@ void PanelEngine::NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* curs
   cursor->Take(tiles->rows, pointers);
   tiles->line.ends = tiles->rows == end_rows_ && cursor->BeginsLine();
   tiles->kernels = &height.At(tiles->line);
+  if (!has_height) CutToRows(tiles);
+}
+
+// Tiles of one row compute the padding of lines.
+void PanelEngine::CutToRows(Tiles* tiles) const noexcept {
+  tiles->count = tiles->all_rows();
+  tiles->rows = 1;
+  tiles->line = {};
+  tiles->kernels = &heights_.front().at_line.front();
 }
 
 // A chunk of one tile. Nothing is prefetched, because HasFewRows().
@@ -415,6 +471,7 @@ void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const I
   tile.count = 1;
   tile.kernels = &heights_[static_cast<size_t>(tile.rows - 1)].at_line.front();
   RowCursor(a.rows, tile.row_begin).Take(tile.rows, pointers.data());
+  if (!HasHeight(tile.rows)) CutToRows(&tile);
   PrefetchRegion region;
   RunTiles(buffers, range, tile, a, pointers.data(), &region, call);
 }

@@ -35,6 +35,13 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
   if (buffers.may_stream) _mm_sfence();  // nothing else orders non-temporal stores
 }
 
+Error UnitPlan::PrepareRows(const Engine& engine, int64_t rows, bool transposed) const {
+  const int64_t chunk = std::min(rows, rows_.ChunkRows(transposed));
+  if (chunk == 0) return {};
+  RETURN_IF_ERROR(engines_.PrepareRows(engine, chunk));
+  return rows % chunk == 0 ? Error() : engines_.PrepareRows(engine, rows % chunk);
+}
+
 int64_t UnitPlan::ShareBytes(const Engine& engine, int64_t m, bool transposed) const {
   const int64_t bytes = rows_.ScratchBytes(m, transposed) + engines_.ScratchBytes(engine, m);
   if (!data_.problem.has_runtime_b) return bytes;
