@@ -19,8 +19,8 @@ typedef struct intact_bound intact_bound;
  * points to is not: activations, outputs, arrays of pointers, scales and zero points stay the caller's, and
  * each run reads or writes them. They and the plan must outlive `*bound`. The shapes, the aliasing and the
  * number of threads are those of `args`. Without scratch in `args`, `*bound` owns the scratch of runs on one
- * thread. Tune a plan before it is bound, not while it is bound. Thread-safe. Errors: those of
- * intact_gemm_run(), and OUT_OF_MEMORY; `*bound` is then NULL. */
+ * thread. The call may read activations. Tune a plan before it is bound, not while it is bound. Thread-safe.
+ * Errors: those of intact_gemm_run(), and OUT_OF_MEMORY; `*bound` is then NULL. */
 INTACT_API intact_status intact_gemm_bind(const intact_gemm* gemm, const intact_gemm_args* args,
                                           intact_bound** bound);
 

@@ -182,6 +182,16 @@ struct EngineTile {
   int least_row_step = 0;  // finer step, allowed when another engine handles the tail; 0: no finer step
 };
 
+/// Kernel calls whose arguments never change. Not by two threads at once.
+class BoundCalls {
+ public:
+  BoundCalls() = default;
+  virtual ~BoundCalls() = default;
+  BoundCalls(const BoundCalls&) = delete;
+  BoundCalls& operator=(const BoundCalls&) = delete;
+  virtual void Run() const noexcept = 0;
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -215,6 +225,11 @@ class Engine {
   virtual Error PrepareRows(int64_t /*rows*/) const { return {}; }
   /// Computes `range` of C. `scratch` is aligned to 64 bytes.
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
+  /// The calls of RunRange(), which the engine outlives and may read A now; null if they would save no time.
+  virtual std::unique_ptr<BoundCalls> Bind(const RunBuffers& /*buffers*/, const Range& /*range*/,
+                                           uint8_t* /*scratch*/) const {
+    return nullptr;
+  }
 };
 
 /// A run of fewer multiply-adds takes little scratch.

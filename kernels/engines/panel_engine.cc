@@ -461,25 +461,39 @@ void PanelEngine::CutToRows(Tiles* tiles) const noexcept {
   tiles->kernels = &heights_.front().at_line.front();
 }
 
+// Calls kernels.
+struct PanelEngine::KernelCaller {
+  const PanelEngine& engine;
+  const RunBuffers& buffers;
+
+  void Call(const MicrokernelFunction& kernel, MicrokernelArgs* call) const noexcept { kernel(call); }
+  void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) const noexcept {
+    engine.RunEdge(buffers, tiles, column, columns, call);
+  }
+};
+
 // A chunk of one tile. Nothing is prefetched, because HasFewRows().
+template <class Caller>
 void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const Input& a,
-                          MicrokernelArgs* call) const noexcept {
-  std::array<const uint8_t*, kMaxRows> pointers;
+                          const uint8_t** pointers, MicrokernelArgs* call, Caller* caller) const {
   Tiles tile;
   tile.row_begin = range.row_begin;
   tile.rows = range.row_end - range.row_begin;
   tile.count = 1;
   tile.kernels = &heights_[static_cast<size_t>(tile.rows - 1)].at_line.front();
-  RowCursor(a.rows, tile.row_begin).Take(tile.rows, pointers.data());
+  RowCursor(a.rows, tile.row_begin).Take(tile.rows, pointers);
   if (!HasHeight(tile.rows)) CutToRows(&tile);
   PrefetchRegion region;
-  RunTiles(buffers, range, tile, a, pointers.data(), &region, call);
+  RunTiles(buffers, range, tile, a, pointers, &region, call, caller);
 }
 
 void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
                            MicrokernelArgs* call) const noexcept {
-  const bool is_tile = range.row_end - range.row_begin <= block_.mr && !has_lines_ && cost_.run_rows() == 0;
-  if (is_tile) return RunTile(buffers, range, a, call);
+  KernelCaller caller{*this, buffers};
+  if (IsTile(range)) {
+    std::array<const uint8_t*, kMaxRows> tile_pointers;
+    return RunTile(buffers, range, a, tile_pointers.data(), call, &caller);
+  }
   std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // rows of two groups of tiles
   // The next chunk is not fetched if kernels wait for their own weights, which it would delay.
   const bool has_next = next_end > range.column_end && !HasFewRows(range) && can_prefetch_;
@@ -505,15 +519,16 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     if (!has_next && next->count != 0 && a.rows.IsEven() && a.rows.stride < 2 * data_.k) {
       region = {*next_pointers, a.rows.stride * tiles->all_rows()};
     }
-    RunTiles(buffers, range, *tiles, a, pointers.data(), &region, call);
+    RunTiles(buffers, range, *tiles, a, pointers.data(), &region, call, &caller);
     std::copy_n(next_pointers, next->all_rows(), pointers.data());
     std::swap(tiles, next);
   }
 }
 
+template <class Caller>
 void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
-                           const uint8_t* const* pointers, PrefetchRegion* region,
-                           MicrokernelArgs* call) const noexcept {
+                           const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call,
+                           Caller* caller) const {
   call->pixel_offsets = heights_[static_cast<size_t>(tiles.rows - 1)].pixel_offsets.data();
   SetTaps(a, tiles.compensation, call);
   const size_t stores = buffers.may_stream && can_stream_ ? 1 : 0;  // in ByStores
@@ -536,19 +551,19 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     }
     if (prefetching != 0) {
       call->tiles = prefetching;
-      tiles.kernels->prefetching[stores](call);
+      caller->Call(tiles.kernels->prefetching[stores], call);
     }
     // More prefetches would evict other data.
     if (prefetching == tiles.count) continue;
     call->tiles = tiles.count - prefetching;
-    tiles.kernels->whole[stores](call);
+    caller->Call(tiles.kernels->whole[stores], call);
   }
   if (edge_columns == 0) return;
   if (edge_columns % static_cast<unsigned>(lanes_) == 0) {
     SetTile(buffers, tiles, edge_begin, call);
     call->rows = pointers;
     call->tiles = tiles.count;
-    return tiles.kernels->edge[stores](call);
+    return caller->Call(tiles.kernels->edge[stores], call);
   }
   // RunEdge() runs several tiles at once, up to the room of its scratch.
   const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));
@@ -559,8 +574,63 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     some.count = std::min(most, tiles.count - first / tiles.rows);
     SetTile(buffers, some, edge_begin, call);
     call->rows = pointers + first;
-    RunEdge(buffers, some, edge_begin, edge_columns, call);
+    caller->CallEdge(some, edge_begin, edge_columns, call);
   }
+}
+
+// Records the calls for a tile, and repeats them. Kernels change their arguments, so each call gets a copy.
+class PanelEngine::BoundTile final : public BoundCalls {
+ public:
+  BoundTile(const PanelEngine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch)
+      : engine_(engine), buffers_(buffers), range_(range), scratch_(scratch) {
+    const Taps& taps = engine_.data_.taps();
+    MicrokernelArgs call = engine_.MakeCall();
+    engine_.RunTile(buffers_, range_, Stage({buffers_.rows(), taps.offsets, taps.depth}), pointers_.data(),
+                    &call, this);
+  }
+  void Run() const noexcept override {
+    if (engine_.is_staged_) engine_.Stage(buffers_.rows(), range_.row_begin, range_.row_end, scratch_);
+    for (const auto& [kernel, args, tiles, column, columns] : calls_) {
+      MicrokernelArgs call = args;
+      if (columns == 0) {
+        (*kernel)(&call);
+      } else {
+        engine_.RunEdge(buffers_, tiles, column, columns, &call);
+      }
+    }
+  }
+
+  void Call(const MicrokernelFunction& kernel, const MicrokernelArgs* call) {
+    calls_.push_back({&kernel, *call, {}, 0, 0});
+  }
+  void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, const MicrokernelArgs* call) {
+    calls_.push_back({nullptr, *call, tiles, column, columns});
+  }
+
+ private:
+  struct Recorded {
+    const MicrokernelFunction* kernel;  // null for an edge
+    MicrokernelArgs args;
+    Tiles tiles;  // of an edge
+    int64_t column, columns;
+  };
+  Input Stage(const Input& a) const {
+    return engine_.is_staged_ ? engine_.Stage(a.rows, range_.row_begin, range_.row_end, scratch_) : a;
+  }
+
+  const PanelEngine& engine_;
+  RunBuffers buffers_;
+  Range range_;
+  uint8_t* scratch_;
+  std::array<const uint8_t*, kMaxRows> pointers_;
+  std::vector<Recorded> calls_;
+};
+
+std::unique_ptr<BoundCalls> PanelEngine::Bind(const RunBuffers& buffers, const Range& range,
+                                              uint8_t* scratch) const {
+  const bool is_chunk = range.column_end - range.column_begin <= chunk_columns_;
+  if (!IsTile(range) || !is_chunk || buffers.weights != nullptr || buffers.may_stream) return nullptr;
+  return std::make_unique<BoundTile>(*this, buffers, range, scratch);
 }
 
 // Sets the members of `call` that depend on where the tiles begin in C.

@@ -61,6 +61,8 @@ class PanelEngine final : public Engine {
   int64_t ScratchBytes(int64_t rows) const override;
   Error PrepareRows(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
+  std::unique_ptr<BoundCalls> Bind(const RunBuffers& buffers, const Range& range,
+                                   uint8_t* scratch) const override;
 
  private:
   using ByStores = std::array<MicrokernelFunction, 2>;  // ordinary stores; EpilogueVariant::streams
@@ -80,6 +82,8 @@ class PanelEngine final : public Engine {
   };
   struct Tiles;
   class TileCutter;
+  class BoundTile;
+  struct KernelCaller;
   class PrefetchRegion;
 
   /// The rows that kernels read, and their taps.
@@ -145,15 +149,24 @@ class PanelEngine final : public Engine {
   /// `next_end`.
   void RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
                 MicrokernelArgs* call) const noexcept;
-  void RunTile(const RunBuffers& buffers, const Range& range, const Input& a,
-               MicrokernelArgs* call) const noexcept;
+  /// Whether a chunk of these rows is one tile.
+  bool IsTile(const Range& range) const {
+    return range.row_end - range.row_begin <= block_.mr && !has_lines_ && cost_.run_rows() == 0;
+  }
+  /// `pointers` has room for the rows of a tile.
+  template <class Caller>
+  void RunTile(const RunBuffers& buffers, const Range& range, const Input& a, const uint8_t** pointers,
+               MicrokernelArgs* call, Caller* caller) const;
   void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                  Tiles* tiles) const noexcept;
   /// Cuts `tiles` into tiles of one row.
   void CutToRows(Tiles* tiles) const noexcept;
-  /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
+  /// Computes the columns of `range` for `tiles` by the functions of `caller`, and prefetches a share of
+  /// `region`.
+  template <class Caller>
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
-                const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call) const noexcept;
+                const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call,
+                Caller* caller) const;
   MicrokernelArgs MakeCall() const;
   void SetTaps(const Input& a, const SkippingCompensation* compensation, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;

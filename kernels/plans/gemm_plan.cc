@@ -239,8 +239,14 @@ class GemmPlan::Bound final : public BoundRun {
   Bound(const UnitPlan& unit, const Engine& engine, const RunBuffers& buffers, const Range& range)
       : unit_(unit), engine_(engine), buffers_(buffers), range_(range) {}
   BoundScratch* scratch() { return &scratch_; }
+  /// Binds the kernels' arguments too. Set the scratch first.
+  void BindCalls() { calls_ = unit_.Bind(engine_, buffers_, range_, scratch_.data()); }
   Error Run() override {
-    unit_.RunShare(engine_, buffers_, range_, scratch_.data());
+    if (calls_ != nullptr) {
+      calls_->Run();
+    } else {
+      unit_.RunShare(engine_, buffers_, range_, scratch_.data());
+    }
     return {};
   }
 
@@ -250,6 +256,7 @@ class GemmPlan::Bound final : public BoundRun {
   RunBuffers buffers_;
   Range range_;
   BoundScratch scratch_;
+  std::unique_ptr<BoundCalls> calls_;  // null: RunShare() finds the calls each time
 };
 
 Result<std::unique_ptr<BoundRun>> GemmPlan::Bind(const intact_gemm_args& args) const {
@@ -272,6 +279,7 @@ Result<std::unique_ptr<BoundRun>> GemmPlan::Bind(const intact_gemm_args& args) c
   }
   auto bound = std::make_unique<Bound>(*unit_, run.engine, BuffersOf(batch, batch.Item(0)), run.cut.Share(0));
   RETURN_IF_ERROR(bound->scratch()->Set(args.scratch, args.scratch_bytes, run.share_bytes));
+  bound->BindCalls();
   return std::unique_ptr<BoundRun>(std::move(bound));
 }
 
