@@ -20,12 +20,12 @@ class Bound {
   /// intact_gemm_bind().
   static Result<Bound> Create(const Gemm& plan, const intact_gemm_args& args) {
     intact_bound* handle = nullptr;
-    return Adopt(intact_gemm_bind(plan.handle(), &args, &handle), handle);
+    return Adopt(intact_gemm_bind(plan.handle(), &args, &handle), &handle);
   }
   /// As for a Gemm. Errors: see intact_conv_bind().
   static Result<Bound> Create(const Conv& plan, const intact_conv_args& args) {
     intact_bound* handle = nullptr;
-    return Adopt(intact_conv_bind(plan.handle(), &args, &handle), handle);
+    return Adopt(intact_conv_bind(plan.handle(), &args, &handle), &handle);
   }
 
   /// Computes the outputs: see intact_bound_run().
@@ -36,9 +36,10 @@ class Bound {
     void operator()(intact_bound* handle) const noexcept { intact_bound_destroy(handle); }
   };
   explicit Bound(intact_bound* handle) : handle_(handle) {}
-  static Result<Bound> Adopt(intact_status status, intact_bound* handle) {
+  /// The bound run that a call with this status made.
+  static Result<Bound> Adopt(intact_status status, intact_bound** handle) {
     if (status != INTACT_OK) return detail::LastError(status);
-    return Bound(handle);
+    return Bound(*handle);
   }
 
   std::unique_ptr<intact_bound, Destroy> handle_;

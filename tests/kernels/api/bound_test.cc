@@ -66,13 +66,13 @@ class BoundRuns : public testing::TestWithParam<intact_isa> {
     int32_t quantization = INTACT_QUANTIZATION_STATIC, threads = 1;
     int64_t batch = 1, usual_m = 0;
   };
-  static void CompareProduct(const Product& product) {
+  static void CompareProduct(const Product& product, intact_type a_type) {
     GemmDesc desc = MakeGemmDesc();
     desc.n = product.n;
     desc.k = product.k;
     desc.usual_m = product.usual_m;
     desc.linear.max_isa = GetParam();
-    desc.linear.a_type = INTACT_S8;
+    desc.linear.a_type = a_type;
     desc.linear.c_type = INTACT_F32;
     desc.linear.scales = kScales.data();
     desc.linear.scale_count = product.n;
@@ -139,7 +139,7 @@ TEST_P(BoundRuns, OfProductsEqualPlainRuns) {
            Product{0, 17, 30},
        }) {
     SCOPED_TRACE(testing::PrintToString(std::array{product.m, product.n, product.k}));
-    CompareProduct(product);
+    for (const intact_type a_type : {INTACT_U8, INTACT_S8}) CompareProduct(product, a_type);
   }
 }
 
