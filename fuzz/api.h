@@ -3,6 +3,7 @@
 #ifndef INTACT_FUZZ_API_H_
 #define INTACT_FUZZ_API_H_
 
+#include <intact/bound.h>
 #include <intact/grouped.h>
 #include <intact/intact.h>
 
@@ -20,6 +21,7 @@ struct GemmApi {
   static constexpr auto Prepare = intact_gemm_prepare;
   static constexpr auto Run = intact_gemm_run;
   static constexpr auto RunPart = intact_gemm_run_part;
+  static constexpr auto Bind = intact_gemm_bind;
   static constexpr auto Query = intact_gemm_query;
   static constexpr auto SaveMemory = intact_gemm_save_memory;
   static constexpr auto LoadMemory = intact_gemm_load_memory;
@@ -35,6 +37,7 @@ struct ConvApi {
   static constexpr auto Prepare = intact_conv_prepare;
   static constexpr auto Run = intact_conv_run;
   static constexpr auto RunPart = intact_conv_run_part;
+  static constexpr auto Bind = intact_conv_bind;
   static constexpr auto Query = intact_conv_query;
   static constexpr auto SaveMemory = intact_conv_save_memory;
   static constexpr auto LoadMemory = intact_conv_load_memory;

@@ -283,11 +283,20 @@ class Call {
     for (int32_t part = 0; part < parts && error.ok(); ++part) {
       error = answer(Api::RunPart(plan, given.get(), part, parts));
     }
-    if (parts == 0) error = answer(Api::Run(plan, given.get()));
+    if (parts == 0)
+      error = answer(input_.OneIn(4) ? RunBound(plan, given.get()) : Api::Run(plan, given.get()));
     if (error.ok() && !scratch.empty() && !scratch.front().FrontIntact()) {
       return {INTACT_CODEGEN_FAILED, "wrote before its scratch"};
     }
     return error;
+  }
+
+  static intact_status RunBound(const typename Api::Plan* plan, const Args* args) {
+    intact_bound* bound = nullptr;
+    intact_status status = Api::Bind(plan, args, &bound);
+    if (status == INTACT_OK) status = intact_bound_run(bound);
+    intact_bound_destroy(bound);
+    return status;
   }
 
   // `args` with array pointers to unmapped memory: reading them faults.

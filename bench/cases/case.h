@@ -199,6 +199,7 @@ struct Case {
   intact_mode mode = INTACT_EXACT;  // intact's mode
   int threads = 1;
   bool is_tuned = false;  // intact only: kernels are chosen by measurement
+  bool is_bound = false;  // intact only: runs are bound (intact/bound.h)
 };
 
 /// The formats that a shape and its weights are measured with, by intact or by the case's peer. Peers compute

@@ -306,6 +306,8 @@ constexpr std::array kTraps = [] {
       {8, {1, 12, 64}, kU8, kCall(0.15), 1},
       {8, {1, 1, 1}, kS32, kCall(0.15), 1},
       {8, Conv(1, 1, 1, 1, 1).shape, kU8, kCall(0.15), 1},
+      {9, {1, 12, 64}, kU8, kCall(0.06), 1, true},
+      {9, Conv(1, 1, 1, 1, 1).shape, kU8, kCall(0.06), 1, true},
       {10, kOdd.shape, kU8, Beside(kEven), 1.5},
       {11, kLoneChannel.shape, kU8, Beside(Depthwise(1, 2, 56)), 1},
       {11, kApart.shape, kU8, Beside(Conv(1, 1, 56, 32, 3)), 1.5},

@@ -45,7 +45,8 @@ struct Trap {
   Shape shape;
   Format format;
   Neighbour neighbour;
-  double target = 1;  // the largest ratio of the trap's time to its neighbour's
+  double target = 1;      // the largest ratio of the trap's time to its neighbour's
+  bool is_bound = false;  // Case::is_bound
 };
 
 /// All traps, by number.

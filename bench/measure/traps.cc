@@ -92,6 +92,7 @@ class Match {
     case_.isa = isa;
     case_.shape = trap.shape;
     case_.format = trap.format;
+    case_.is_bound = trap.is_bound;
     workloads_.push_back(std::make_unique<Workload>(case_));
     Enter(case_, MakeContender(*workloads_.back(), case_), "");
     AddNeighbours();
@@ -186,7 +187,8 @@ Table TableOf(const std::vector<TrapRow>& rows, const std::string& isa) {
   for (const TrapRow& row : rows) {
     if (row.isa != isa) continue;
     const std::string number = fmt::format("{}", row.trap.number);
-    const std::string shape = fmt::format("{} {}", row.trap.shape.ToString(), ToString(row.trap.format));
+    const std::string shape = fmt::format("{} {}{}", row.trap.shape.ToString(), ToString(row.trap.format),
+                                          row.trap.is_bound ? ", bound" : "");
     const std::string target = fmt::format("{:.2f}", row.trap.target);
     ++all;
     met += row.MeetsTarget() ? 1 : 0;
@@ -247,6 +249,7 @@ nlohmann::ordered_json ToJson(const TrapResults& results) {
     nlohmann::ordered_json made = {{"isa", row.isa}, {"trap", row.trap.number}};
     made.update(nlohmann::ordered_json(nlohmann::json(row.trap.shape)));
     made["format"] = ToString(row.trap.format);
+    made["bound"] = row.trap.is_bound;
     made["neighbour"] = row.neighbour;
     made["error"] = row.error;
     made["microseconds"] = row.microseconds;

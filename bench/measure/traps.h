@@ -41,7 +41,7 @@ TrapResults RunTraps(const Request& request, const verify::Progress& progress);
 /// A table for each ISA.
 std::string ToText(const TrapResults& results);
 /// schema "intact-bench-traps"; schema_version 1; version; weights; machine, as in report.json; rows[]: isa,
-/// trap (its number), m, n, k, conv, batch and dynamic as in bench.json (report.h), format, neighbour, error
+/// trap (its number), m, n, k, conv, batch and dynamic as in bench.json (report.h), format, bound, neighbour, error
 /// ("" or why it was not measured), microseconds, neighbour_microseconds, ratio, target.
 nlohmann::ordered_json ToJson(const TrapResults& results);
 

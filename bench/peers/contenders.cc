@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <intact/bound.hpp>
 #include <intact/grouped.hpp>
 #include <iterator>
 #include <optional>
 #include <stdexcept>
+#include <type_traits>
 #include <utility>
 
 #include "bench/cases/workload.h"
@@ -39,11 +41,17 @@ class PlanContender : public Contender {
   std::string implementation_, replaced_;
 };
 
-/// A plan, run by kRun, a function of the C ABI.
+/// A plan, run by kRun, a function of the C ABI, or by a bound run.
 template <class Plan, auto kRun>
 class PlanContenderOf : public PlanContender {
  public:
   bool Run(const uint8_t* a, uint8_t* c) final {
+    if constexpr (!std::is_same_v<Plan, Grouped>) {
+      if (is_bound_) {
+        if (!bound_ || args_.a != a || args_.c != c) Bind(a, c);
+        return bound_ && bound_->Run().ok();
+      }
+    }
     args_.a = a;
     args_.c = c;
     return kRun(plan_.handle(), &args_) == INTACT_OK;
@@ -53,10 +61,23 @@ class PlanContenderOf : public PlanContender {
   PlanContenderOf(Plan plan, const typename Plan::Args& args, const Case& c)
       : PlanContender(plan.Info().kernel), plan_(std::move(plan)), args_(args) {
     args_.threads = c.threads;
+    is_bound_ = c.is_bound;
   }
 
   Plan plan_;
   typename Plan::Args args_;
+
+ private:
+  void Bind(const uint8_t* a, uint8_t* c) {
+    args_.a = a;
+    args_.c = c;
+    bound_.reset();
+    Result<Bound> bound = Bound::Create(plan_, args_);
+    if (bound) bound_ = std::move(*bound);
+  }
+
+  bool is_bound_;
+  std::optional<Bound> bound_;  // of args_
 };
 
 class GemmContender final : public PlanContenderOf<Gemm, intact_gemm_run> {

@@ -1,4 +1,4 @@
-// A small engine for int8 TFLite models: products and convolutions by intact's plain run on one thread, other
+// A small engine for int8 TFLite models: products and convolutions by bound runs on one thread, other
 // operators by loops of its own. compare.py adds the operators of a model one by one, and owns the tensors.
 #include <time.h>
 
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <intact/bound.hpp>
 #include <intact/intact.hpp>
 #include <memory>
 #include <string>
@@ -100,8 +101,14 @@ bool AddPlan(const Desc& desc, const TfliteLinear& layer, Args args, TfliteEngin
   args.a = layer.input;
   args.c = layer.output;
   args.threads = 1;
-  auto kept = std::make_shared<Plan>(std::move(*plan));
-  engine->steps.emplace_back([=, kept = std::move(kept)] { return Succeeded(kept->Run(args), engine); });
+  auto bound = intact::Bound::Create(*plan, args);
+  if (!bound) return Succeeded(bound.error(), engine);
+  struct Step {
+    Plan plan;  // outlives the bound run
+    intact::Bound bound;
+  };
+  auto kept = std::make_shared<Step>(std::move(*plan), std::move(*bound));
+  engine->steps.emplace_back([=, kept = std::move(kept)] { return Succeeded(kept->bound.Run(), engine); });
   return true;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/result.h"
+#include "kernels/api/bound.h"
 #include "kernels/api/calls.h"
 #include "kernels/api/guard.h"
 #include "kernels/plans/convolution.h"
@@ -111,6 +112,10 @@ intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double m
 
 intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args) {
   return RunCall(conv, args);
+}
+
+intact_status intact_conv_bind(const intact_conv* conv, const intact_conv_args* args, intact_bound** bound) {
+  return BindCall(conv, args, bound);
 }
 
 intact_status intact_conv_run_part(const intact_conv* conv, const intact_conv_args* args, int32_t part,

@@ -14,6 +14,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "jit/isa.h"
+#include "kernels/api/bound.h"
 #include "kernels/api/calls.h"
 #include "kernels/api/guard.h"
 #include "kernels/codegen/dispatch.h"
@@ -198,6 +199,10 @@ intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds
 
 intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args) {
   return RunCall(gemm, args);
+}
+
+intact_status intact_gemm_bind(const intact_gemm* gemm, const intact_gemm_args* args, intact_bound** bound) {
+  return BindCall(gemm, args, bound);
 }
 
 intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_args* args, int32_t part,

@@ -1,8 +1,7 @@
 #include "kernels/codegen/depthwise_interleaving.h"
 
 #include <algorithm>
-#include <map>
-#include <set>
+#include <bit>
 #include <utility>
 
 #include "core/result.h"
@@ -11,7 +10,14 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int kUnused = -1;
+// The index of `value`, which is appended if it is new. Groups are few.
+template <class Value>
+size_t FindOrAdd(std::vector<Value>* values, const Value& value) {
+  const auto found = std::ranges::find(*values, value);
+  if (found != values->end()) return static_cast<size_t>(found - values->begin());
+  values->push_back(value);
+  return values->size() - 1;
+}
 
 }  // namespace
 
@@ -38,6 +44,7 @@ DepthwiseInterleaving::DepthwiseInterleaving(FilterPattern filter, jit::DotKind 
   if (dot == jit::DotKind::kMaddubs) {
     Choose({.sharing = 1, .across_rows = false, .fills_groups = true});
     cost_ = CostOf(pixels);
+    KeepWeights();
     return;
   }
   Layout best;
@@ -56,7 +63,14 @@ DepthwiseInterleaving::DepthwiseInterleaving(FilterPattern filter, jit::DotKind 
       }
     }
   }
-  Choose(best);
+  if (layout_ != best) Choose(best);
+  KeepWeights();
+}
+
+void DepthwiseInterleaving::KeepWeights() {
+  for (const Taps& taps : taps_) {
+    weights_.emplace_back(taps.begin(), taps.begin() + static_cast<ptrdiff_t>(size()));
+  }
 }
 
 std::shared_ptr<const DepthwiseInterleaving> DepthwiseInterleaving::Shared(const FilterPattern& filter,
@@ -69,92 +83,101 @@ std::shared_ptr<const DepthwiseInterleaving> DepthwiseInterleaving::Shared(const
   return std::static_pointer_cast<const DepthwiseInterleaving>(*shared);  // choose() never fails
 }
 
-// Cuts `places` into groups of `size`. The last group is filled up with its last place.
-void DepthwiseInterleaving::AppendGroups(const Places& places, size_t size, std::vector<Places>* groups) {
-  for (size_t first = 0; first < places.size(); first += size) {
+// Cuts `places` into groups. The last group is filled up with its last place.
+void DepthwiseInterleaving::AppendGroups(const std::vector<Place>& places,
+                                         std::vector<Places>* groups) const {
+  for (size_t first = 0; first < places.size(); first += size()) {
     Places& group = groups->emplace_back();
-    for (size_t i = 0; i < size; ++i) group.push_back(places[std::min(first + i, places.size() - 1)]);
+    for (size_t i = 0; i < size(); ++i) group[i] = places[std::min(first + i, places.size() - 1)];
   }
 }
 
 std::vector<DepthwiseInterleaving::Places> DepthwiseInterleaving::GroupsOfSet(const Layout& layout) const {
-  std::set<int> columns;
+  std::vector<int> columns;
   for (int pixel = 0; pixel < layout.sharing; ++pixel) {
-    for (int tap = 0; tap < filter_.columns.width; ++tap) columns.insert(filter_.columns.Column(pixel, tap));
+    for (int tap = 0; tap < filter_.columns.width; ++tap)
+      columns.push_back(filter_.columns.Column(pixel, tap));
   }
-  const int size = TapsPerGroup(dot_);
+  std::ranges::sort(columns);
+  columns.erase(std::unique(columns.begin(), columns.end()), columns.end());
+  const auto size = static_cast<int>(this->size());
   const int rows = filter_.rows;
   const int rows_across = !layout.across_rows ? 0 : layout.fills_groups ? rows / size * size : rows;
   std::vector<Places> groups;
-  Places places;
+  std::vector<Place> places;
   for (const int column : columns) {
     for (int row = 0; row < rows_across; ++row) places.push_back({row, column});
-    AppendGroups(places, static_cast<size_t>(size), &groups);
+    AppendGroups(places, &groups);
     places.clear();
   }
   for (int row = rows_across; row < rows; ++row) {
     for (const int column : columns) places.push_back({row, column});
     if (layout.fills_groups && row + 1 < rows) continue;
-    AppendGroups(places, static_cast<size_t>(size), &groups);
+    AppendGroups(places, &groups);
     places.clear();
   }
   return groups;
 }
 
-std::vector<int> DepthwiseInterleaving::TapsAt(const Places& places, int pixel) const {
+DepthwiseInterleaving::Taps DepthwiseInterleaving::TapsAt(const Places& places, int pixel) const {
   const int width = filter_.columns.width;
-  std::vector<int> taps;
-  bool is_wanted = false;
-  for (size_t i = 0; i < places.size(); ++i) {
+  Taps taps;
+  taps.fill(kUnused);
+  for (size_t i = 0; i < size(); ++i) {
     int tap = 0;
     while (tap < width && filter_.columns.Column(pixel, tap) != places[i].column) ++tap;
     const bool is_filling = i > 0 && places[i] == places[i - 1];
-    const bool is_tap = tap < width && !is_filling;
-    taps.push_back(is_tap ? places[i].row * width + tap : kUnused);
-    is_wanted |= is_tap;
+    if (tap < width && !is_filling) taps[i] = places[i].row * width + tap;
   }
-  if (!is_wanted) taps.clear();
   return taps;
 }
 
 void DepthwiseInterleaving::Choose(const Layout& layout) {
   layout_ = layout;
   groups_ = GroupsOfSet(layout);
-  weights_.clear();
+  taps_.clear();
   weights_of_group_.clear();
-  std::map<std::vector<int>, int> known;
   for (const Places& places : groups_) {
     std::vector<int>& of_pixels = weights_of_group_.emplace_back();
     for (int pixel = 0; pixel < layout.sharing; ++pixel) {
-      const std::vector<int> taps = TapsAt(places, pixel);
-      if (taps.empty()) {
-        of_pixels.push_back(kUnused);
-        continue;
+      const Taps taps = TapsAt(places, pixel);
+      const bool is_used = std::ranges::any_of(taps, [](int tap) { return tap != kUnused; });
+      of_pixels.push_back(is_used ? static_cast<int>(FindOrAdd(&taps_, taps)) : kUnused);
+    }
+  }
+}
+
+template <class Visit>
+void DepthwiseInterleaving::ForEachUse(int pixels, const Visit& visit) const {
+  for (size_t i = 0; i < groups_.size(); ++i) {
+    for (int first = 0; first < pixels; first += layout_.sharing) {
+      Places places = groups_[i];
+      for (size_t j = 0; j < size(); ++j) places[j].column = ShiftedColumn(places[j].column, first);
+      for (int pixel = first; pixel < std::min(pixels, first + layout_.sharing); ++pixel) {
+        const int weights = weights_of_group_[i][static_cast<size_t>(pixel - first)];
+        if (weights != kUnused) visit(places, pixel, weights);
       }
-      const auto [entry, is_new] = known.try_emplace(taps, static_cast<int>(weights_.size()));
-      if (is_new) weights_.push_back(taps);
-      of_pixels.push_back(entry->second);
     }
   }
 }
 
 std::vector<TapGroup> DepthwiseInterleaving::Groups(int pixels) const {
   std::vector<TapGroup> groups;
-  std::map<Places, size_t> known;
-  for (size_t i = 0; i < groups_.size(); ++i) {
-    for (int first = 0; first < pixels; first += layout_.sharing) {
-      Places places = groups_[i];
-      for (Place& place : places) place.column = ShiftedColumn(place.column, first);
-      for (int pixel = first; pixel < std::min(pixels, first + layout_.sharing); ++pixel) {
-        const int weights = weights_of_group_[i][static_cast<size_t>(pixel - first)];
-        if (weights == kUnused) continue;
-        const auto [entry, is_new] = known.try_emplace(places, groups.size());
-        if (is_new) groups.push_back({NumbersOf(places), {}});
-        groups[entry->second].uses.push_back({pixel, weights});
-      }
+  std::vector<Places> known;
+  std::vector<unsigned> weighed;  // places of each group
+  ForEachUse(pixels, [&](const Places& places, int pixel, int weights) {
+    const size_t group = FindOrAdd(&known, places);
+    if (group == groups.size()) {
+      groups.emplace_back();
+      weighed.push_back(0);
     }
+    groups[group].uses.push_back({pixel, weights});
+    weighed[group] |= WeighedPlaces(weights);
+  });
+  for (size_t i = 0; i < groups.size(); ++i) {
+    DropUnweighed(weighed[i], &known[i]);
+    groups[i].places = NumbersOf(known[i]);
   }
-  for (TapGroup& group : groups) DropUnweighed(&group);
   return groups;
 }
 
@@ -167,33 +190,39 @@ int DepthwiseInterleaving::ShiftedColumn(int column, int first) const {
 std::vector<int> DepthwiseInterleaving::NumbersOf(const Places& places) const {
   std::vector<int> numbers;
   const int row_places = filter_.columns.column_count();
-  for (const Place& place : places) numbers.push_back(place.row * row_places + place.column);
+  for (size_t i = 0; i < size(); ++i) numbers.push_back(places[i].row * row_places + places[i].column);
   return numbers;
 }
 
-// Places that no pixel has weights for may lie outside the input: replaces them by another place of the
-// group.
-void DepthwiseInterleaving::DropUnweighed(TapGroup* group) const {
-  const auto is_weighed = [&](size_t i) {
-    return std::any_of(group->uses.begin(), group->uses.end(), [&](const TapGroup::Use& use) {
-      return weights_[static_cast<size_t>(use.weights)][i] != kUnused;
-    });
-  };
-  size_t weighed = 0;
-  while (!is_weighed(weighed)) ++weighed;
-  for (size_t i = 0; i < group->places.size(); ++i) {
-    if (!is_weighed(i)) group->places[i] = group->places[weighed];
+unsigned DepthwiseInterleaving::WeighedPlaces(int weights) const {
+  unsigned places = 0;
+  for (size_t i = 0; i < size(); ++i) {
+    if (taps_[static_cast<size_t>(weights)][i] != kUnused) places |= 1u << i;
+  }
+  return places;
+}
+
+void DepthwiseInterleaving::DropUnweighed(unsigned weighed, Places* places) const {
+  for (size_t i = 0; i < size(); ++i) {
+    if ((weighed >> i & 1) == 0) (*places)[i] = (*places)[static_cast<size_t>(std::countr_zero(weighed))];
   }
 }
 
 // A vector of bytes takes two unpacks for pairs and four for groups, and has four accumulators.
 DepthwiseInterleaving::Cost DepthwiseInterleaving::CostOf(int pixels) const {
-  std::set<std::pair<int, int>> pairs;
+  std::vector<Places> groups;
+  std::vector<unsigned> weighed;  // places of each group
   size_t uses = 0;
-  const std::vector<TapGroup> groups = Groups(pixels);
-  for (const TapGroup& group : groups) {
-    for (size_t i = 0; i < group.places.size(); i += 2) pairs.emplace(group.places[i], group.places[i + 1]);
-    uses += group.uses.size();
+  ForEachUse(pixels, [&](const Places& places, int /*pixel*/, int weights) {
+    const size_t group = FindOrAdd(&groups, places);
+    if (group == weighed.size()) weighed.push_back(0);
+    weighed[group] |= WeighedPlaces(weights);
+    ++uses;
+  });
+  std::vector<std::pair<Place, Place>> pairs;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    DropUnweighed(weighed[i], &groups[i]);
+    for (size_t j = 0; j < size(); j += 2) FindOrAdd(&pairs, {groups[i][j], groups[i][j + 1]});
   }
   const size_t dot_instructions = dot_ == jit::DotKind::kVnni ? 1 : dot_ == jit::DotKind::kWide ? 2 : 3;
   return {static_cast<double>(2 * pairs.size() + 4 * groups.size()) / pixels,

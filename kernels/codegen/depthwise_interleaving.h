@@ -100,29 +100,43 @@ class DepthwiseInterleaving {
     int sharing = 1;  // number of adjacent pixels that share places: a set
     bool across_rows = false;
     bool fills_groups = false;  // groups continue from row to row; across rows: they take leftover rows too
+    bool operator==(const Layout&) const = default;
   };
   struct Place {
     int row = 0, column = 0;
     auto operator<=>(const Place&) const = default;
   };
-  using Places = std::vector<Place>;
+  static constexpr size_t kMostPlaces = 4;
+  // The first size() elements are those of a group.
+  using Places = std::array<Place, kMostPlaces>;
+  using Taps = std::array<int, kMostPlaces>;  // kUnused: no tap
+  static constexpr int kUnused = -1;
 
+  size_t size() const { return static_cast<size_t>(TapsPerGroup(dot_)); }
   /// The groups of one set of pixels, which share places.
   std::vector<Places> GroupsOfSet(const Layout& layout) const;
-  static void AppendGroups(const Places& places, size_t size, std::vector<Places>* groups);
-  /// The taps of `pixel` at `places`; empty if `pixel` has no tap there.
-  std::vector<int> TapsAt(const Places& places, int pixel) const;
+  void AppendGroups(const std::vector<Place>& places, std::vector<Places>* groups) const;
+  /// The taps of `pixel` at `places`; all are kUnused if `pixel` has no tap there.
+  Taps TapsAt(const Places& places, int pixel) const;
   void Choose(const Layout& layout);
+  void KeepWeights();
+  /// Calls visit(places, pixel, weights) for each use of a group.
+  template <class Visit>
+  void ForEachUse(int pixels, const Visit& visit) const;
   /// If the first set of pixels reads `column`: the column that the set beginning at pixel `first` reads.
   int ShiftedColumn(int column, int first) const;
   std::vector<int> NumbersOf(const Places& places) const;
-  void DropUnweighed(TapGroup* group) const;
+  /// Bit i: the weights have a tap at place i.
+  unsigned WeighedPlaces(int weights) const;
+  /// Replaces places that have no bit in `weighed`, which may lie outside the input, by another place.
+  void DropUnweighed(unsigned weighed, Places* places) const;
   Cost CostOf(int pixels) const;
 
   FilterPattern filter_;
   jit::DotKind dot_;
   Layout layout_;
   std::vector<std::vector<int>> weights_;
+  std::vector<Taps> taps_;                          // weights_, while layouts are compared
   std::vector<Places> groups_;                      // the groups of the first set
   std::vector<std::vector<int>> weights_of_group_;  // [group][pixel of the set]; −1: does not use the group
   Cost cost_;

@@ -182,6 +182,16 @@ struct EngineTile {
   int least_row_step = 0;  // finer step, allowed when another engine handles the tail; 0: no finer step
 };
 
+/// Kernel calls whose arguments never change. Not by two threads at once.
+class BoundCalls {
+ public:
+  BoundCalls() = default;
+  virtual ~BoundCalls() = default;
+  BoundCalls(const BoundCalls&) = delete;
+  BoundCalls& operator=(const BoundCalls&) = delete;
+  virtual void Run() const noexcept = 0;
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -210,8 +220,16 @@ class Engine {
   virtual int64_t WholeRows(int64_t m) const { return m; }
   /// Bytes of scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;
+  /// Generates the kernels for ranges of `rows` rows. Without it, RunRange() generates them, which allocates
+  /// memory; if memory runs out, it uses slower kernels. Thread-safe. Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
+  virtual Error PrepareRows(int64_t /*rows*/) const { return {}; }
   /// Computes `range` of C. `scratch` is aligned to 64 bytes.
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
+  /// The calls of RunRange(), which the engine outlives and may read A now; null if they would save no time.
+  virtual std::unique_ptr<BoundCalls> Bind(const RunBuffers& /*buffers*/, const Range& /*range*/,
+                                           uint8_t* /*scratch*/) const {
+    return nullptr;
+  }
 };
 
 /// A run of fewer multiply-adds takes little scratch.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
+#include <new>
 #include <span>
 
 #include "core/isas.h"
@@ -157,30 +159,36 @@ Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const 
   std::unique_ptr<PanelEngine> engine(
       new PanelEngine(data, block, std::move(schedule), std::move(wide), most_rows));
   if (engine->is_signed_) RETURN_IF_ERROR(UnshiftCompensation(data, &engine->compensation_));
-  RETURN_IF_ERROR(engine->GenerateKernels());
+  engine->heights_ = std::vector<Height>(static_cast<size_t>(block.mr));
+  engine->NameKernel();
+  RETURN_IF_ERROR(engine->GenerateHeight(1));
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
-Error PanelEngine::GenerateKernels() {
+MicrokernelSpec PanelEngine::SpecFor(int rows) const {
   MicrokernelSpec spec;
   spec.isa = block_.isa;
   spec.dot = block_.dot;
   spec.signs.a_signed = is_signed_;
+  spec.mr = rows;
   spec.width = data_.weights.width;
   spec.epilogue = data_.epilogue;
-  heights_.resize(static_cast<size_t>(block_.mr));
-  for (spec.mr = 1; spec.mr <= block_.mr; ++spec.mr) {
-    RETURN_IF_ERROR(GenerateHeight(spec));
-  }
-  return {};
+  return spec;
 }
 
-// The kernels for tiles of spec.mr rows.
-Error PanelEngine::GenerateHeight(MicrokernelSpec spec) {
-  const auto edge_vectors = static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_);
-  Height& height = heights_[static_cast<size_t>(spec.mr - 1)];
-  if (data_.taps().shared) height.pixel_offsets = PatternOf(*data_.taps().shared, spec.mr).offsets;
-  for (const LineEnds line : LinesOf(spec.mr)) {
+void PanelEngine::NameKernel() {
+  MicrokernelSpec spec = SpecFor(block_.mr);
+  spec.vectors = data_.n >= nr_ ? block_.vectors : EdgeVectors();
+  spec.loop = LoopFor(spec, {}, false);
+  kernel_name_ = spec.Name();
+}
+
+// The kernels for tiles of `rows` rows.
+Error PanelEngine::GenerateHeight(int rows) const {
+  MicrokernelSpec spec = SpecFor(rows);
+  Height& height = heights_[static_cast<size_t>(rows - 1)];
+  if (data_.taps().shared) height.pixel_offsets = PatternOf(*data_.taps().shared, rows).offsets;
+  for (const LineEnds line : LinesOf(rows)) {
     Kernels& kernels = height.At(line);
     const auto generate = [&](int vectors, bool prefetches, ByStores* to) -> Error {
       spec.vectors = vectors;
@@ -191,18 +199,38 @@ Error PanelEngine::GenerateHeight(MicrokernelSpec spec) {
       RETURN_IF_ERROR(generate(block_.vectors, false, &kernels.whole));
       if (can_prefetch_) RETURN_IF_ERROR(generate(block_.vectors, true, &kernels.prefetching));
     }
-    if (edge_vectors != 0) RETURN_IF_ERROR(generate(edge_vectors, false, &kernels.edge));
+    if (EdgeVectors() != 0) RETURN_IF_ERROR(generate(EdgeVectors(), false, &kernels.edge));
   }
+  height.state.store(Height::State::kMade, std::memory_order_release);
   return {};
 }
 
-Error PanelEngine::Generate(MicrokernelSpec spec, ByStores* kernels) {
-  if (spec.mr == block_.mr && kernel_name_.empty()) kernel_name_ = spec.Name();
+Error PanelEngine::Generate(MicrokernelSpec spec, ByStores* kernels) const {
   ASSIGN_OR_RETURN(kernels->front(), GetMicrokernel(spec));
   if (!can_stream_) return {};
   spec.epilogue.variant.streams = true;
   ASSIGN_OR_RETURN(kernels->back(), GetMicrokernel(spec));
   return {};
+}
+
+Error PanelEngine::MakeHeight(int64_t rows) const {
+  const std::lock_guard lock(generating_);
+  const auto state = heights_[static_cast<size_t>(rows - 1)].state.load(std::memory_order_relaxed);
+  return state == Height::State::kMade ? Error() : GenerateHeight(static_cast<int>(rows));
+}
+
+// A run cannot fail, so it goes on without these kernels. It does not try again.
+bool PanelEngine::TryHeight(int64_t rows) const noexcept {
+  try {
+    const Error error = MakeHeight(rows);
+    assert(error.status != INTACT_CODEGEN_FAILED);
+    if (error.ok()) return true;
+  } catch (const std::bad_alloc&) {
+  }
+  const std::lock_guard lock(generating_);
+  auto expected = Height::State::kNotMade;
+  heights_[static_cast<size_t>(rows - 1)].state.compare_exchange_strong(expected, Height::State::kFailed);
+  return expected == Height::State::kMade;
 }
 
 MicrokernelLoop PanelEngine::LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const {
@@ -294,11 +322,25 @@ int64_t PanelEngine::ScratchBytes(int64_t rows) const {
   return is_staged_ ? std::min(rows, block_rows_) * StagedStride() + kQuad : 0;
 }
 
+int64_t PanelEngine::BlockRows(int64_t rows) const {
+  const int64_t blocks = std::max<int64_t>(CeilDivide(rows, block_rows_), 1);
+  return RoundUp(CeilDivide(rows, blocks), block_.mr);
+}
+
+Error PanelEngine::PrepareRows(int64_t rows) const {
+  const int64_t block_rows = BlockRows(rows);
+  for (int64_t block = 0; block < rows; block += block_rows) {
+    TileCutter cutter(block_, block, std::min(rows, block + block_rows), cost_.run_rows(),
+                      data_.taps().line_rows);
+    int64_t height = 0;
+    while (cutter.Next(kMaxTiles, &height) != 0) RETURN_IF_ERROR(MakeHeight(height));
+  }
+  return {};
+}
+
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
   MicrokernelArgs call = MakeCall();
-  const int64_t rows = range.row_end - range.row_begin;
-  const int64_t blocks = std::max<int64_t>(CeilDivide(rows, block_rows_), 1);
-  const int64_t block_rows = RoundUp(CeilDivide(rows, blocks), block_.mr);
+  const int64_t block_rows = BlockRows(range.row_end - range.row_begin);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);
     Input a{buffers.rows(), data_.taps().offsets, data_.taps().depth};
@@ -394,7 +436,12 @@ void PanelEngine::NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* curs
   if (tiles->count == 0) return;
   const Height& height = heights_[static_cast<size_t>(tiles->rows - 1)];
   tiles->kernels = &height.at_line.front();
-  if (!has_lines_) return cursor->Take(tiles->all_rows(), pointers);
+  const bool has_height = HasHeight(tiles->rows);
+  if (!has_lines_) {
+    cursor->Take(tiles->all_rows(), pointers);
+    if (!has_height) CutToRows(tiles);
+    return;
+  }
   tiles->compensation = &data_.skipping_compensation.front();
   if (!data_.taps().line_taps.empty()) {
     tiles->compensation = FindCompensation(NeededTaps(data_.taps().line_taps, a, *cursor, tiles->rows));
@@ -403,26 +450,50 @@ void PanelEngine::NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* curs
   cursor->Take(tiles->rows, pointers);
   tiles->line.ends = tiles->rows == end_rows_ && cursor->BeginsLine();
   tiles->kernels = &height.At(tiles->line);
+  if (!has_height) CutToRows(tiles);
 }
 
+// Tiles of one row compute the padding of lines.
+void PanelEngine::CutToRows(Tiles* tiles) const noexcept {
+  tiles->count = tiles->all_rows();
+  tiles->rows = 1;
+  tiles->line = {};
+  tiles->kernels = &heights_.front().at_line.front();
+}
+
+// Calls kernels.
+struct PanelEngine::KernelCaller {
+  const PanelEngine& engine;
+  const RunBuffers& buffers;
+
+  void Call(const MicrokernelFunction& kernel, MicrokernelArgs* call) const noexcept { kernel(call); }
+  void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) const noexcept {
+    engine.RunEdge(buffers, tiles, column, columns, call);
+  }
+};
+
 // A chunk of one tile. Nothing is prefetched, because HasFewRows().
+template <class Caller>
 void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const Input& a,
-                          MicrokernelArgs* call) const noexcept {
-  std::array<const uint8_t*, kMaxRows> pointers;
+                          const uint8_t** pointers, MicrokernelArgs* call, Caller* caller) const {
   Tiles tile;
   tile.row_begin = range.row_begin;
   tile.rows = range.row_end - range.row_begin;
   tile.count = 1;
   tile.kernels = &heights_[static_cast<size_t>(tile.rows - 1)].at_line.front();
-  RowCursor(a.rows, tile.row_begin).Take(tile.rows, pointers.data());
+  RowCursor(a.rows, tile.row_begin).Take(tile.rows, pointers);
+  if (!HasHeight(tile.rows)) CutToRows(&tile);
   PrefetchRegion region;
-  RunTiles(buffers, range, tile, a, pointers.data(), &region, call);
+  RunTiles(buffers, range, tile, a, pointers, &region, call, caller);
 }
 
 void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
                            MicrokernelArgs* call) const noexcept {
-  const bool is_tile = range.row_end - range.row_begin <= block_.mr && !has_lines_ && cost_.run_rows() == 0;
-  if (is_tile) return RunTile(buffers, range, a, call);
+  KernelCaller caller{*this, buffers};
+  if (IsTile(range)) {
+    std::array<const uint8_t*, kMaxRows> tile_pointers;
+    return RunTile(buffers, range, a, tile_pointers.data(), call, &caller);
+  }
   std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // rows of two groups of tiles
   // The next chunk is not fetched if kernels wait for their own weights, which it would delay.
   const bool has_next = next_end > range.column_end && !HasFewRows(range) && can_prefetch_;
@@ -448,15 +519,16 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     if (!has_next && next->count != 0 && a.rows.IsEven() && a.rows.stride < 2 * data_.k) {
       region = {*next_pointers, a.rows.stride * tiles->all_rows()};
     }
-    RunTiles(buffers, range, *tiles, a, pointers.data(), &region, call);
+    RunTiles(buffers, range, *tiles, a, pointers.data(), &region, call, &caller);
     std::copy_n(next_pointers, next->all_rows(), pointers.data());
     std::swap(tiles, next);
   }
 }
 
+template <class Caller>
 void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
-                           const uint8_t* const* pointers, PrefetchRegion* region,
-                           MicrokernelArgs* call) const noexcept {
+                           const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call,
+                           Caller* caller) const {
   call->pixel_offsets = heights_[static_cast<size_t>(tiles.rows - 1)].pixel_offsets.data();
   SetTaps(a, tiles.compensation, call);
   const size_t stores = buffers.may_stream && can_stream_ ? 1 : 0;  // in ByStores
@@ -479,19 +551,19 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     }
     if (prefetching != 0) {
       call->tiles = prefetching;
-      tiles.kernels->prefetching[stores](call);
+      caller->Call(tiles.kernels->prefetching[stores], call);
     }
     // More prefetches would evict other data.
     if (prefetching == tiles.count) continue;
     call->tiles = tiles.count - prefetching;
-    tiles.kernels->whole[stores](call);
+    caller->Call(tiles.kernels->whole[stores], call);
   }
   if (edge_columns == 0) return;
   if (edge_columns % static_cast<unsigned>(lanes_) == 0) {
     SetTile(buffers, tiles, edge_begin, call);
     call->rows = pointers;
     call->tiles = tiles.count;
-    return tiles.kernels->edge[stores](call);
+    return caller->Call(tiles.kernels->edge[stores], call);
   }
   // RunEdge() runs several tiles at once, up to the room of its scratch.
   const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));
@@ -502,8 +574,63 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     some.count = std::min(most, tiles.count - first / tiles.rows);
     SetTile(buffers, some, edge_begin, call);
     call->rows = pointers + first;
-    RunEdge(buffers, some, edge_begin, edge_columns, call);
+    caller->CallEdge(some, edge_begin, edge_columns, call);
   }
+}
+
+// Records the calls for a tile, and repeats them. Kernels change their arguments, so each call gets a copy.
+class PanelEngine::BoundTile final : public BoundCalls {
+ public:
+  BoundTile(const PanelEngine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch)
+      : engine_(engine), buffers_(buffers), range_(range), scratch_(scratch) {
+    const Taps& taps = engine_.data_.taps();
+    MicrokernelArgs call = engine_.MakeCall();
+    engine_.RunTile(buffers_, range_, Stage({buffers_.rows(), taps.offsets, taps.depth}), pointers_.data(),
+                    &call, this);
+  }
+  void Run() const noexcept override {
+    if (engine_.is_staged_) engine_.Stage(buffers_.rows(), range_.row_begin, range_.row_end, scratch_);
+    for (const auto& [kernel, args, tiles, column, columns] : calls_) {
+      MicrokernelArgs call = args;
+      if (columns == 0) {
+        (*kernel)(&call);
+      } else {
+        engine_.RunEdge(buffers_, tiles, column, columns, &call);
+      }
+    }
+  }
+
+  void Call(const MicrokernelFunction& kernel, const MicrokernelArgs* call) {
+    calls_.push_back({&kernel, *call, {}, 0, 0});
+  }
+  void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, const MicrokernelArgs* call) {
+    calls_.push_back({nullptr, *call, tiles, column, columns});
+  }
+
+ private:
+  struct Recorded {
+    const MicrokernelFunction* kernel;  // null for an edge
+    MicrokernelArgs args;
+    Tiles tiles;  // of an edge
+    int64_t column, columns;
+  };
+  Input Stage(const Input& a) const {
+    return engine_.is_staged_ ? engine_.Stage(a.rows, range_.row_begin, range_.row_end, scratch_) : a;
+  }
+
+  const PanelEngine& engine_;
+  RunBuffers buffers_;
+  Range range_;
+  uint8_t* scratch_;
+  std::array<const uint8_t*, kMaxRows> pointers_;
+  std::vector<Recorded> calls_;
+};
+
+std::unique_ptr<BoundCalls> PanelEngine::Bind(const RunBuffers& buffers, const Range& range,
+                                              uint8_t* scratch) const {
+  const bool is_chunk = range.column_end - range.column_begin <= chunk_columns_;
+  if (!IsTile(range) || !is_chunk || buffers.weights != nullptr || buffers.may_stream) return nullptr;
+  return std::make_unique<BoundTile>(*this, buffers, range, scratch);
 }
 
 // Sets the members of `call` that depend on where the tiles begin in C.

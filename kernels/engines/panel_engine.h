@@ -10,12 +10,17 @@
 // reads a single tap. Then rows are staged, a block at a time, with their taps joined. The wide variant
 // stages rows without gaps, and bands, all at once: as they lie, each byte as an int16. An edge within a
 // vector goes through scratch on the stack, which holds one or more tiles.
+//
+// Kernels for tiles of one row are generated with the engine. Kernels for other heights are generated when
+// PrepareRows() or the first run of such a tile needs them. If that fails, tiles of one row take their place.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,7 +59,10 @@ class PanelEngine final : public Engine {
   }
   double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;
+  Error PrepareRows(int64_t rows) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
+  std::unique_ptr<BoundCalls> Bind(const RunBuffers& buffers, const Range& range,
+                                   uint8_t* scratch) const override;
 
  private:
   using ByStores = std::array<MicrokernelFunction, 2>;  // ordinary stores; EpilogueVariant::streams
@@ -65,13 +73,17 @@ class PanelEngine final : public Engine {
   };
   /// The kernels for tiles of one height.
   struct Height {
-    std::array<Kernels, 4> at_line;
+    enum class State : uint8_t { kNotMade, kMade, kFailed };
+    std::atomic<State> state = State::kNotMade;
+    std::array<Kernels, 4> at_line;      // written before `state` becomes kMade
     std::vector<int64_t> pixel_offsets;  // for MicrokernelArgs::pixel_offsets
     Kernels& At(LineEnds line) { return at_line[size_t{line.begins} | size_t{line.ends} << 1]; }
     const Kernels& At(LineEnds line) const { return const_cast<Height*>(this)->At(line); }
   };
   struct Tiles;
   class TileCutter;
+  class BoundTile;
+  struct KernelCaller;
   class PrefetchRegion;
 
   /// The rows that kernels read, and their taps.
@@ -84,9 +96,19 @@ class PanelEngine final : public Engine {
   PanelEngine(const GemmData& data, const KernelBlock& block,
               std::shared_ptr<const ScheduledVectors> schedule, std::shared_ptr<const WidePanels> wide,
               int64_t most_rows);
-  Error GenerateKernels();
-  Error GenerateHeight(MicrokernelSpec spec);
-  Error Generate(MicrokernelSpec spec, ByStores* kernels);
+  /// The specification of kernels of `rows` rows, without their columns and their loop.
+  MicrokernelSpec SpecFor(int rows) const;
+  void NameKernel();
+  Error GenerateHeight(int rows) const;
+  Error Generate(MicrokernelSpec spec, ByStores* kernels) const;
+  /// Whether there are kernels for tiles of `rows` rows; generates them the first time.
+  bool HasHeight(int64_t rows) const noexcept {
+    const auto state = heights_[static_cast<size_t>(rows - 1)].state.load(std::memory_order_acquire);
+    return state == Height::State::kNotMade ? TryHeight(rows) : state == Height::State::kMade;
+  }
+  bool TryHeight(int64_t rows) const noexcept;
+  /// Generates the kernels for tiles of `rows` rows if there are none.
+  Error MakeHeight(int64_t rows) const;
   /// The loop of a kernel whose other members are in `spec`.
   MicrokernelLoop LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const;
   static bool IsInParts(const MicrokernelSpec& spec);
@@ -98,6 +120,10 @@ class PanelEngine final : public Engine {
   /// Bytes of a tap in a staged row.
   int64_t StagedTapBytes() const;
   int64_t LeastBlockRows() const;
+  /// Rows that a run of `rows` rows computes in a block.
+  int64_t BlockRows(int64_t rows) const;
+  /// Vectors of the columns beyond whole blocks.
+  int EdgeVectors() const { return static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_); }
   /// Bytes from one staged row to the next.
   int64_t StagedStride() const;
   const uint8_t* Columns(const RunBuffers& buffers, int64_t column) const {
@@ -123,13 +149,24 @@ class PanelEngine final : public Engine {
   /// `next_end`.
   void RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
                 MicrokernelArgs* call) const noexcept;
-  void RunTile(const RunBuffers& buffers, const Range& range, const Input& a,
-               MicrokernelArgs* call) const noexcept;
+  /// Whether a chunk of these rows is one tile.
+  bool IsTile(const Range& range) const {
+    return range.row_end - range.row_begin <= block_.mr && !has_lines_ && cost_.run_rows() == 0;
+  }
+  /// `pointers` has room for the rows of a tile.
+  template <class Caller>
+  void RunTile(const RunBuffers& buffers, const Range& range, const Input& a, const uint8_t** pointers,
+               MicrokernelArgs* call, Caller* caller) const;
   void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                  Tiles* tiles) const noexcept;
-  /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
+  /// Cuts `tiles` into tiles of one row.
+  void CutToRows(Tiles* tiles) const noexcept;
+  /// Computes the columns of `range` for `tiles` by the functions of `caller`, and prefetches a share of
+  /// `region`.
+  template <class Caller>
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
-                const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call) const noexcept;
+                const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call,
+                Caller* caller) const;
   MicrokernelArgs MakeCall() const;
   void SetTaps(const Input& a, const SkippingCompensation* compensation, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;
@@ -160,7 +197,8 @@ class PanelEngine final : public Engine {
   int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk
   AlignedBuffer<int32_t> compensation_;  // replaces the compensation of data_ if is_signed_
   std::string kernel_name_;
-  std::vector<Height> heights_;  // [rows − 1]
+  mutable std::mutex generating_;
+  mutable std::vector<Height> heights_;  // [rows − 1]; kernels are added under generating_
 };
 
 }  // namespace intact::kernels

@@ -48,14 +48,20 @@ Error ScheduledSums::ChooseVariant(std::span<const StripVariant> variants, const
   }
   for (const StripVariant& variant : variants) {
     const ScheduleSpec own = SpecFor(variant, spec);
+    const auto candidate_of = [&](const ScheduleStatistics& statistics) {
+      const auto quads = static_cast<double>(std::max<int64_t>(statistics.quads, 1));
+      return Variant{own, variant.vectors, variant.costs, static_cast<double>(statistics.items) / quads,
+                     static_cast<double>(statistics.groups) / quads};
+    };
+    // An estimate is slow. Most variants after the first could not be chosen with the best schedule.
+    const bool is_first = variant_.vectors == 0;
+    if (!is_first && candidate_of(LeastSchedule(data_.weights, own)).QuadCost() >= variant_.QuadCost())
+      continue;
     const std::optional<ScheduleStatistics> statistics =
         data_.linear->schedules().Estimate(data_.weights, own);
     if (!statistics) return NoMemoryForSchedule();
-    const auto quads = static_cast<double>(std::max<int64_t>(statistics->quads, 1));
-    const Variant candidate = {own, variant.vectors, variant.costs,
-                               static_cast<double>(statistics->items) / quads,
-                               static_cast<double>(statistics->groups) / quads};
-    if (variant_.vectors == 0 || candidate.QuadCost() < variant_.QuadCost()) variant_ = candidate;
+    const Variant candidate = candidate_of(*statistics);
+    if (is_first || candidate.QuadCost() < variant_.QuadCost()) variant_ = candidate;
   }
   return {};
 }

@@ -364,8 +364,8 @@ void ConvLayout::ForEachRun(int64_t tap, int64_t n, const Run& run) const {
 }
 
 bool ConvLayout::HasGivenOrder() const {
-  return !IsDepthwise() && !IsPlanar() && unit_outputs() == geometry_.group_outputs() &&
-         depth() == geometry_.taps() * geometry_.group_inputs();
+  const bool has_given_columns = IsDepthwise() || unit_outputs() == geometry_.group_outputs();
+  return has_given_columns && !IsPlanar() && depth() == geometry_.taps() * geometry_.group_inputs();
 }
 
 Error ConvLayout::PackUnits(ConvWeights* weights) {

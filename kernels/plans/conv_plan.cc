@@ -94,6 +94,17 @@ void ConvPlan::RunShare(const ConvInput& input, const PerRunColumnConstants* col
   });
 }
 
+Error ConvPlan::PrepareShare(const ConvRun& run, const Range& share) const {
+  Error error;
+  int64_t prepared = 0;
+  ForEachChunk(run, share, [&](const Range& chunk) {
+    const int64_t rows = chunk.row_end - chunk.row_begin;
+    if (error.ok() && rows != prepared) error = kernels_->PrepareRows(run, rows);
+    prepared = rows;
+  });
+  return error;
+}
+
 InputPixels ConvPlan::PixelsOf(const Range& range) const {
   if (range.Empty()) return {};
   const Spatial& input = geometry_.input;

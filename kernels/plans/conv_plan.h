@@ -41,6 +41,8 @@ class ConvPlan {
   /// Makes the decisions for all runs of `batch` images.
   ConvRun Decide(int64_t batch) const { return Decide(batch, choice_); }
   ConvRun Decide(int64_t batch, const EngineChoice& choice) const;
+  /// Generates the kernels for RunShare() of `share`: see Engine::PrepareRows().
+  Error PrepareShare(const ConvRun& run, const Range& share) const;
   /// How a run is cut for `parts` threads.
   Partition Cut(const ConvRun& run, int parts) const;
   /// Computes share `range` of Cut(). `columns`: from ConvKernels::MakeRunColumns(); null for the plan's own.

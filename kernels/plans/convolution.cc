@@ -40,7 +40,12 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, 
   ASSIGN_OR_RETURN(const ConvGeometry sized, TypicallySized(geometry));
   ASSIGN_OR_RETURN(const std::shared_ptr<const Plans> plans, made->MakePlans(sized));
   made->NameKernel(*plans);
-  if (!geometry.IsOpen()) made->Fix(plans);
+  if (geometry.IsOpen()) return made;
+  for (const auto& plan : plans->plans) {
+    const ConvRun run = plan->Decide(1);
+    RETURN_IF_ERROR(plan->PrepareShare(run, {0, run.rows, 0, geometry.output_channels}));
+  }
+  made->Fix(plans);
   return made;
 }
 
@@ -457,10 +462,22 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
   }
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   const Prepared& prepared = *found;
-  const ThreadCount count = CountThreads(Cuts(prepared, prepared.Threads(args.threads, isa())).parts());
+  const Cuts cuts(prepared, prepared.Threads(args.threads, isa()));
+  const ThreadCount count = CountThreads(cuts.parts());
+  RETURN_IF_ERROR(PrepareShares(cuts));
   report(prepared.plans->geometry.output);
   info->scratch_bytes = ScratchSize(prepared.shared_bytes + prepared.bytes * count.threads);
   info->part_scratch_bytes = ScratchSize(prepared.shared_bytes + prepared.bytes);
+  return {};
+}
+
+Error Convolution::PrepareShares(const Cuts& cuts) const {
+  const Prepared& prepared = cuts.prepared();
+  for (size_t i = 0; i < prepared.runs.size(); ++i) {
+    for (int part = 0; part < cuts.parts(); ++part) {
+      RETURN_IF_ERROR(prepared.plans->plans[i]->PrepareShare(prepared.runs[i], cuts.Share(i, part)));
+    }
+  }
   return {};
 }
 
@@ -629,6 +646,61 @@ Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t p
   const RunInput from = MakeInput(args, prepared, cuts.PixelsOf(part), 1, shared);
   RunShare(args, from, cuts, part, shared + prepared.shared_bytes);
   return {};
+}
+
+// ----- bound runs ------------------------------------------------------------------------------------------
+
+/// A run of a static plan on one thread.
+class Convolution::Bound final : public BoundRun {
+ public:
+  Bound(PreparedPointer prepared, const RunInput& from, const OutputMap& output, const Cuts& cuts)
+      : prepared_(std::move(prepared)), from_(from), output_(output) {
+    for (size_t i = 0; i < prepared_->runs.size(); ++i) shares_.push_back(cuts.Share(i, 0));
+  }
+  BoundScratch* scratch() { return &scratch_; }
+  Error Run() override {
+    const Plans& plans = *prepared_->plans;
+    for (size_t i = 0; i < shares_.size(); ++i) {
+      plans.plans[i]->RunShare(from_.input, nullptr, output_, prepared_->runs[i], shares_[i],
+                               scratch_.data());
+    }
+    if (prepared_->bare != nullptr) {
+      plans.bare->RunShare(*prepared_->bare, from_.input, nullptr, output_, prepared_->batch, 0, 1,
+                           scratch_.data());
+    }
+    return {};
+  }
+
+ private:
+  PreparedPointer prepared_;
+  RunInput from_;
+  OutputMap output_;
+  std::vector<Range> shares_;  // [plan]
+  BoundScratch scratch_;
+};
+
+Result<std::unique_ptr<BoundRun>> Convolution::Bind(const intact_conv_args& args) const {
+  RETURN_IF_ERROR(CheckArguments(args));
+  RETURN_IF_ERROR(CheckThreads(args.threads));
+  if (args.batch == 0) {
+    RETURN_IF_ERROR(RunNothing(args));
+    return std::unique_ptr<BoundRun>(std::make_unique<EmptyRun>());
+  }
+  ASSIGN_OR_RETURN(PreparedPointer found, Find(args));
+  const Prepared& prepared = *found;
+  RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
+  const Cuts cuts(prepared, prepared.Threads(args.threads, isa()));
+  if (cuts.parts() != 1 || !IsStatic()) {
+    return std::unique_ptr<BoundRun>(
+        std::make_unique<CheckedRun<Convolution, intact_conv_args>>(*this, args));
+  }
+  RETURN_IF_ERROR(PrepareShares(cuts));
+  const RunInput from = MakeInput(args, prepared, prepared.pixels(), 1, nullptr);
+  const OutputMap output = OutputMap::Of(problem_.output, geometry_.output_channels, args.c, args.c_stride,
+                                         args.residual, args.residual_stride);
+  auto bound = std::make_unique<Bound>(std::move(found), from, output, cuts);
+  RETURN_IF_ERROR(bound->scratch()->Set(args.scratch, args.scratch_bytes, prepared.bytes));
+  return std::unique_ptr<BoundRun>(std::move(bound));
 }
 
 }  // namespace intact::kernels

@@ -28,6 +28,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "kernels/codegen/quantizer.h"
+#include "kernels/plans/bound_run.h"
 #include "kernels/plans/conv_layout.h"
 #include "kernels/plans/conv_plan.h"
 #include "kernels/plans/conv_transposed.h"
@@ -53,6 +54,8 @@ class Convolution {
   Error Prepare(const intact_conv_args& args, intact_run_info* info) const;
   Error Run(const intact_conv_args& args) const;
   Error RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const;
+  /// A run of `args`, which are copied. The plan outlives it. Errors: those of Run().
+  Result<std::unique_ptr<BoundRun>> Bind(const intact_conv_args& args) const;
 
   const LinearProblem& problem() const { return problem_; }
   const ConvGeometry& geometry() const { return geometry_; }
@@ -133,6 +136,7 @@ class Convolution {
     int Threads(int32_t wanted, core::Isa isa) const { return ThreadsOf(wanted, multiply_adds, isa); }
   };
   class Cuts;
+  class Bound;
   /// The input and the data that all shares of a run read.
   struct RunInput {
     ConvInput input;
@@ -207,6 +211,8 @@ class Convolution {
   /// Makes all runs use `plans`. No other plans are made from then on.
   void Fix(const std::shared_ptr<const Plans>& plans);
   PreparedPointer Decide(std::shared_ptr<const Plans> plans, int64_t batch) const;
+  /// Generates the kernels of all parts.
+  Error PrepareShares(const Cuts& cuts) const;
   void PlaceShared(Prepared* prepared) const;
   /// The kept or newly made plans and decisions for the arguments' batch and extents.
   Result<PreparedPointer> Find(const intact_conv_args& args) const;

@@ -52,6 +52,19 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   };
   std::vector<Candidate> candidates;
   const std::shared_ptr<const ScheduledVectors> vectors = vectors_.lock();
+  // Before it is built, the engine only knows the size of its packed rows.
+  const auto is_wasteful = [&](int64_t m) {
+    return IsWasteful(data_, m, ActivationPanelBytes(RoundUp(m, scheduled->tile().rows), data_.k));
+  };
+  // Whether a block of this least cost may be the best for the expected rows. If not, `usual` needs no block of
+  // its layout, and no estimate, which is slow.
+  const auto may_be_best = [&](const BlockCost& least) {
+    if (usual.named == 0) return true;
+    const double cost = least.Of(usual.named);
+    const auto is_cheaper = [&](const Candidate& other) { return other.cost.Of(usual.named) < cost; };
+    if (std::ranges::any_of(candidates, is_cheaper)) return false;
+    return scheduled == nullptr || is_wasteful(usual.named) || scheduled->Cost(usual.named) >= cost;
+  };
   for (const KernelBlock& block : kKernels) {
     if (!CanRun(block)) continue;
     ScheduleStatistics statistics;
@@ -61,6 +74,8 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
       } else if (is_like_another) {
         continue;
       } else {
+        const ScheduleStatistics least = LeastSchedule(data_.weights, VectorSpec(block.isa));
+        if (least.items != 0 && !may_be_best(BlockCost(block, data_, least))) continue;
         const auto estimate = data_.linear->schedules().Estimate(data_.weights, VectorSpec(block.isa));
         if (!estimate) return NoMemoryForSchedule();
         statistics = *estimate;
@@ -79,11 +94,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     const auto is_cheaper = [&](const Candidate& a, const Candidate& b) { return cost(a) < cost(b); };
     const auto found = std::min_element(candidates.begin(), candidates.end(), is_cheaper);
     const bool has = found != candidates.end();
-    // Before it is built, the engine only knows the size of its packed rows.
-    const bool is_wasteful =
-        scheduled != nullptr &&
-        IsWasteful(data_, m, ActivationPanelBytes(RoundUp(m, scheduled->tile().rows), data_.k));
-    if (scheduled != nullptr && (!has || (!is_wasteful && scheduled->Cost(m) < cost(*found)))) {
+    if (scheduled != nullptr && (!has || (!is_wasteful(m) && scheduled->Cost(m) < cost(*found)))) {
       return candidates.end();
     }
     return found;

@@ -99,6 +99,13 @@ void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range
          range.row_end, range.column_begin, range.column_end - range.column_begin);
 }
 
+Error EngineSet::PrepareRows(const Engine& engine, int64_t rows) const {
+  const Split split = SplitOf(engine, rows);
+  RETURN_IF_ERROR(engine.PrepareRows(split.whole));
+  if (split.tail != nullptr) RETURN_IF_ERROR(split.tail->PrepareRows(rows - split.whole));
+  return engine.runtime_form() == RuntimeForm::kCutPanels ? ForPanels(rows).PrepareRows(rows) : Error();
+}
+
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
   const EngineTile tile = engine.tile();

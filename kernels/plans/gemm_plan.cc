@@ -16,6 +16,7 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearW
                    UnitPlan::Create(std::move(weights), std::move(taps), isa,
                                     {.named = usual_m, .most = usual_m == 0 ? kLargeM : usual_m}));
   std::unique_ptr<GemmPlan> plan(new GemmPlan(std::move(unit), usual_m));
+  if (usual_m != 0) RETURN_IF_ERROR(plan->unit_->PrepareRows(plan->unit_->engines().For(usual_m), usual_m));
   plan->DropUnused();
   return plan;
 }
@@ -122,21 +123,28 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
   info->output[2] = 1;
   if (IsEmpty(args)) return {};
   const int threads = Threads(args);
-  const auto add = [&](const Batch& batch) {
+  const auto add = [&](const Batch& batch) -> Error {
     const Decision run = Decide(batch, threads, true);
     const int64_t bytes = run.shared_bytes * batch.items() + run.share_bytes * run.Count(threads).threads;
     info->scratch_bytes = std::max(info->scratch_bytes, ScratchSize(bytes));
     info->part_scratch_bytes = std::max(info->part_scratch_bytes, ScratchSize(run.share_bytes));
+    return PrepareShares(run);
   };
-  if (args.batch == 1) {
-    add(BatchOf(args));
-    return {};
-  }
+  if (args.batch == 1) return add(BatchOf(args));
   // The run may give items by strides, which may join them, or by pointers, whatever `args` gives.
   intact_gemm_args strided = args;
   strided.a_items = strided.residual_items = strided.b_items = nullptr;
   strided.c_items = nullptr;
-  for (const bool may_join : {true, false}) add(Batch(strided, problem(), weights().k(), may_join));
+  RETURN_IF_ERROR(add(Batch(strided, problem(), weights().k(), true)));
+  return add(Batch(strided, problem(), weights().k(), false));
+}
+
+Error GemmPlan::PrepareShares(const Decision& run) const {
+  for (int i = 0; i < run.cut.parts(); ++i) {
+    const Range share = run.cut.Share(i);
+    const int64_t rows = share.row_end - share.row_begin;
+    RETURN_IF_ERROR(unit_->PrepareRows(run.engine, rows, IsTransposed(run.batch.args())));
+  }
   return {};
 }
 
@@ -221,6 +229,58 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t part
     RunShare(run, share, tensor, scratch, nullptr);
   }
   return {};
+}
+
+// ----- bound runs ------------------------------------------------------------------------------------------
+
+/// A run of one share, which only needs the engine.
+class GemmPlan::Bound final : public BoundRun {
+ public:
+  Bound(const UnitPlan& unit, const Engine& engine, const RunBuffers& buffers, const Range& range)
+      : unit_(unit), engine_(engine), buffers_(buffers), range_(range) {}
+  BoundScratch* scratch() { return &scratch_; }
+  /// Binds the kernels' arguments too. Set the scratch first.
+  void BindCalls() { calls_ = unit_.Bind(engine_, buffers_, range_, scratch_.data()); }
+  Error Run() override {
+    if (calls_ != nullptr) {
+      calls_->Run();
+    } else {
+      unit_.RunShare(engine_, buffers_, range_, scratch_.data());
+    }
+    return {};
+  }
+
+ private:
+  const UnitPlan& unit_;
+  const Engine& engine_;
+  RunBuffers buffers_;
+  Range range_;
+  BoundScratch scratch_;
+  std::unique_ptr<BoundCalls> calls_;  // null: RunShare() finds the calls each time
+};
+
+Result<std::unique_ptr<BoundRun>> GemmPlan::Bind(const intact_gemm_args& args) const {
+  RETURN_IF_ERROR(CheckArguments(args));
+  RETURN_IF_ERROR(CheckThreads(args.threads));
+  if (IsEmpty(args)) return std::unique_ptr<BoundRun>(std::make_unique<EmptyRun>());
+  const Batch batch = BatchOf(args);
+  RETURN_IF_ERROR(CheckItems(batch));
+  const int threads = Threads(args);
+  const Decision run = Decide(batch, threads, true);
+  RETURN_IF_ERROR(PrepareShares(run));
+  // Other runs read what may change from run to run: pointers, zero points and scales.
+  const bool reads_arrays = args.a_zero_points != nullptr || args.a_scales != nullptr ||
+                            args.a_items != nullptr || args.c_items != nullptr ||
+                            args.residual_items != nullptr;
+  const bool is_one_share = run.shares() == 1 && run.Count(threads).threads == 1;
+  if (!is_one_share || reads_arrays || problem().has_runtime_b ||
+      problem().a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR) {
+    return std::unique_ptr<BoundRun>(std::make_unique<CheckedRun<GemmPlan, intact_gemm_args>>(*this, args));
+  }
+  auto bound = std::make_unique<Bound>(*unit_, run.engine, BuffersOf(batch, batch.Item(0)), run.cut.Share(0));
+  RETURN_IF_ERROR(bound->scratch()->Set(args.scratch, args.scratch_bytes, run.share_bytes));
+  bound->BindCalls();
+  return std::unique_ptr<BoundRun>(std::move(bound));
 }
 
 void GemmPlan::DropUnused() {

@@ -17,6 +17,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "kernels/plans/batch.h"
+#include "kernels/plans/bound_run.h"
 #include "kernels/plans/tuning.h"
 #include "kernels/plans/unit_plan.h"
 #include "kernels/runtime/threads.h"
@@ -35,6 +36,8 @@ class GemmPlan {
   Error Prepare(const intact_gemm_args& args, intact_run_info* info) const;
   Error Run(const intact_gemm_args& args) const;
   Error RunPart(const intact_gemm_args& args, int32_t part, int32_t parts) const;
+  /// A run of `args`, which are copied. The plan outlives it. Errors: those of Run().
+  Result<std::unique_ptr<BoundRun>> Bind(const intact_gemm_args& args) const;
 
   const LinearProblem& problem() const { return unit_->data().problem; }
   const LinearWeights& weights() const { return unit_->weights(); }
@@ -71,6 +74,7 @@ class GemmPlan {
   void RunAllAs(int64_t m) { unit_->mutable_engines()->RunAllAs(m); }
 
  private:
+  class Bound;
   /// Decisions that are made once for a run, and passed to its shares.
   struct Decision {
     const Batch& batch;
@@ -103,6 +107,8 @@ class GemmPlan {
   /// Computes share number `share`. Shares are numbered item by item.
   void RunShare(const Decision& run, int64_t share, const RowQuantization& tensor, uint8_t* scratch,
                 const uint8_t* shared) const;
+  /// Generates the kernels of all shares of an item.
+  Error PrepareShares(const Decision& run) const;
   RuntimeB RuntimeBOf(const Decision& run, const BatchItem& item) const;
   /// Packs the B of each item to `shared`.
   void PackShared(const Decision& run, int threads, uint8_t* shared) const;

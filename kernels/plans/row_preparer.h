@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "core/isas.h"
@@ -42,6 +43,11 @@ class RowPreparer {
   /// Scratch for `m` rows, of a transposed A or not; a multiple of 64.
   int64_t ScratchBytes(int64_t m, bool transposed) const {
     return ValueBytes(m) + CopiedBytes(m, transposed) + NumberBytes(m, transposed);
+  }
+  /// The rows of a chunk of ForEachChunk(), except the last.
+  int64_t ChunkRows(bool transposed) const {
+    const bool prepares = data_.epilogue.has_row_values() || transposed;
+    return prepares ? ChunkRows() : std::numeric_limits<int64_t>::max();
   }
   /// Calls run(buffers, chunk, scratch) for one chunk of `range` after the other, with prepared rows. run()
   /// gets the scratch that follows ScratchBytes().

@@ -217,6 +217,12 @@ double UnitConv::RowsCost(const ConvRun& run, int64_t rows) const {
 
 // ----- a run -----------------------------------------------------------------------------------------------
 
+Error UnitConv::PrepareRows(const ConvRun& run, int64_t rows) const {
+  if (run.is_by_line) rows = std::min(rows, geometry_.output[kWidth]);
+  for (size_t i = 0; i < units_.size(); ++i) RETURN_IF_ERROR(units_[i]->PrepareRows(*run.engines[i], rows));
+  return {};
+}
+
 int64_t UnitConv::RunColumnBytes() const {
   if (!units_.front()->data().HasRunColumns()) return 0;
   int64_t bytes = RoundUp(std::ssize(units_) * static_cast<int64_t>(sizeof(PerRunColumnConstants)), 64);

@@ -35,6 +35,21 @@ void UnitPlan::RunShare(const Engine& engine, const RunBuffers& buffers, const R
   if (buffers.may_stream) _mm_sfence();  // nothing else orders non-temporal stores
 }
 
+std::unique_ptr<BoundCalls> UnitPlan::Bind(const Engine& engine, const RunBuffers& buffers,
+                                           const Range& range, uint8_t* scratch) const {
+  const bool prepares = data_.epilogue.has_row_values() || buffers.IsTransposed();
+  const bool is_alone = engine.WholeRows(range.row_end - range.row_begin) == range.row_end - range.row_begin;
+  if (prepares || !is_alone || !data_.problem.lookup_table.empty()) return nullptr;
+  return engine.Bind(buffers, range, scratch);
+}
+
+Error UnitPlan::PrepareRows(const Engine& engine, int64_t rows, bool transposed) const {
+  const int64_t chunk = std::min(rows, rows_.ChunkRows(transposed));
+  if (chunk == 0) return {};
+  RETURN_IF_ERROR(engines_.PrepareRows(engine, chunk));
+  return rows % chunk == 0 ? Error() : engines_.PrepareRows(engine, rows % chunk);
+}
+
 int64_t UnitPlan::ShareBytes(const Engine& engine, int64_t m, bool transposed) const {
   const int64_t bytes = rows_.ScratchBytes(m, transposed) + engines_.ScratchBytes(engine, m);
   if (!data_.problem.has_runtime_b) return bytes;

@@ -45,6 +45,11 @@ class UnitPlan {
   /// Scratch for one thread's share of a run of `m` rows.
   int64_t ShareBytes(const Engine& engine, int64_t m, bool transposed = false) const;
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
+  /// Generates the kernels for RunShare() of `rows` rows: see Engine::PrepareRows().
+  Error PrepareRows(const Engine& engine, int64_t rows, bool transposed = false) const;
+  /// The kernel calls of RunShare(): see Engine::Bind().
+  std::unique_ptr<BoundCalls> Bind(const Engine& engine, const RunBuffers& buffers, const Range& range,
+                                   uint8_t* scratch) const;
   /// RunShare() of a plan with runtime B. `shared`: null, or the packed columns of `b`.
   void RunShare(const Engine& engine, const RuntimeB& b, RunBuffers buffers, const Range& range,
                 uint8_t* scratch, const uint8_t* shared) const;

@@ -46,6 +46,52 @@ uint8_t* WriteGroups(const StripScheduler<kColumns>& scheduler, uint32_t quad_of
   return stream;
 }
 
+// Calls visit(column, window) for the strips that an estimate looks at.
+template <class Visit>
+void ForEachSample(const PackedWeights& weights, const ScheduleSpec& spec, const Visit& visit) {
+  // Narrow strips: units of kUnitColumns; the statistics also count the empty columns of panels. Strips that
+  // are vectors: units of a strip.
+  const int64_t unit_columns = std::max<int64_t>(kUnitColumns, spec.strip_columns);
+  const int64_t columns = RoundUp(weights.n, unit_columns);
+  const int64_t units = columns / unit_columns;
+  const int64_t sampled =
+      std::min(std::clamp(kSampledQuads / weights.quads(), kLeastSampledColumns, kMostSampledColumns),
+               std::max(columns / kSampledShare, kLeastSampledQuads / weights.quads()));
+  const int64_t step = std::max<int64_t>(units / std::max<int64_t>(sampled / unit_columns, 1), 1);
+  for (int64_t window = 0; window < Windows(weights, spec); ++window) {
+    for (int64_t unit = 0; unit < units; unit += step) {
+      for (int64_t i = 0; i < unit_columns; i += spec.strip_columns) visit(unit * unit_columns + i, window);
+    }
+  }
+}
+
+// The statistics of all columns from those of ForEachSample().
+ScheduleStatistics Scaled(ScheduleStatistics statistics, const PackedWeights& weights,
+                          const ScheduleSpec& spec) {
+  if (spec.strip_columns > kUnitColumns) return statistics;
+  statistics.quads = statistics.quads * weights.panels() * kPanelColumns / RoundUp(weights.n, kUnitColumns);
+  return statistics;
+}
+
+// The quads of a strip that have weights.
+template <int kColumns>
+int64_t CountWeighed(const PackedWeights& weights, int64_t column, int64_t begin, int64_t end) {
+  const int64_t step = weights.quad_bytes();
+  const int64_t offset = column % kPanelColumns * kQuad;
+  const auto held = static_cast<size_t>(std::clamp<int64_t>(step - offset, 0, kColumns * kQuad));
+  const int8_t* from = weights.Panel(column / kPanelColumns) + begin * step + offset;
+  int64_t count = 0;
+  for (int64_t quad = begin; quad < end; ++quad, from += step) {
+    std::array<uint32_t, kColumns> quads = {};
+    held == sizeof(quads) ? std::memcpy(quads.data(), from, sizeof(quads))
+                          : std::memcpy(quads.data(), from, held);
+    uint32_t any = 0;
+    for (const uint32_t each : quads) any |= each;
+    count += any != 0 ? 1 : 0;
+  }
+  return count;
+}
+
 }  // namespace
 
 template <int kColumns>
@@ -159,34 +205,34 @@ void ScheduledWeights::AddTo(PackedWeights* packed) const noexcept {
 
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
                                                    const ScheduleSpec& spec) noexcept {
-  // Narrow strips: units of kUnitColumns; the statistics also count the empty columns of panels. Strips that
-  // are vectors: units of a strip.
-  const int64_t unit_columns = std::max<int64_t>(kUnitColumns, spec.strip_columns);
-  const int64_t columns = RoundUp(weights.n, unit_columns);
-  const int64_t units = columns / unit_columns;
-  const int64_t sampled =
-      std::min(std::clamp(kSampledQuads / weights.quads(), kLeastSampledColumns, kMostSampledColumns),
-               std::max(columns / kSampledShare, kLeastSampledQuads / weights.quads()));
-  const int64_t step = std::max<int64_t>(units / std::max<int64_t>(sampled / unit_columns, 1), 1);
   try {
     return WithColumns(spec.strip_columns, [&](auto width) {
       StripScheduler<width> scheduler(spec, std::min(weights.quads(), spec.window_quads));
       ScheduleStatistics statistics;
-      for (int64_t window = 0; window < Windows(weights, spec); ++window) {
-        for (int64_t unit = 0; unit < units; unit += step) {
-          for (int64_t i = 0; i < unit_columns; i += width) {
-            scheduler.Schedule(weights, unit * unit_columns + i, window, &statistics);
-          }
-        }
-      }
-      if (spec.strip_columns <= kUnitColumns) {
-        statistics.quads = statistics.quads * weights.panels() * kPanelColumns / columns;
-      }
-      return statistics;
+      ForEachSample(weights, spec, [&](int64_t column, int64_t window) {
+        scheduler.Schedule(weights, column, window, &statistics);
+      });
+      return Scaled(statistics, weights, spec);
     });
   } catch (const std::bad_alloc&) {
     return std::nullopt;
   }
+}
+
+ScheduleStatistics LeastSchedule(const PackedWeights& weights, const ScheduleSpec& spec) noexcept {
+  ScheduleStatistics statistics;
+  if (spec.zero_points != nullptr) return statistics;
+  WithColumns(spec.strip_columns, [&](auto width) {
+    ForEachSample(weights, spec, [&](int64_t column, int64_t window) {
+      const int64_t begin = window * spec.window_quads;
+      const int64_t end = std::min(weights.quads(), begin + spec.window_quads);
+      const int64_t items = CountWeighed<width>(weights, column, begin, end);
+      statistics.quads += (end - begin) * width;
+      statistics.items += items * width;
+      statistics.groups += CeilDivide(items, spec.largest_group) * width;
+    });
+  });
+  return Scaled(statistics, weights, spec);
 }
 
 std::optional<std::vector<uint8_t>> OrderOf(const PackedWeights& weights, const ScheduleSpec& spec) noexcept {

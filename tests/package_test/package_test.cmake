@@ -21,7 +21,7 @@ add_test(NAME package.c_only
                  --test-command ${CMAKE_CTEST_COMMAND} --output-on-failure --no-tests=error)
 add_test(NAME package.exports
          COMMAND ${sources}/exports_test.sh ${prefix}/${CMAKE_INSTALL_LIBDIR}/libintact.so
-                 ${PROJECT_SOURCE_DIR}/include/intact/engines.h
+                 ${PROJECT_SOURCE_DIR}/include/intact/bound.h ${PROJECT_SOURCE_DIR}/include/intact/engines.h
                  ${PROJECT_SOURCE_DIR}/include/intact/grouped.h ${PROJECT_SOURCE_DIR}/include/intact/intact.h)
 
 add_test(NAME package.examples

@@ -122,7 +122,9 @@ intact_status RunGemm(const intact_gemm* gemm, int threads) {
   args.a = kActivations.data();
   args.c = c.data();
   args.threads = threads;
-  const intact_status status = intact_gemm_run(gemm, &args);
+  intact_run_info info = INTACT_RUN_INFO_INIT;
+  intact_status status = intact_gemm_prepare(gemm, &args, &info);
+  if (status == INTACT_OK) status = intact_gemm_run(gemm, &args);
   int32_t sum = 0;
   for (size_t k = 0; k < kK; ++k) sum += kActivations[k] * kWeights[k * kN];
   return status == INTACT_OK && c[0] != sum ? kWrong : status;
@@ -181,7 +183,9 @@ struct Layer {
   // Only taps outside the padding add to the first output.
   intact_status Run(const intact_conv* conv) const {
     const intact_conv_args args = Args();
-    const intact_status status = intact_conv_run(conv, &args);
+    intact_run_info info = INTACT_RUN_INFO_INIT;
+    intact_status status = intact_conv_prepare(conv, &args, &info);
+    if (status == INTACT_OK) status = intact_conv_run(conv, &args);
     if (status != INTACT_OK || transposed != 0) return status;
     const int64_t channels = inputs / groups;
     int32_t sum = 0;
@@ -314,6 +318,8 @@ intact_status RunBatch(int32_t runtime_b) {
   std::array<const void*, kItems> b_items = {};
   b_items.fill(kWeights.data());
   if (runtime_b != 0) args.b_items = b_items.data();
+  intact_run_info info = INTACT_RUN_INFO_INIT;
+  if (status == INTACT_OK) status = intact_gemm_prepare(gemm, &args, &info);
   if (status == INTACT_OK) status = intact_gemm_run(gemm, &args);
   intact_gemm_destroy(gemm);
   if (status != INTACT_OK) return status;
@@ -372,6 +378,8 @@ intact_status Quantize(int32_t quantization, int32_t type) {
   args.a = is_f32 ? static_cast<const void*>(kFloats.data()) : kBf16s.data();
   args.c = c.data();
   args.threads = 2;
+  intact_run_info info = INTACT_RUN_INFO_INIT;
+  if (status == INTACT_OK) status = intact_gemm_prepare(gemm, &args, &info);
   if (status == INTACT_OK) status = intact_gemm_run(gemm, &args);
   intact_gemm_destroy(gemm);
   if (status != INTACT_OK) return status;
@@ -549,6 +557,65 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"open_extents", PrepareOpenExtents}, Case{"conv_save_and_load", SaveAndLoadConv},
         Case{"conv_memory", KeepConvInMemory}, Case{"conv_tune", TuneConv}),
     [](const auto& tested) { return tested.param.name; });
+
+// A run that was not prepared generates its kernels. Without memory for them, it uses kernels of one row.
+TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
+  if (!kCanFail) GTEST_SKIP() << "the sanitizer has the allocator";
+  static std::array<uint8_t, 1 << 20> scratch;
+  int64_t failures = 0;
+  const auto fail_once = [&](const std::function<intact_status()>& run) {
+    until_failure = 0;
+    const intact_status status = run();
+    failures += until_failure.exchange(kNever) < 0 ? 1 : 0;
+    ASSERT_EQ(status, INTACT_OK) << intact_last_error();
+  };
+  for (int64_t m = 1; m <= kM; ++m) {
+    std::vector<int32_t> expected(kM * kN), c(kM * kN);
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.m = m;
+    args.a = kActivations.data();
+    args.threads = 1;
+    args.scratch = scratch.data();
+    args.scratch_bytes = scratch.size();
+    for (const bool fails : {false, true}) {
+      intact_gemm* gemm = nullptr;
+      ASSERT_EQ(CreateGemm(&gemm, INTACT_EXACT, 0), INTACT_OK);
+      args.c = fails ? c.data() : expected.data();
+      const auto run = [&] { return intact_gemm_run(gemm, &args); };
+      if (fails) {
+        fail_once(run);
+      } else {
+        ASSERT_EQ(run(), INTACT_OK);
+      }
+      intact_gemm_destroy(gemm);
+    }
+    EXPECT_EQ(c, expected) << "m = " << m;
+  }
+  EXPECT_GT(failures, kM / 2);
+  // Parts of a convolution whose tiles may skip padding.
+  constexpr Layer kWide = {.inputs = 64, .outputs = 24, .groups = 1};
+  constexpr int32_t kParts = 5;
+  std::vector<int32_t> expected(4 * kSide * kSide * kMostOutputs), c(expected.size());
+  failures = 0;
+  for (const bool fails : {false, true}) {
+    intact_conv* conv = nullptr;
+    ASSERT_EQ(kWide.Create(&conv), INTACT_OK);
+    intact_conv_args args = kWide.Args();
+    args.c = fails ? c.data() : expected.data();
+    args.scratch = scratch.data();
+    args.scratch_bytes = scratch.size();
+    for (int32_t part = 0; part < kParts; ++part) {
+      const auto run = [&] { return intact_conv_run_part(conv, &args, part, kParts); };
+      if (fails) {
+        fail_once(run);
+      } else {
+        ASSERT_EQ(run(), INTACT_OK);
+      }
+    }
+    intact_conv_destroy(conv);
+  }
+  EXPECT_EQ(c, expected);
+}
 
 // The size of a saved plan follows from its descriptor: no weights are packed.
 TEST(FailingMemoryTest, TheSizeOfGroupedPlansNeedsNoMemory) {

@@ -1,0 +1,44 @@
+/** @file
+ * Bound runs: a plan and the arguments of its runs are checked once, and then run many times. For engines
+ * whose shapes and buffers repeat, and whose layers are small: a run of intact_gemm_run() checks its arguments
+ * and finds its kernels again each time.
+ */
+#ifndef INTACT_BOUND_H_
+#define INTACT_BOUND_H_
+
+#include <intact/intact.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** A plan and the arguments of its runs. See intact_gemm_bind(). */
+typedef struct intact_bound intact_bound;
+
+/** Checks `args` as intact_gemm_run() does, and binds them to the plan. `args` is copied. The memory that it
+ * points to is not: activations, outputs, arrays of pointers, scales and zero points stay the caller's, and
+ * each run reads or writes them. They and the plan must outlive `*bound`. The shapes, the aliasing and the
+ * number of threads are those of `args`. Without scratch in `args`, `*bound` owns the scratch of runs on one
+ * thread. The call may read activations. Tune a plan before it is bound, not while it is bound. Thread-safe.
+ * Errors: those of intact_gemm_run(), and OUT_OF_MEMORY; `*bound` is then NULL. */
+INTACT_API intact_status intact_gemm_bind(const intact_gemm* gemm, const intact_gemm_args* args,
+                                          intact_bound** bound);
+
+/** As intact_gemm_bind(), for a convolution. Errors: those of intact_conv_run(), and OUT_OF_MEMORY; `*bound`
+ * is then NULL. */
+INTACT_API intact_status intact_conv_bind(const intact_conv* conv, const intact_conv_args* args,
+                                          intact_bound** bound);
+
+/** Computes the outputs from what the bound memory holds now, as intact_gemm_run() or intact_conv_run() with
+ * the bound arguments would. Different bound runs of one plan may run at once, but one bound run is not
+ * thread-safe, because its runs share scratch. A run on one thread without scales or zero points of its own
+ * cannot fail and allocates nothing. Errors: those of intact_gemm_run() or intact_conv_run(). */
+INTACT_API intact_status intact_bound_run(intact_bound* bound);
+
+/** Destroys the bound run, but not the plan. NULL is allowed. */
+INTACT_API void intact_bound_destroy(intact_bound* bound);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+#endif /* INTACT_BOUND_H_ */

@@ -1,0 +1,65 @@
+// A run whose arguments have been checked: the object behind intact/bound.h.
+#ifndef INTACT_KERNELS_PLANS_BOUND_RUN_H_
+#define INTACT_KERNELS_PLANS_BOUND_RUN_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/result.h"
+#include "kernels/runtime/aligned_buffer.h"
+#include "kernels/runtime/threads.h"
+
+namespace intact::kernels {
+
+class BoundRun {
+ public:
+  BoundRun() = default;
+  virtual ~BoundRun() = default;
+  BoundRun(const BoundRun&) = delete;
+  BoundRun& operator=(const BoundRun&) = delete;
+
+  /// Not by two threads at once.
+  virtual Error Run() = 0;
+};
+
+/// Runs `args` as a plain run does, with all checks. `plan` outlives it.
+template <class Plan, class Args>
+class CheckedRun final : public BoundRun {
+ public:
+  CheckedRun(const Plan& plan, const Args& args) : plan_(plan), args_(args) {}
+  Error Run() override { return plan_.Run(args_); }
+
+ private:
+  const Plan& plan_;
+  Args args_;
+};
+
+/// Nothing to compute.
+class EmptyRun final : public BoundRun {
+ public:
+  Error Run() override { return {}; }
+};
+
+/// Scratch of a bound run on one thread: the caller's, or else its own.
+class BoundScratch {
+ public:
+  /// `bytes`: what the run needs. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY.
+  Error Set(void* scratch, size_t scratch_bytes, int64_t bytes) {
+    if (scratch == nullptr && scratch_bytes == 0) {
+      if (!own_.Resize(static_cast<size_t>(bytes))) return {INTACT_OUT_OF_MEMORY, "no scratch memory"};
+      data_ = own_.data();
+      return {};
+    }
+    int threads = 1;
+    ASSIGN_OR_RETURN(data_, ScratchOf(scratch, scratch_bytes, bytes, &threads));
+    return {};
+  }
+  uint8_t* data() const { return data_; }
+
+ private:
+  AlignedBuffer<uint8_t> own_;
+  uint8_t* data_ = nullptr;  // aligned to 64 bytes
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_PLANS_BOUND_RUN_H_
