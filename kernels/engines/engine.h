@@ -22,7 +22,7 @@
 #include "kernels/runtime/blocking.h"
 #include "kernels/weights/linear_weights.h"
 #include "kernels/weights/pack.h"
-#include "kernels/weights/run_columns.h"
+#include "kernels/weights/per_run_column_constants.h"
 #include "kernels/weights/runtime_weights.h"
 #include "kernels/weights/schedule.h"
 
