@@ -1075,7 +1075,7 @@ TEST_F(Cli, ConvertsLinesOfBenchdnn) {
   const Outcome read = Run("verify benchdnn --matmul --dt=u8:s8:s32,f32 '--stag=ab 2x3:3x4'");
   EXPECT_EQ(read.status, 2);
   EXPECT_EQ(read.out, "gemm u8s8s32 m=2 n=4 k=3\n");
-  EXPECT_THAT(read.err, testing::AllOf(HasSubstr("(1 lines, e.g. --matmul --stag=ab 2x3:3x4)"),
+  EXPECT_THAT(read.err, testing::AllOf(HasSubstr("(1 of 2 lines, the first: --matmul --stag=ab 2x3:3x4)"),
                                        HasSubstr("2 lines: 1 converted, 1 refused")));
   const Outcome written = Run("verify benchdnn 'gemm u8s8s32 m=2 n=4 k=3 seed=7'");
   EXPECT_EQ(written.status, 0);

@@ -50,9 +50,9 @@ int PrintProblems(const std::string& command) {
     ++refused;
   }
   for (const auto& [reason, same] : refusals) {
-    Fail(cases->size() == 1
-             ? "benchdnn: " + reason
-             : fmt::format("benchdnn: {} ({} lines, e.g. {})", reason, same.count, same.first));
+    Fail(cases->size() == 1 ? "benchdnn: " + reason
+                            : fmt::format("benchdnn: {} ({} of {} lines, the first: {})", reason, same.count,
+                                          cases->size(), same.first));
   }
   if (cases->size() > 1) {
     PrintError("{} lines: {} converted, {} refused\n", cases->size(), cases->size() - refused, refused);
