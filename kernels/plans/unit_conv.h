@@ -37,7 +37,8 @@ class UnitConv final : public ConvKernels {
   int64_t ChunkEnd(int64_t row, int64_t row_end) const override { return source_->EndFrom(row, row_end); }
   double RowsCost(const ConvRun& run, int64_t rows) const override;
   int64_t RunColumnBytes() const override;
-  const PerRunColumnConstants* MakeRunColumns(const RowQuantization& a, uint8_t* to) const override;
+  const PerRunColumnConstants* MakePerRunColumnConstants(const RowQuantization& a,
+                                                         uint8_t* to) const override;
   void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
            uint8_t* scratch) const override;
   Result<std::vector<EngineChoice>> MakeCandidates() override;

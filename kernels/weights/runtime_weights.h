@@ -6,7 +6,7 @@
 
 #include "kernels/weights/cut_panels.h"
 #include "kernels/weights/linear_weights.h"
-#include "kernels/weights/run_columns.h"
+#include "kernels/weights/per_run_column_constants.h"
 
 namespace intact::kernels {
 
