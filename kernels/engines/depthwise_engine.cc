@@ -204,8 +204,8 @@ void DepthwiseEngine::Arrange(const void* from, const Cover& cover, uint8_t* to)
   }
 }
 
-DepthwiseColumns DepthwiseEngine::MakeRunColumns(const PerRunColumnConstants& columns,
-                                                 uint8_t* to) const noexcept {
+DepthwiseColumns DepthwiseEngine::MakePerRunColumnConstants(const PerRunColumnConstants& columns,
+                                                            uint8_t* to) const noexcept {
   DepthwiseColumns made{columns, to};
   for (const Cover* const cover : {&by_channels_, &flat_}) {
     std::copy_n(cover->records.data(), cover->records.bytes(), to);

@@ -70,11 +70,12 @@ class DepthwiseEngine {
   /// Bytes of scratch for a run's arranged constants, in addition to KernelData::RunColumnBytes(); a multiple
   /// of 64.
   int64_t RunColumnBytes() const {
-    return data_.HasRunColumns() ? RunBytes(by_channels_) + RunBytes(flat_) : 0;
+    return data_.HasPerRunColumnConstants() ? RunBytes(by_channels_) + RunBytes(flat_) : 0;
   }
-  /// Arranges `columns`, the result of KernelData::MakeRunColumns(), for kernels. The arranged copy lies at
+  /// Arranges `columns`, the result of KernelData::MakePerRunColumnConstants(), for kernels. The arranged copy lies at
   /// `to`, aligned to 64 bytes.
-  DepthwiseColumns MakeRunColumns(const PerRunColumnConstants& columns, uint8_t* to) const noexcept;
+  DepthwiseColumns MakePerRunColumnConstants(const PerRunColumnConstants& columns,
+                                             uint8_t* to) const noexcept;
 
   /// Whether RunRow() reads only the taps of its pixels, for all channels of at least `pixels` pixels.
   /// Otherwise RunRow() may also read pixels between them, and kSlackBytes behind the taps.

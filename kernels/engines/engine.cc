@@ -132,10 +132,11 @@ Error UnshiftCompensation(const KernelData& data, AlignedBuffer<int32_t>* compen
 int64_t KernelData::RunColumnBytes() const {
   const int64_t arrays =
       1 + (a_shift() != 0 ? 1 : 0) + (problem.has_run_scale ? 1 : 0) + 3 * std::ssize(skipping_compensation);
-  return HasRunColumns() ? arrays * ColumnArrayBytes(*this) : 0;
+  return HasPerRunColumnConstants() ? arrays * ColumnArrayBytes(*this) : 0;
 }
 
-PerRunColumnConstants KernelData::MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept {
+PerRunColumnConstants KernelData::MakePerRunColumnConstants(const RowQuantization& a,
+                                                            uint8_t* to) const noexcept {
   const auto next = [&] { return std::exchange(to, to + ColumnArrayBytes(*this)); };
   PerRunColumnConstants made;
   auto* const start = reinterpret_cast<int32_t*>(next());

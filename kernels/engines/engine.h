@@ -1,4 +1,4 @@
-// An engine computes rectangles of C from one plan's weights with one family of kernels. A plan has several
+// A kernel engine computes rectangles of C from one plan's weights with one family of kernels. A plan has several
 // engines, each best for a range of M. EngineSet chooses among them; engines do not depend on each other.
 #ifndef INTACT_KERNELS_ENGINES_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_ENGINE_H_
@@ -108,11 +108,11 @@ struct KernelData {
     return buffers.columns->skipping_compensation + before * static_cast<int64_t>(skipping.columns.size());
   }
   /// Whether each run computes its own constants of columns, from A's zero point and scale.
-  bool HasRunColumns() const { return problem.has_run_zero_point || problem.has_run_scale; }
+  bool HasPerRunColumnConstants() const { return problem.has_run_zero_point || problem.has_run_scale; }
   /// Bytes of scratch for a run's own constants of columns, a multiple of 64.
   int64_t RunColumnBytes() const;
   /// Computes a run's own constants of columns at `to`, aligned to 64 bytes.
-  PerRunColumnConstants MakeRunColumns(const RowQuantization& a, uint8_t* to) const noexcept;
+  PerRunColumnConstants MakePerRunColumnConstants(const RowQuantization& a, uint8_t* to) const noexcept;
   /// Epilogue arguments for the tile of C that begins at (row, column).
   EpilogueArgs EpilogueAt(const RunBuffers& buffers, int64_t row, int64_t column) const {
     EpilogueArgs args;

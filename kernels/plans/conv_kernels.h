@@ -70,7 +70,8 @@ class ConvKernels {
   virtual int64_t RunColumnBytes() const = 0;
   /// Computes the column constants for an A that is quantized as in `a`. `to`: RunColumnBytes(), aligned to
   /// 64 bytes. The result becomes RunBuffers::columns.
-  virtual const PerRunColumnConstants* MakeRunColumns(const RowQuantization& a, uint8_t* to) const = 0;
+  virtual const PerRunColumnConstants* MakePerRunColumnConstants(const RowQuantization& a,
+                                                                 uint8_t* to) const = 0;
   /// Computes a chunk. `scratch` does not include ConvRun::spread_bytes.
   virtual void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                    uint8_t* scratch) const = 0;

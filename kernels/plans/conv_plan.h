@@ -45,7 +45,7 @@ class ConvPlan {
   Error PrepareShare(const ConvRun& run, const Range& share) const;
   /// How a run is cut for `parts` threads.
   Partition Cut(const ConvRun& run, int parts) const;
-  /// Computes share `range` of Cut(). `columns`: from ConvKernels::MakeRunColumns(); null for the plan's own.
+  /// Computes share `range` of Cut(). `columns`: from ConvKernels::MakePerRunColumnConstants(); null for the plan's own.
   /// `output`: the caller's pixels.
   void RunShare(const ConvInput& input, const PerRunColumnConstants* columns, const OutputMap& output,
                 const ConvRun& run, const Range& range, uint8_t* scratch) const;

@@ -89,7 +89,7 @@ class BarePixels {
     return plan_.ShareBytes(engine, geometry_.output[kWidth]);
   }
   const UnitPlan& plan() const { return plan_; }
-  /// `columns`: from KernelData::MakeRunColumns(); null for the plan's own. `output`: the caller's pixels.
+  /// `columns`: from KernelData::MakePerRunColumnConstants(); null for the plan's own. `output`: the caller's pixels.
   void RunShare(const Engine& engine, const ConvInput& input, const PerRunColumnConstants* columns,
                 const OutputMap& output, int64_t batch, int part, int parts, uint8_t* scratch) const;
 

@@ -74,7 +74,7 @@ class Convolution::Timer {
     uint8_t* const scratch = memory_.scratch.data();
     const int64_t column_bytes = plan.kernels().RunColumnBytes();
     const PerRunColumnConstants* const columns =
-        column_bytes == 0 ? nullptr : plan.kernels().MakeRunColumns({1.0f, 0}, scratch);
+        column_bytes == 0 ? nullptr : plan.kernels().MakePerRunColumnConstants({1.0f, 0}, scratch);
     plan.RunShare(input_, columns, output_, run, {0, run.output.m, 0, run.output.n}, scratch + column_bytes);
   }
   /// Runs each choice of `variant` a few times.

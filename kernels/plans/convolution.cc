@@ -575,12 +575,12 @@ Convolution::RunInput Convolution::MakeInput(const intact_conv_args& args, const
   made.input.padding = shared;
   const Plans& plans = *prepared.plans;
   for (size_t i = 0; i < plans.plans.size(); ++i) {
-    plans.plans[i]->kernels().MakeRunColumns(how, shared + prepared.columns_at[i]);
+    plans.plans[i]->kernels().MakePerRunColumnConstants(how, shared + prepared.columns_at[i]);
   }
   if (plans.bare != nullptr) {
     uint8_t* const at = shared + prepared.bare_columns_at;
-    *reinterpret_cast<PerRunColumnConstants*>(at) =
-        plans.bare->plan().data().MakeRunColumns(how, at + RoundUp(sizeof(PerRunColumnConstants), 64));
+    *reinterpret_cast<PerRunColumnConstants*>(at) = plans.bare->plan().data().MakePerRunColumnConstants(
+        how, at + RoundUp(sizeof(PerRunColumnConstants), 64));
   }
   if (!problem_.IsDynamic()) return made;
   uint8_t* const quantized = shared + prepared.quantized_at;

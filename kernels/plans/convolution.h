@@ -9,7 +9,7 @@
 //
 // If runs pass or compute A's zero point and scale, a run first makes the data that all its shares read: the
 // quantized input if quantization is dynamic, a pixel of padding, and each plan's constants of columns
-// (run_columns.h). Everything else is as for a static plan.
+// (per_run_column_constants.h). Everything else is as for a static plan.
 #ifndef INTACT_KERNELS_PLANS_CONVOLUTION_H_
 #define INTACT_KERNELS_PLANS_CONVOLUTION_H_
 
@@ -172,7 +172,7 @@ class Convolution {
 
   Convolution(LinearProblem problem, const ConvGeometry& geometry, core::Isa isa)
       : problem_(std::move(problem)),
-        layout_problem_(IsStatic() ? problem_ : problem_.WithRunColumns()),
+        layout_problem_(IsStatic() ? problem_ : problem_.WithPerRunColumnConstants()),
         geometry_(geometry),
         isa_(isa),
         padding_(static_cast<size_t>(geometry.input_channels), static_cast<uint8_t>(problem_.a_zero_point)) {}

@@ -138,8 +138,8 @@ void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const
                         std::clamp(inner_y_.end, all.begin, all.end)};
       RunLines(call, plane, {all.begin, inner.begin});
       RunInner(call, plane, inner);
-      RunColumnsOf(kLeft, left_, 0, call, plane, inner);
-      RunColumnsOf(kRight, right_, inner_x_.end, call, plane, inner);
+      RunEdgeColumns(kLeft, left_, 0, call, plane, inner);
+      RunEdgeColumns(kRight, right_, inner_x_.end, call, plane, inner);
       RunLines(call, plane, {inner.end, all.end});
     } else {
       RunLines(call, plane, all);
@@ -151,22 +151,23 @@ void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const
 }
 
 int64_t DepthwiseConv::RunColumnBytes() const {
-  if (!data_.HasRunColumns()) return 0;
+  if (!data_.HasPerRunColumnConstants()) return 0;
   int64_t bytes = RoundUp(kEngines * sizeof(DepthwiseColumns), 64) + data_.RunColumnBytes();
   for (const DepthwiseEngine* const engine : Engines())
     bytes += engine == nullptr ? 0 : engine->RunColumnBytes();
   return bytes;
 }
 
-const PerRunColumnConstants* DepthwiseConv::MakeRunColumns(const RowQuantization& a, uint8_t* to) const {
+const PerRunColumnConstants* DepthwiseConv::MakePerRunColumnConstants(const RowQuantization& a,
+                                                                      uint8_t* to) const {
   auto* const made = reinterpret_cast<DepthwiseColumns*>(to);
   to += RoundUp(kEngines * sizeof(DepthwiseColumns), 64);
-  const PerRunColumnConstants columns = data_.MakeRunColumns(a, to);
+  const PerRunColumnConstants columns = data_.MakePerRunColumnConstants(a, to);
   to += data_.RunColumnBytes();
   const auto engines = Engines();
   for (size_t i = 0; i < kEngines; ++i) {
     if (engines[i] == nullptr) continue;
-    made[i] = engines[i]->MakeRunColumns(columns, to);
+    made[i] = engines[i]->MakePerRunColumnConstants(columns, to);
     to += engines[i]->RunColumnBytes();
   }
   return made;
@@ -213,8 +214,8 @@ void DepthwiseConv::RunInner(const Call& call, int64_t plane, const Inner& lines
   }
 }
 
-void DepthwiseConv::RunColumnsOf(Engine which, const Part& part, int64_t begin, const Call& call,
-                                 int64_t plane, const Inner& lines) const noexcept {
+void DepthwiseConv::RunEdgeColumns(Engine which, const Part& part, int64_t begin, const Call& call,
+                                   int64_t plane, const Inner& lines) const noexcept {
   if (part.engine == nullptr) return;
   const int64_t columns = part.band.line_rows();
   const int64_t first_row = plane * geometry_.output[kHeight] * columns;

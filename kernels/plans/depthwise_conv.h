@@ -39,7 +39,8 @@ class DepthwiseConv final : public ConvKernels {
   /// All pixels cost the same.
   double RowsCost(const ConvRun& /*run*/, int64_t rows) const override { return static_cast<double>(rows); }
   int64_t RunColumnBytes() const override;
-  const PerRunColumnConstants* MakeRunColumns(const RowQuantization& a, uint8_t* to) const override;
+  const PerRunColumnConstants* MakePerRunColumnConstants(const RowQuantization& a,
+                                                         uint8_t* to) const override;
   /// `chunk`: whole lines.
   void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
            uint8_t* scratch) const override;
@@ -92,8 +93,8 @@ class DepthwiseConv final : public ConvKernels {
   void RunLines(const Call& call, int64_t plane, const Inner& lines) const noexcept;
   void RunInner(const Call& call, int64_t plane, const Inner& lines) const noexcept;
   /// `which`: kLeft or kRight.
-  void RunColumnsOf(Engine which, const Part& part, int64_t begin, const Call& call, int64_t plane,
-                    const Inner& lines) const noexcept;
+  void RunEdgeColumns(Engine which, const Part& part, int64_t begin, const Call& call, int64_t plane,
+                      const Inner& lines) const noexcept;
 
   /// Scratch that Run() needs.
   int64_t ScratchBytes(int64_t planes) const;

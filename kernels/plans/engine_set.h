@@ -1,4 +1,4 @@
-// The engines of a plan, and the engine for each number of rows: the choice of tuning for this number, or
+// The kernel engines of a plan, and the one for each number of rows: the choice of tuning for this number, or
 // else of the cost model. All engines give the same bytes.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_SET_H_
 #define INTACT_KERNELS_PLANS_ENGINE_SET_H_

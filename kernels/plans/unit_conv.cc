@@ -224,17 +224,18 @@ Error UnitConv::PrepareRows(const ConvRun& run, int64_t rows) const {
 }
 
 int64_t UnitConv::RunColumnBytes() const {
-  if (!units_.front()->data().HasRunColumns()) return 0;
+  if (!units_.front()->data().HasPerRunColumnConstants()) return 0;
   int64_t bytes = RoundUp(std::ssize(units_) * static_cast<int64_t>(sizeof(PerRunColumnConstants)), 64);
   for (const auto& unit : units_) bytes += unit->data().RunColumnBytes();
   return bytes;
 }
 
-const PerRunColumnConstants* UnitConv::MakeRunColumns(const RowQuantization& a, uint8_t* to) const {
+const PerRunColumnConstants* UnitConv::MakePerRunColumnConstants(const RowQuantization& a,
+                                                                 uint8_t* to) const {
   auto* const made = reinterpret_cast<PerRunColumnConstants*>(to);
   to += RoundUp(std::ssize(units_) * static_cast<int64_t>(sizeof(PerRunColumnConstants)), 64);
   for (size_t i = 0; i < units_.size(); ++i) {
-    made[i] = units_[i]->data().MakeRunColumns(a, to);
+    made[i] = units_[i]->data().MakePerRunColumnConstants(a, to);
     to += units_[i]->data().RunColumnBytes();
   }
   return made;

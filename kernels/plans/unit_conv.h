@@ -38,7 +38,8 @@ class UnitConv final : public ConvKernels {
   double RowsCost(const ConvRun& run, int64_t rows) const override;
   Error PrepareRows(const ConvRun& run, int64_t rows) const override;
   int64_t RunColumnBytes() const override;
-  const PerRunColumnConstants* MakeRunColumns(const RowQuantization& a, uint8_t* to) const override;
+  const PerRunColumnConstants* MakePerRunColumnConstants(const RowQuantization& a,
+                                                         uint8_t* to) const override;
   void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
            uint8_t* scratch) const override;
   Result<std::vector<EngineChoice>> MakeCandidates() override;

@@ -38,7 +38,7 @@ LinearProblem LinearProblem::WithShiftedActivations() const {
   return shifted;
 }
 
-LinearProblem LinearProblem::WithRunColumns() const {
+LinearProblem LinearProblem::WithPerRunColumnConstants() const {
   LinearProblem by_columns = *this;
   by_columns.has_run_zero_point = HasRowZeroPoints();
   by_columns.has_run_scale = HasRowScales();

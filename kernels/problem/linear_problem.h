@@ -39,7 +39,7 @@ struct LinearProblem : core::Linear {
   ActivationRange range;                // the activation range, as kernels see it
   bool has_runtime_b = false;           // each run gives the weights
   bool may_have_b_zero_points = false;  // each run may give zero points of the weights
-  // Each run gives A's zero point or scale; its own constants of columns include them (run_columns.h).
+  // Each run gives A's zero point or scale; its own constants of columns include them (per_run_column_constants.h).
   bool has_run_zero_point = false, has_run_scale = false;
   Requantization output;  // c_type, c_zero_point and post_ops, as kernels are generated for them
   // Added to accumulators on ISAs where pairs saturate: the clamping of padding that is not computed
@@ -52,7 +52,7 @@ struct LinearProblem : core::Linear {
   LinearProblem WithShiftedActivations() const;
   /// The static problem that remains if A as a whole is quantized before the kernels run, and each run puts
   /// its zero point and scale into constants of columns.
-  LinearProblem WithRunColumns() const;
+  LinearProblem WithPerRunColumnConstants() const;
 
   uint8_t a_shift() const { return ActivationShift(a_type); }
   uint8_t b_shift() const { return WeightShift(b_type); }

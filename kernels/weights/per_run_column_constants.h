@@ -3,8 +3,8 @@
 //
 // If a run has one zero point and one scale for all of A, the kernels of static plans are used. For a
 // column with sum Σ_k (b − zb), accumulators start za·sum lower, and the scale is a_scale·scales[n].
-#ifndef INTACT_KERNELS_WEIGHTS_RUN_COLUMNS_H_
-#define INTACT_KERNELS_WEIGHTS_RUN_COLUMNS_H_
+#ifndef INTACT_KERNELS_WEIGHTS_PER_RUN_COLUMN_CONSTANTS_H_
+#define INTACT_KERNELS_WEIGHTS_PER_RUN_COLUMN_CONSTANTS_H_
 
 #include <cstdint>
 
@@ -20,4 +20,4 @@ struct PerRunColumnConstants {
 };
 
 }  // namespace intact::kernels
-#endif  // INTACT_KERNELS_WEIGHTS_RUN_COLUMNS_H_
+#endif  // INTACT_KERNELS_WEIGHTS_PER_RUN_COLUMN_CONSTANTS_H_

@@ -85,16 +85,16 @@ class Comparer {
   }
 
   // `accumulators`: the target's accumulators, if known.
-  Comparison Run(Answer::Accumulators accumulators, const Prejudice& prejudice) {
+  Comparison Run(Answer::Accumulators accumulators, const AcceptanceRules& rules) {
     CountSaturation();
     answer_.Learn(std::move(accumulators));
     if (names_ && !Parity()) answer_.DropForeignAccumulators();
-    if (names_) Name(prejudice);
+    if (names_) Name(rules);
     if (Parity()) return std::move(result_);
-    explanations_ = ExplainOutputs(answer_, prejudice);
-    FindAlternatives(prejudice);
+    explanations_ = ExplainOutputs(answer_, rules);
+    FindAlternatives(rules);
     FindWrong();
-    FindMistakes(prejudice);
+    FindMistakes(rules);
     for (int64_t i = result_.first_differing; i < result_.outputs; ++i) {
       if (answer_.Differs(i)) List(i);
     }
@@ -104,15 +104,14 @@ class Comparer {
   }
 
  private:
-  void Name(const Prejudice& prejudice) {
+  void Name(const AcceptanceRules& rules) {
     Naming& naming = result_.naming.emplace();
-    naming.telling = oracle_.Wrapped({AdjacentPairs(KindOf(oracle_))}) != oracle_.expected();
+    naming.would_show_clamping = oracle_.Wrapped({AdjacentPairs(KindOf(oracle_))}) != oracle_.expected();
     if (Parity() || !answer_.identity().Found()) return;
     naming.reproduced_by = answer_.identity().also;
     naming.reproduced_by.insert(naming.reproduced_by.begin(), answer_.identity().arithmetic);
     const std::vector<Arithmetic> none;
-    for (const Arithmetic& preferred :
-         prejudice.of_larger != nullptr ? prejudice.of_larger->arithmetics : none) {
+    for (const Arithmetic& preferred : rules.of_larger != nullptr ? rules.of_larger->arithmetics : none) {
       const auto found = std::ranges::find(naming.reproduced_by, preferred);
       if (found == naming.reproduced_by.end()) continue;
       std::rotate(naming.reproduced_by.begin(), found, found + 1);
@@ -154,7 +153,7 @@ class Comparer {
 
   // Finds the other roundings that explain all outputs of each rounding. If a rounding makes all outputs of the
   // problem, so must the others.
-  void FindAlternatives(const Prejudice& prejudice) {
+  void FindAlternatives(const AcceptanceRules& rules) {
     std::vector<std::pair<Arithmetic, std::vector<int64_t>>> outputs;
     for (const auto& [output, explanation] : explanations_) {
       if (explanation.arithmetic.model != Model::kExact) continue;
@@ -168,7 +167,7 @@ class Comparer {
     for (const auto& [named, its] : outputs) {
       std::vector<Rounding> others = CandidateRoundings(oracle_.type());
       std::erase_if(others, [&, rounding = named.rounding](Rounding other) {
-        return other == Rounding::kContract || other == rounding || !prejudice.Allows({Model::kExact, other});
+        return other == Rounding::kContract || other == rounding || !rules.Allows({Model::kExact, other});
       });
       for (const int64_t output : its) {
         if (others.empty()) break;
@@ -230,7 +229,7 @@ class Comparer {
   }
 
   // Counts the outputs without a cause that each mistake would make. Of many outputs, some are checked.
-  void FindMistakes(const Prejudice& prejudice) {
+  void FindMistakes(const AcceptanceRules& rules) {
     constexpr int64_t kMostWork = int64_t{1} << 22, kPerDepth = 64;  // numbers of products
     const int64_t depth = std::max<int64_t>(oracle_.predictor().At(0).operands.k, 1);
     const int64_t most = std::max({max_listed_, kMostWork / kPerDepth / depth, int64_t{1}});
@@ -241,7 +240,7 @@ class Comparer {
       const Observation seen = answer_.Observe(output);
       ++checked_;
       for (const Diagnosis& mistake : Mistakes(seen, Suspect(seen, output))) {
-        if (IsAllowed(prejudice, mistake)) ++of_mistake_[mistake.of];
+        if (IsAllowed(rules, mistake)) ++of_mistake_[mistake.of];
       }
     }
     for (const auto& [mistake, number] : of_mistake_) {
@@ -249,9 +248,9 @@ class Comparer {
     }
   }
 
-  static bool IsAllowed(const Prejudice& prejudice, const Diagnosis& mistake) {
-    if (prejudice.of_larger == nullptr) return true;
-    const std::vector<std::string>& allowed = prejudice.of_larger->mistakes;
+  static bool IsAllowed(const AcceptanceRules& rules, const Diagnosis& mistake) {
+    if (rules.of_larger == nullptr) return true;
+    const std::vector<std::string>& allowed = rules.of_larger->mistakes;
     return std::ranges::find(allowed, mistake.of) != allowed.end();
   }
 
@@ -544,10 +543,9 @@ Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions&
   if (options.isa == INTACT_ISA_ANY) comparer.AskForNames();
   // A target that claims nothing may have any arithmetic. For other targets, a mistake in few outputs must
   // not be taken for an arithmetic that fits by chance.
-  const Prejudice prejudice = {of_larger, ClaimOf(target.Arithmetic(), KindOf(oracle)) == "any"};
+  const AcceptanceRules rules = {of_larger, ClaimOf(target.Arithmetic(), KindOf(oracle)) == "any"};
   const bool needs_accumulators = !comparer.Parity() && oracle.type() != INTACT_S32;
-  return comparer.Run(needs_accumulators ? RunForAccumulators(target, oracle, options) : std::nullopt,
-                      prejudice);
+  return comparer.Run(needs_accumulators ? RunForAccumulators(target, oracle, options) : std::nullopt, rules);
 }
 
 Comparison CountDifferences(const Oracle& oracle, const std::vector<uint8_t>& output) {

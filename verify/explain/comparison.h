@@ -58,7 +58,8 @@ inline constexpr int64_t kMaxDifferencesListed = 64;
 
 /// Arithmetics that may have computed all outputs.
 struct Naming {
-  bool telling = false;  // adjacent pairs clamped to int16 would make other bytes than the contract
+  bool would_show_clamping =
+      false;  // adjacent pairs clamped to int16 would make other bytes than the contract
   // If outputs differ: all candidates, the least strange first.
   std::vector<reference::Arithmetic> reproduced_by;
 };

@@ -23,8 +23,8 @@ using reference::Rounding;
 // An arithmetic that may have made all outputs.
 struct CommonHypothesis {
   std::string_view name;
-  std::vector<Arithmetic> (*predict)(const Answer&, const Prejudice&);
-  bool (*test)(const Answer&, const Prejudice&, const Arithmetic&);
+  std::vector<Arithmetic> (*predict)(const Answer&, const AcceptanceRules&);
+  bool (*test)(const Answer&, const AcceptanceRules&, const Arithmetic&);
 };
 
 bool MakesAll(const Answer& answer, const Arithmetic& arithmetic) {
@@ -35,9 +35,9 @@ bool MakesAll(const Answer& answer, const Arithmetic& arithmetic) {
 
 // Whether the identified arithmetic explains more outputs than chance would. Wrapping sums are off by 65536
 // whatever wraps, so they must explain all outputs.
-bool IsNoChance(const Answer& answer, const Prejudice& prejudice, const Arithmetic& arithmetic) {
+bool IsNoChance(const Answer& answer, const AcceptanceRules& rules, const Arithmetic& arithmetic) {
   const Identity& identity = answer.identity();
-  if (prejudice.sums && identity.Found() && arithmetic.model != Model::kExact) return true;
+  if (rules.sums && identity.Found() && arithmetic.model != Model::kExact) return true;
   const bool are_accumulators_known = answer.oracle().type() == INTACT_S32 || answer.accumulators();
   const bool is_certain = are_accumulators_known && !arithmetic.model.WrapsInt16();
   const int64_t explained = answer.differing() - identity.unexplained;
@@ -47,30 +47,30 @@ bool IsNoChance(const Answer& answer, const Prejudice& prejudice, const Arithmet
 
 constexpr CommonHypothesis kOfAllOutputs[] = {
     {"what made a larger problem",
-     [](const Answer&, const Prejudice& prejudice) {
-       return prejudice.of_larger == nullptr ? std::vector<Arithmetic>() : prejudice.of_larger->arithmetics;
+     [](const Answer&, const AcceptanceRules& rules) {
+       return rules.of_larger == nullptr ? std::vector<Arithmetic>() : rules.of_larger->arithmetics;
      },
-     [](const Answer& answer, const Prejudice&, const Arithmetic& arithmetic) {
+     [](const Answer& answer, const AcceptanceRules&, const Arithmetic& arithmetic) {
        return MakesAll(answer, arithmetic);
      }},
     {"VPMADDUBSW",
-     [](const Answer& answer, const Prejudice&) {
+     [](const Answer& answer, const AcceptanceRules&) {
        return std::vector<Arithmetic>{{MaddubsOf(answer.oracle().linear().pairing)}};
      },
-     [](const Answer& answer, const Prejudice&, const Arithmetic& arithmetic) {
+     [](const Answer& answer, const AcceptanceRules&, const Arithmetic& arithmetic) {
        return answer.oracle().Wrapped(arithmetic) == answer.actual();
      }},
     {"the arithmetic that was identified",
-     [](const Answer& answer, const Prejudice&) {
+     [](const Answer& answer, const AcceptanceRules&) {
        return std::vector<Arithmetic>{answer.identity().arithmetic};
      },
      IsNoChance},
 };
 
-std::optional<Arithmetic> CommonArithmetic(const Answer& answer, const Prejudice& prejudice) {
+std::optional<Arithmetic> CommonArithmetic(const Answer& answer, const AcceptanceRules& rules) {
   for (const CommonHypothesis& hypothesis : kOfAllOutputs) {
-    for (const Arithmetic& arithmetic : hypothesis.predict(answer, prejudice)) {
-      if (prejudice.Allows(arithmetic) && hypothesis.test(answer, prejudice, arithmetic)) return arithmetic;
+    for (const Arithmetic& arithmetic : hypothesis.predict(answer, rules)) {
+      if (rules.Allows(arithmetic) && hypothesis.test(answer, rules, arithmetic)) return arithmetic;
     }
   }
   return std::nullopt;
@@ -206,13 +206,13 @@ std::vector<int64_t> OutputsToExplain(const Answer& answer) {
 
 }  // namespace
 
-bool Prejudice::Allows(const Arithmetic& arithmetic) const {
+bool AcceptanceRules::Allows(const Arithmetic& arithmetic) const {
   return of_larger == nullptr ||
          std::ranges::find(of_larger->arithmetics, arithmetic) != of_larger->arithmetics.end();
 }
 
-std::map<int64_t, Explanation> ExplainOutputs(const Answer& answer, const Prejudice& prejudice) {
-  const Context context = {answer, CommonArithmetic(answer, prejudice)};
+std::map<int64_t, Explanation> ExplainOutputs(const Answer& answer, const AcceptanceRules& rules) {
+  const Context context = {answer, CommonArithmetic(answer, rules)};
   const auto find = [&](const OutputHypothesis& hypothesis, const std::vector<int64_t>& outputs) {
     std::map<int64_t, Finding> findings;
     for (const int64_t output : outputs) {
@@ -221,7 +221,7 @@ std::map<int64_t, Explanation> ExplainOutputs(const Answer& answer, const Prejud
       if (!prediction) continue;
       std::vector<Rounding> roundings = hypothesis.test(context, seen, prediction->accumulator);
       std::erase_if(roundings, [&](Rounding rounding) {
-        return !prejudice.Allows({prediction->model, rounding});
+        return !rules.Allows({prediction->model, rounding});
       });
       if (!roundings.empty()) findings.emplace(output, Finding{*prediction, std::move(roundings)});
     }

@@ -84,7 +84,7 @@ struct Causes {
 };
 
 /// What else is known when outputs are explained.
-struct Prejudice {
+struct AcceptanceRules {
   // The causes of a larger problem that fails in the same way: the outputs get no other explanation. Few outputs
   // have many explanations by chance.
   const Causes* of_larger = nullptr;
@@ -95,7 +95,7 @@ struct Prejudice {
 };
 
 /// The explanation of each differing output that has one. Outputs whose sums leave int32 get none.
-std::map<int64_t, Explanation> ExplainOutputs(const Answer& answer, const Prejudice& prejudice);
+std::map<int64_t, Explanation> ExplainOutputs(const Answer& answer, const AcceptanceRules& rules);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_

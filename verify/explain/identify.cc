@@ -341,7 +341,7 @@ class Search {
     for (int64_t i = 0; i < identity_.outputs; ++i) {
       identity_.differing += evidence_.DiffersFromContract(i) ? 1 : 0;
     }
-    identity_.telling = SaturationShows();
+    identity_.would_show_clamping = SaturationShows();
     Eliminate();
     std::vector<Arithmetic> found = Alive();
     if (found.empty()) {
@@ -727,8 +727,8 @@ std::string InWords(const Identity& identity) {
   std::string text = fmt::format("{}{}: all {} outputs reproduced", InWords(identity.arithmetic),
                                  OrOthers(identity.OtherRoundings()), identity.outputs);
   if (identity.arithmetic == Arithmetic()) {
-    return text + (identity.telling ? "; saturation would have shown"
-                                    : "; none of them could have shown saturation");
+    return text + (identity.would_show_clamping ? "; saturation would have shown"
+                                                : "; none of them could have shown saturation");
   }
   text += fmt::format(", {} of them differ from exact", identity.differing);
   const std::vector<Model> others = identity.OtherModels();

@@ -61,8 +61,8 @@ std::pair<int, int> NamingRank(const reference::Arithmetic& arithmetic);
 struct Identity {
   OperationKind kind;
   int64_t outputs = 0;
-  int64_t differing = 0;  // outputs that differ from the contract's
-  bool telling = false;   // adjacent pairs clamped to int16 would make other bytes
+  int64_t differing = 0;             // outputs that differ from the contract's
+  bool would_show_clamping = false;  // adjacent pairs clamped to int16 would make other bytes
   // The least strange arithmetic that reproduces all outputs; if none does, the closest arithmetic.
   reference::Arithmetic arithmetic;
   std::vector<reference::Arithmetic> also;  // others that reproduce all outputs, the least strange first

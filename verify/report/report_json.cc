@@ -57,7 +57,7 @@ Json IdentityJson(const Identity& identity, const Comparison& exact) {
   for (const reference::Model& model : identity.OtherModels()) others.push_back(reference::ToString(model));
   return {{"computes", InWords(identity, exact)},
           {"arithmetic", reference::ToString(identity.arithmetic)},
-          {"saturation_shows", identity.telling},
+          {"saturation_shows", identity.would_show_clamping},
           {"unexplained_by_it", identity.unexplained},
           {"first_unexplained", identity.Found() ? Json() : Json(identity.first_place)},
           {"also_reproduced_by", identity.Found() ? others : Json::array()},
@@ -419,7 +419,7 @@ Json ToJson(const std::vector<Mixture>& mixtures) {
     all.push_back({{"operation", mixture.operation},
                    {"problems", mixture.problems},
                    {"exact", mixture.exact},
-                   {"telling", mixture.telling},
+                   {"telling", mixture.would_show_clamping},
                    {"parts", std::move(parts)},
                    {"in_parts", ToJson(mixture.in_parts)},
                    {"unexplained", ToJson(mixture.unexplained)},

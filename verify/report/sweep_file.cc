@@ -92,7 +92,7 @@ Json ToJson(const SweepOutcome& outcome) {
     json["causes"] = CausesJson(outcome.outputs->by_cause);
     json["digest"] = Hex(outcome.outputs->digest);
     if (const auto& naming = outcome.outputs->naming) {
-      json["telling"] = naming->telling;
+      json["telling"] = naming->would_show_clamping;
       json["reproduced_by"] = naming->reproduced_by;
       if (!naming->in_parts.empty()) json["in_parts"] = naming->in_parts;
     }
@@ -134,8 +134,9 @@ void AddComputed(const std::vector<SweepComputed>& all, Json* json) {
   for (const SweepComputed& problem : all) {
     Json numbers = Json::array();
     for (const std::string& text : problem.reproduced_by) numbers.push_back(texts.NumberOf(text));
-    Json& how = computed[problem.problem] = {
-        {"differing", problem.differing}, {"telling", problem.telling}, {"reproduced_by", numbers}};
+    Json& how = computed[problem.problem] = {{"differing", problem.differing},
+                                             {"telling", problem.would_show_clamping},
+                                             {"reproduced_by", numbers}};
     if (!problem.in_parts.empty()) how["in_parts"] = problem.in_parts;
   }
   (*json)["arithmetics"] = texts.texts();
@@ -282,7 +283,7 @@ SweepOutcome ParseOutcome(const Input& json) {
                        {}};
     if (json.contains("reproduced_by")) {
       SweepNaming& naming = outcome.outputs->naming.emplace();
-      naming.telling = json.at("telling");
+      naming.would_show_clamping = json.at("telling");
       for (const Input& text : json.at("reproduced_by"))
         naming.reproduced_by.push_back(Arithmetic(text, outcome.problem));
       naming.in_parts = json.value("in_parts", "");

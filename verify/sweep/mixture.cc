@@ -186,7 +186,7 @@ Mixture MixtureOf(const Kind& kind) {
       without_outputs.push_back(&computed);
     } else if (computed.how->differing == 0) {
       ++mixture.exact;
-      mixture.telling += computed.how->telling ? 1 : 0;
+      mixture.would_show_clamping += computed.how->would_show_clamping ? 1 : 0;
     } else if (!computed.how->reproduced_by.empty()) {
       explained.push_back(&computed);
     } else if (!computed.how->in_parts.empty()) {
@@ -242,10 +242,11 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
   };
   const auto add_exact = [&] {
     if (mixture.exact == 0) return;
-    const std::string telling = mixture.telling == 0
-                                    ? ", none could have shown saturation"
-                                    : fmt::format(", {} could have shown saturation", mixture.telling);
-    add(mixture.exact, "exact" + telling);
+    const std::string shown =
+        mixture.would_show_clamping == 0
+            ? ", none could have shown saturation"
+            : fmt::format(", {} could have shown saturation", mixture.would_show_clamping);
+    add(mixture.exact, "exact" + shown);
   };
   const bool is_mostly_exact = mixture.parts.empty() || mixture.exact >= mixture.parts[0].problems;
   if (is_mostly_exact) add_exact();

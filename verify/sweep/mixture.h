@@ -29,7 +29,8 @@ struct Mixture {
   std::string operation;  // "gemm u8s8", "conv …", "depthwise …", "deconvolution …": types of A and B
   int64_t problems = 0;
   int64_t exact = 0;
-  int64_t telling = 0;  // exact problems that would differ if adjacent pairs were clamped to int16
+  int64_t would_show_clamping =
+      0;  // exact problems that would differ if adjacent pairs were clamped to int16
   /// The least and the largest m, n and k; for convolutions: of the GEMM of one group.
   using Sizes = std::array<std::pair<int64_t, int64_t>, 3>;
   struct Part {

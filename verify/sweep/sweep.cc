@@ -99,7 +99,7 @@ std::optional<SweepNaming> NamingOf(const Problem& problem, const Comparison& co
     return SweepNaming{false, {grouped->arithmetic}, {}};
   }
   if (!comparison.naming) return std::nullopt;
-  SweepNaming naming = {comparison.naming->telling, {}, PartsInWords(comparison)};
+  SweepNaming naming = {comparison.naming->would_show_clamping, {}, PartsInWords(comparison)};
   for (const reference::Arithmetic& arithmetic : comparison.naming->reproduced_by) {
     naming.reproduced_by.push_back(ToString(arithmetic));
   }
@@ -292,8 +292,8 @@ void SweepResult::Add(const SweepOutcome& outcome) {
     for (size_t i = 0; i < kCauseCount; ++i) cell.by_cause[i] += outcome.outputs->by_cause[i];
     digests.push_back({outcome.problem, outcome.outputs->digest});
     if (const auto& naming = outcome.outputs->naming) {
-      computed.push_back({outcome.problem, outcome.outputs->differing, naming->telling, naming->reproduced_by,
-                          naming->in_parts});
+      computed.push_back({outcome.problem, outcome.outputs->differing, naming->would_show_clamping,
+                          naming->reproduced_by, naming->in_parts});
     }
   }
   if (outcome.failure.empty()) return;

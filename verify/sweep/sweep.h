@@ -97,15 +97,15 @@ struct SweepDigest {
 /// ours. Of grouped weights: the phrase of one arithmetic, which makes all outputs.
 struct SweepComputed {
   std::string problem;
-  int64_t differing = 0;  // outputs that differ from the contract
-  bool telling = false;   // as in Comparison
+  int64_t differing = 0;             // outputs that differ from the contract
+  bool would_show_clamping = false;  // as in Comparison
   std::vector<std::string> reproduced_by;
   std::string in_parts;  // PartsInWords()
 };
 
 /// The fields of SweepComputed that SweepOutcome has too.
 struct SweepNaming {
-  bool telling = false;
+  bool would_show_clamping = false;
   std::vector<std::string> reproduced_by;
   std::string in_parts;
 };

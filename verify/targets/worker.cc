@@ -497,7 +497,7 @@ std::string Worker::Obituary() {
 }
 
 std::string Worker::AfterPrinting(const std::string& what) const {
-  std::string line = TellingLine(Printed());
+  std::string line = ErrorOrLastLine(Printed());
   constexpr size_t kShown = 160;
   if (line.size() > kShown) line = line.substr(0, kShown) + "…";
   return line.empty() ? what : fmt::format("{}, after printing \"{}\"", what, support::Excerpt(line));
@@ -524,18 +524,18 @@ std::string Worker::PrintedAt(off_t begin, size_t most) const {
   return text;
 }
 
-std::string TellingLine(std::string_view printed) {
+std::string ErrorOrLastLine(std::string_view printed) {
   constexpr std::string_view kError = "error:";
   constexpr std::string_view kBlanks = " \t\r";
-  std::string_view telling;
+  std::string_view shown;
   ForEachLine(printed, [&](std::string_view line) {
     if (line.find_first_not_of(kBlanks) == std::string_view::npos) return true;
-    telling = line;
+    shown = line;
     const auto same = [](char a, char b) { return std::tolower(static_cast<unsigned char>(a)) == b; };
     return std::search(line.begin(), line.end(), kError.begin(), kError.end(), same) == line.end();
   });
-  telling.remove_prefix(std::min(telling.find_first_not_of(kBlanks), telling.size()));
-  return std::string(telling.substr(0, telling.find_last_not_of(kBlanks) + 1));
+  shown.remove_prefix(std::min(shown.find_first_not_of(kBlanks), shown.size()));
+  return std::string(shown.substr(0, shown.find_last_not_of(kBlanks) + 1));
 }
 
 }  // namespace intact::verify

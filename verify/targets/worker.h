@@ -100,7 +100,7 @@ class Worker {
 
 /// The most informative line of a program's output: the first that contains "error:" in any case, as
 /// sanitizers print it; otherwise the last line that is not blank; "" if there is none.
-std::string TellingLine(std::string_view printed);
+std::string ErrorOrLastLine(std::string_view printed);
 
 }  // namespace intact::verify
 #endif  // INTACT_VERIFY_TARGETS_WORKER_H_

@@ -180,7 +180,7 @@ TEST_P(Kinds, EachModelIsFound) {
     VisitStandard(kind, [&](const auto& operation) { common.Add(operation, {model}); });
     for (const Identity& identity : common.identities()) {
       EXPECT_EQ(identity.kind, kind);
-      EXPECT_TRUE(identity.telling);
+      EXPECT_TRUE(identity.would_show_clamping);
     }
     ASSERT_FALSE(common.found().empty()) << ToString(model);
     EXPECT_EQ(ToString(common.found()[0]), ToString(model));
@@ -340,7 +340,7 @@ TEST(Identifier, ClaimsNothingThatCouldNotShow) {
   const reference::Gemm gemm = GemmOf("gemm u8s8u8 m=9 n=9 k=64 amax=127 zc=128");
   const Identity identity = Identify(gemm, reference::Predict(gemm, {Model::kMaddubs}));
   EXPECT_EQ(identity.arithmetic, Arithmetic());
-  EXPECT_FALSE(identity.telling);
+  EXPECT_FALSE(identity.would_show_clamping);
   EXPECT_EQ(InWords(identity), "exact: all 81 outputs reproduced; none of them could have shown saturation");
   EXPECT_THAT(identity.also, testing::Contains(Arithmetic{Model::kMaddubs}));
 }

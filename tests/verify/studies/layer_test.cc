@@ -47,7 +47,7 @@ void ExpectIdentified(const Operation& operation, const std::vector<uint8_t>& ex
   const Identity of_saturating = Identify(operation, saturating);
   const Model model = exact == saturating ? Model::kExact : Model::kMaddubs;
   EXPECT_EQ(of_saturating.arithmetic, reference::Arithmetic{model}) << InWords(of_saturating);
-  EXPECT_EQ(of_exact.telling, exact == saturating ? 0 : 1);
+  EXPECT_EQ(of_exact.would_show_clamping, exact == saturating ? 0 : 1);
 }
 
 class GoldenLayer : public testing::TestWithParam<const char*> {};

@@ -478,12 +478,13 @@ TEST(Isolated, KnowsTheKindOfItsLastFailure) {
   }
 }
 
-TEST(TellingLine, IsTheErrorOrTheLast) {
-  EXPECT_EQ(TellingLine(""), "");
-  EXPECT_EQ(TellingLine(" \n\n"), "");
-  EXPECT_EQ(TellingLine("one\n two \n \n"), "two");
-  EXPECT_EQ(TellingLine("a.c:7:3: runtime error: shift\n  1 2\n    ^\n"), "a.c:7:3: runtime error: shift");
-  EXPECT_EQ(TellingLine("=====\n==7==ERROR: AddressSanitizer: heap\n    #0 f\nABORTING\n"),
+TEST(ErrorOrLastLine, IsTheFirstErrorOrTheLastLine) {
+  EXPECT_EQ(ErrorOrLastLine(""), "");
+  EXPECT_EQ(ErrorOrLastLine(" \n\n"), "");
+  EXPECT_EQ(ErrorOrLastLine("one\n two \n \n"), "two");
+  EXPECT_EQ(ErrorOrLastLine("a.c:7:3: runtime error: shift\n  1 2\n    ^\n"),
+            "a.c:7:3: runtime error: shift");
+  EXPECT_EQ(ErrorOrLastLine("=====\n==7==ERROR: AddressSanitizer: heap\n    #0 f\nABORTING\n"),
             "==7==ERROR: AddressSanitizer: heap");
 }
 
