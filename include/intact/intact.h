@@ -543,9 +543,10 @@ INTACT_API int32_t intact_isa_available(int32_t isa);
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
 
-/** Reports what a run with `args` needs. Nothing that pointers in `args` point to is read. Each may be
- * NULL, with a count of 0 where it has one. The reported scratch is enough whether the run gives items by strides or by pointers. Thread-safe.
- * Errors: INVALID_ARGUMENT. */
+/** Reports what a run with `args` needs, and generates its kernels. Nothing that pointers in `args` point to is
+ * read. Each may be NULL, with a count of 0 where it has one. The reported scratch is enough whether the run
+ * gives items by strides or by pointers. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY,
+ * CODEGEN_FAILED. */
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);
 
@@ -565,7 +566,9 @@ INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double m
 
 /** Computes C by the arithmetic above. Thread-safe. With valid arguments and the scratch that
  * intact_gemm_prepare() reported, it cannot fail and allocates nothing, except for its helper threads the
- * first time. Without scratch it fails only if memory runs out, before anything is written. Errors:
+ * first time. Without scratch it fails only if memory runs out, before anything is written. The first run of a
+ * number of rows, of parts or of threads that was not prepared may generate kernels. If memory runs out for
+ * them, slower kernels give the same bytes. For runs that repeat, see intact/bound.h. Errors:
  * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
 
@@ -779,7 +782,7 @@ INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const 
 /** Reports what a run with `args` needs, and prepares what depends on its batch and extents. Pointers in
  * `args` are not read. A plan keeps the preparations for the last 64 combinations of batch and extents; a
  * batch of one is always prepared if the descriptor gives all extents. Thread-safe. Errors: INVALID_ARGUMENT,
- * OUT_OF_MEMORY; with INTACT_ANY_EXTENT also OVERFLOW, UNSUPPORTED, CODEGEN_FAILED. */
+ * OUT_OF_MEMORY, CODEGEN_FAILED; with INTACT_ANY_EXTENT also OVERFLOW, UNSUPPORTED. */
 INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
                                              intact_run_info* info);
 
@@ -798,7 +801,8 @@ INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* inpu
 /** Computes the output by the arithmetic above. Thread-safe. With valid arguments and the scratch that
  * intact_conv_prepare() reported, a prepared run cannot fail and allocates nothing, except for its helper
  * threads the first time. A run that is not prepared prepares first, and fails only before anything is
- * written. Errors: those of intact_conv_prepare(). */
+ * written. The first run on a number of threads or parts that was not prepared may generate kernels, as
+ * intact_gemm_run() does. Errors: those of intact_conv_prepare(). */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 
 /** Computes part `part` of `parts` of a run: see intact_gemm_run_part(). Thread-safe. Errors: those of

@@ -48,7 +48,10 @@ struct Contender {
 Result<TriedVariant> TryVariant(std::unique_ptr<ConvPlan> plan) {
   TriedVariant tried;
   ASSIGN_OR_RETURN(tried.choices, plan->MakeCandidates());
-  for (const EngineChoice& choice : tried.choices) tried.runs.push_back(plan->Decide(1, choice));
+  for (const EngineChoice& choice : tried.choices) {
+    const ConvRun& run = tried.runs.emplace_back(plan->Decide(1, choice));
+    RETURN_IF_ERROR(plan->PrepareShare(run, {0, run.rows, 0, plan->geometry().output_channels}));
+  }
   const auto model = std::ranges::find(tried.choices, plan->ModelChoice());
   tried.model = static_cast<size_t>(model - tried.choices.begin());
   tried.plan = std::move(plan);

@@ -46,7 +46,10 @@ Result<std::vector<GemmPlan::TimedEngine>> GemmPlan::TimeAll(int64_t m, TuningBu
   ASSIGN_OR_RETURN(const std::vector<const Engine*> engines, unit_->mutable_engines()->MakeAll());
   TimedMemory memory;
   RETURN_IF_ERROR(memory.Allocate(problem(), m * weights().k(), m * weights().n()));
-  for (const Engine* const engine : engines) RETURN_IF_ERROR(memory.MakeRoom(unit_->ShareBytes(*engine, m)));
+  for (const Engine* const engine : engines) {
+    RETURN_IF_ERROR(memory.MakeRoom(unit_->ShareBytes(*engine, m)));
+    RETURN_IF_ERROR(unit_->PrepareRows(*engine, m));
+  }
   AlignedBuffer<float> row_scales;
   if (!row_scales.Resize(problem().HasRowScales() ? static_cast<size_t>(m) : 0)) return OutOfMemory();
   std::fill_n(row_scales.data(), row_scales.size(), 1.0f);
