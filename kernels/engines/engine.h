@@ -220,9 +220,9 @@ class Engine {
   virtual int64_t WholeRows(int64_t m) const { return m; }
   /// Bytes of scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;
-  /// Generates the kernels for ranges of `rows` rows. Without it, RunRange() generates them, which allocates
+  /// Generates the kernels for ranges of `rows` rows; with `or_fewer`, of up to `rows` rows. Without it, RunRange() generates them, which allocates
   /// memory; if memory runs out, it uses slower kernels. Thread-safe. Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
-  virtual Error PrepareRows(int64_t /*rows*/) const { return {}; }
+  virtual Error PrepareRows(int64_t /*rows*/, bool /*or_fewer*/) const { return {}; }
   /// Computes `range` of C. `scratch` is aligned to 64 bytes.
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
   /// The calls of RunRange(), which the engine outlives and may read A now; null if they would save no time.

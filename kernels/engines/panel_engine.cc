@@ -327,7 +327,13 @@ int64_t PanelEngine::BlockRows(int64_t rows) const {
   return RoundUp(CeilDivide(rows, blocks), block_.mr);
 }
 
-Error PanelEngine::PrepareRows(int64_t rows) const {
+Error PanelEngine::PrepareRows(int64_t rows, bool or_fewer) const {
+  if (or_fewer) {
+    for (int64_t height = std::min<int64_t>(rows, block_.mr); height > 1; --height) {
+      RETURN_IF_ERROR(MakeHeight(height));
+    }
+    return {};
+  }
   const int64_t block_rows = BlockRows(rows);
   for (int64_t block = 0; block < rows; block += block_rows) {
     TileCutter cutter(block_, block, std::min(rows, block + block_rows), cost_.run_rows(),

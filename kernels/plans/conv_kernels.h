@@ -65,7 +65,7 @@ class ConvKernels {
   /// The time of `rows` rows, on the scale of Engine::Cost().
   virtual double RowsCost(const ConvRun& run, int64_t rows) const = 0;
   /// Generates the kernels for chunks of `rows` rows: see Engine::PrepareRows().
-  virtual Error PrepareRows(const ConvRun& /*run*/, int64_t /*rows*/) const { return {}; }
+  virtual Error PrepareRows(const ConvRun& /*run*/, int64_t /*rows*/, bool /*or_fewer*/) const { return {}; }
   /// Scratch for the column constants that a run computes, a multiple of 64; 0 if runs compute none.
   virtual int64_t RunColumnBytes() const = 0;
   /// Computes the column constants for an A that is quantized as in `a`. `to`: RunColumnBytes(), aligned to

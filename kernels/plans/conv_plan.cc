@@ -94,12 +94,12 @@ void ConvPlan::RunShare(const ConvInput& input, const PerRunColumnConstants* col
   });
 }
 
-Error ConvPlan::PrepareShare(const ConvRun& run, const Range& share) const {
+Error ConvPlan::PrepareShare(const ConvRun& run, const Range& share, bool or_fewer) const {
   Error error;
   int64_t prepared = 0;
   ForEachChunk(run, share, [&](const Range& chunk) {
     const int64_t rows = chunk.row_end - chunk.row_begin;
-    if (error.ok() && rows != prepared) error = kernels_->PrepareRows(run, rows);
+    if (error.ok() && rows != prepared) error = kernels_->PrepareRows(run, rows, or_fewer);
     prepared = rows;
   });
   return error;

@@ -42,7 +42,7 @@ class ConvPlan {
   ConvRun Decide(int64_t batch) const { return Decide(batch, choice_); }
   ConvRun Decide(int64_t batch, const EngineChoice& choice) const;
   /// Generates the kernels for RunShare() of `share`: see Engine::PrepareRows().
-  Error PrepareShare(const ConvRun& run, const Range& share) const;
+  Error PrepareShare(const ConvRun& run, const Range& share, bool or_fewer) const;
   /// How a run is cut for `parts` threads.
   Partition Cut(const ConvRun& run, int parts) const;
   /// Computes share `range` of Cut(). `columns`: from ConvKernels::MakePerRunColumnConstants(); null for the plan's own.

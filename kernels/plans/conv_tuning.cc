@@ -50,7 +50,7 @@ Result<TriedVariant> TryVariant(std::unique_ptr<ConvPlan> plan) {
   ASSIGN_OR_RETURN(tried.choices, plan->MakeCandidates());
   for (const EngineChoice& choice : tried.choices) {
     const ConvRun& run = tried.runs.emplace_back(plan->Decide(1, choice));
-    RETURN_IF_ERROR(plan->PrepareShare(run, {0, run.rows, 0, plan->geometry().output_channels}));
+    RETURN_IF_ERROR(plan->PrepareShare(run, {0, run.rows, 0, plan->geometry().output_channels}, false));
   }
   const auto model = std::ranges::find(tried.choices, plan->ModelChoice());
   tried.model = static_cast<size_t>(model - tried.choices.begin());

@@ -43,7 +43,7 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, 
   if (geometry.IsOpen()) return made;
   for (const auto& plan : plans->plans) {
     const ConvRun run = plan->Decide(1);
-    RETURN_IF_ERROR(plan->PrepareShare(run, {0, run.rows, 0, geometry.output_channels}));
+    RETURN_IF_ERROR(plan->PrepareShare(run, {0, run.rows, 0, geometry.output_channels}, false));
   }
   made->Fix(plans);
   return made;
@@ -464,18 +464,19 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
   const Prepared& prepared = *found;
   const Cuts cuts(prepared, prepared.Threads(args.threads, isa()));
   const ThreadCount count = CountThreads(cuts.parts());
-  RETURN_IF_ERROR(PrepareShares(cuts));
+  RETURN_IF_ERROR(PrepareShares(cuts, true));
   report(prepared.plans->geometry.output);
   info->scratch_bytes = ScratchSize(prepared.shared_bytes + prepared.bytes * count.threads);
   info->part_scratch_bytes = ScratchSize(prepared.shared_bytes + prepared.bytes);
   return {};
 }
 
-Error Convolution::PrepareShares(const Cuts& cuts) const {
+Error Convolution::PrepareShares(const Cuts& cuts, bool or_fewer) const {
   const Prepared& prepared = cuts.prepared();
   for (size_t i = 0; i < prepared.runs.size(); ++i) {
     for (int part = 0; part < cuts.parts(); ++part) {
-      RETURN_IF_ERROR(prepared.plans->plans[i]->PrepareShare(prepared.runs[i], cuts.Share(i, part)));
+      RETURN_IF_ERROR(
+          prepared.plans->plans[i]->PrepareShare(prepared.runs[i], cuts.Share(i, part), or_fewer));
     }
   }
   return {};
@@ -694,7 +695,7 @@ Result<std::unique_ptr<BoundRun>> Convolution::Bind(const intact_conv_args& args
     return std::unique_ptr<BoundRun>(
         std::make_unique<CheckedRun<Convolution, intact_conv_args>>(*this, args));
   }
-  RETURN_IF_ERROR(PrepareShares(cuts));
+  RETURN_IF_ERROR(PrepareShares(cuts, false));
   const RunInput from = MakeInput(args, prepared, prepared.pixels(), 1, nullptr);
   const OutputMap output = OutputMap::Of(problem_.output, geometry_.output_channels, args.c, args.c_stride,
                                          args.residual, args.residual_stride);

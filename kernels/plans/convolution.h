@@ -211,8 +211,8 @@ class Convolution {
   /// Makes all runs use `plans`. No other plans are made from then on.
   void Fix(const std::shared_ptr<const Plans>& plans);
   PreparedPointer Decide(std::shared_ptr<const Plans> plans, int64_t batch) const;
-  /// Generates the kernels of all parts.
-  Error PrepareShares(const Cuts& cuts) const;
+  /// Generates the kernels of all parts; with `or_fewer`, of parts with fewer rows too.
+  Error PrepareShares(const Cuts& cuts, bool or_fewer) const;
   void PlaceShared(Prepared* prepared) const;
   /// The kept or newly made plans and decisions for the arguments' batch and extents.
   Result<PreparedPointer> Find(const intact_conv_args& args) const;

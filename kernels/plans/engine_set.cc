@@ -99,11 +99,20 @@ void EngineSet::Run(const Engine& engine, const RunBuffers& buffers, const Range
          range.row_end, range.column_begin, range.column_end - range.column_begin);
 }
 
-Error EngineSet::PrepareRows(const Engine& engine, int64_t rows) const {
-  const Split split = SplitOf(engine, rows);
-  RETURN_IF_ERROR(engine.PrepareRows(split.whole));
-  if (split.tail != nullptr) RETURN_IF_ERROR(split.tail->PrepareRows(rows - split.whole));
-  return engine.runtime_form() == RuntimeForm::kCutPanels ? ForPanels(rows).PrepareRows(rows) : Error();
+Error EngineSet::PrepareRows(const Engine& engine, int64_t rows, bool or_fewer) const {
+  const bool may_be_uncut = engine.runtime_form() == RuntimeForm::kCutPanels;
+  if (!or_fewer) {
+    const Split split = SplitOf(engine, rows);
+    RETURN_IF_ERROR(engine.PrepareRows(split.whole, false));
+    if (split.tail != nullptr) RETURN_IF_ERROR(split.tail->PrepareRows(rows - split.whole, false));
+    return may_be_uncut ? ForPanels(rows).PrepareRows(rows, false) : Error();
+  }
+  Error error = engine.PrepareRows(rows, true);
+  if (engine.tile().least_row_step == 0 && !may_be_uncut) return error;
+  ForEach([&](const Engine& other) {
+    if (error.ok()) error = other.PrepareRows(rows, true);
+  });
+  return error;
 }
 
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {

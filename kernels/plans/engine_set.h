@@ -39,7 +39,7 @@ class EngineSet {
   /// Computes `range` on `engine`. Rows that do not fill its vectors may run on a cheaper engine.
   void Run(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
   /// Generates the kernels for Run() of `rows` rows: see Engine::PrepareRows().
-  Error PrepareRows(const Engine& engine, int64_t rows) const;
+  Error PrepareRows(const Engine& engine, int64_t rows, bool or_fewer) const;
   /// Scratch that Run() needs for `m` rows.
   int64_t ScratchBytes(const Engine& engine, int64_t m) const;
   /// How a run of `m` rows on `engine` is cut for `parts` threads.

@@ -16,7 +16,8 @@ Result<std::unique_ptr<GemmPlan>> GemmPlan::Create(std::shared_ptr<const LinearW
                    UnitPlan::Create(std::move(weights), std::move(taps), isa,
                                     {.named = usual_m, .most = usual_m == 0 ? kLargeM : usual_m}));
   std::unique_ptr<GemmPlan> plan(new GemmPlan(std::move(unit), usual_m));
-  if (usual_m != 0) RETURN_IF_ERROR(plan->unit_->PrepareRows(plan->unit_->engines().For(usual_m), usual_m));
+  if (usual_m != 0)
+    RETURN_IF_ERROR(plan->unit_->PrepareRows(plan->unit_->engines().For(usual_m), usual_m, false, false));
   plan->DropUnused();
   return plan;
 }
@@ -128,7 +129,8 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
     const int64_t bytes = run.shared_bytes * batch.items() + run.share_bytes * run.Count(threads).threads;
     info->scratch_bytes = std::max(info->scratch_bytes, ScratchSize(bytes));
     info->part_scratch_bytes = std::max(info->part_scratch_bytes, ScratchSize(run.share_bytes));
-    return PrepareShares(run);
+    // There may be any number of parts.
+    return unit_->PrepareRows(run.engine, run.batch.m(), IsTransposed(run.batch.args()), true);
   };
   if (args.batch == 1) return add(BatchOf(args));
   // The run may give items by strides, which may join them, or by pointers, whatever `args` gives.
@@ -143,7 +145,7 @@ Error GemmPlan::PrepareShares(const Decision& run) const {
   for (int i = 0; i < run.cut.parts(); ++i) {
     const Range share = run.cut.Share(i);
     const int64_t rows = share.row_end - share.row_begin;
-    RETURN_IF_ERROR(unit_->PrepareRows(run.engine, rows, IsTransposed(run.batch.args())));
+    RETURN_IF_ERROR(unit_->PrepareRows(run.engine, rows, IsTransposed(run.batch.args()), false));
   }
   return {};
 }

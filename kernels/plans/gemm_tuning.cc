@@ -48,7 +48,7 @@ Result<std::vector<GemmPlan::TimedEngine>> GemmPlan::TimeAll(int64_t m, TuningBu
   RETURN_IF_ERROR(memory.Allocate(problem(), m * weights().k(), m * weights().n()));
   for (const Engine* const engine : engines) {
     RETURN_IF_ERROR(memory.MakeRoom(unit_->ShareBytes(*engine, m)));
-    RETURN_IF_ERROR(unit_->PrepareRows(*engine, m));
+    RETURN_IF_ERROR(unit_->PrepareRows(*engine, m, false, false));
   }
   AlignedBuffer<float> row_scales;
   if (!row_scales.Resize(problem().HasRowScales() ? static_cast<size_t>(m) : 0)) return OutOfMemory();

@@ -217,9 +217,10 @@ double UnitConv::RowsCost(const ConvRun& run, int64_t rows) const {
 
 // ----- a run -----------------------------------------------------------------------------------------------
 
-Error UnitConv::PrepareRows(const ConvRun& run, int64_t rows) const {
+Error UnitConv::PrepareRows(const ConvRun& run, int64_t rows, bool or_fewer) const {
   if (run.is_by_line) rows = std::min(rows, geometry_.output[kWidth]);
-  for (size_t i = 0; i < units_.size(); ++i) RETURN_IF_ERROR(units_[i]->PrepareRows(*run.engines[i], rows));
+  for (size_t i = 0; i < units_.size(); ++i)
+    RETURN_IF_ERROR(units_[i]->PrepareRows(*run.engines[i], rows, false, or_fewer));
   return {};
 }
 

@@ -43,11 +43,11 @@ std::unique_ptr<BoundCalls> UnitPlan::Bind(const Engine& engine, const RunBuffer
   return engine.Bind(buffers, range, scratch);
 }
 
-Error UnitPlan::PrepareRows(const Engine& engine, int64_t rows, bool transposed) const {
+Error UnitPlan::PrepareRows(const Engine& engine, int64_t rows, bool transposed, bool or_fewer) const {
   const int64_t chunk = std::min(rows, rows_.ChunkRows(transposed));
   if (chunk == 0) return {};
-  RETURN_IF_ERROR(engines_.PrepareRows(engine, chunk));
-  return rows % chunk == 0 ? Error() : engines_.PrepareRows(engine, rows % chunk);
+  RETURN_IF_ERROR(engines_.PrepareRows(engine, chunk, or_fewer));
+  return or_fewer || rows % chunk == 0 ? Error() : engines_.PrepareRows(engine, rows % chunk, false);
 }
 
 int64_t UnitPlan::ShareBytes(const Engine& engine, int64_t m, bool transposed) const {

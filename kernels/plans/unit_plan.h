@@ -46,7 +46,7 @@ class UnitPlan {
   int64_t ShareBytes(const Engine& engine, int64_t m, bool transposed = false) const;
   void RunShare(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
   /// Generates the kernels for RunShare() of `rows` rows: see Engine::PrepareRows().
-  Error PrepareRows(const Engine& engine, int64_t rows, bool transposed = false) const;
+  Error PrepareRows(const Engine& engine, int64_t rows, bool transposed, bool or_fewer) const;
   /// The kernel calls of RunShare(): see Engine::Bind().
   std::unique_ptr<BoundCalls> Bind(const Engine& engine, const RunBuffers& buffers, const Range& range,
                                    uint8_t* scratch) const;
