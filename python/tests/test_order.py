@@ -461,7 +461,9 @@ def test_results_are_remembered_by_the_values_of_arrays(monkeypatch):
     assert total([rows], 2) == 30 == total([rows.copy()], 2) == total([rows[:, ::-1][:, ::-1]], 2)
     assert asked == [2]
     assert total([rows], 3) == 45 and total([rows, rows], 2) == 60 and asked == [2, 3, 2]
-    assert total([rows.reshape(3, 2)], 2) == 30 and total([rows.astype(np.int16)], 2) == 30 and len(asked) == 5
+    assert (
+        total([rows.reshape(3, 2)], 2) == 30 and total([rows.astype(np.int16)], 2) == 30 and len(asked) == 5
+    )
     rows[0, 0] = 1
     assert total([rows], 2) == 32 and len(asked) == 6
     monkeypatch.setattr(_order, "_REMEMBERED", 1)
