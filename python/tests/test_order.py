@@ -444,6 +444,27 @@ def test_a_missing_library_is_an_error(monkeypatch, tmp_path):
     _order._library.cache_clear()
     try:
         with pytest.raises(intact.Error, match="no channel_order.so: LEMON"):
-            order_channels([np.zeros((8, 2), np.int8)])
+            order_channels([np.zeros((6, 7), np.int8)])  # no other test asks for it: orders are remembered
     finally:
         _order._library.cache_clear()
+
+
+def test_results_are_remembered_by_the_values_of_arrays(monkeypatch):
+    asked = []
+
+    @_order.remembered
+    def total(arrays, scale):
+        asked.append(scale)
+        return sum(int(array.sum()) for array in arrays) * scale
+
+    rows = np.arange(6, dtype=np.int8).reshape(2, 3)
+    assert total([rows], 2) == 30 == total([rows.copy()], 2) == total([rows[:, ::-1][:, ::-1]], 2)
+    assert asked == [2]
+    assert total([rows], 3) == 45 and total([rows, rows], 2) == 60 and asked == [2, 3, 2]
+    assert (
+        total([rows.reshape(3, 2)], 2) == 30 and total([rows.astype(np.int16)], 2) == 30 and len(asked) == 5
+    )
+    rows[0, 0] = 1
+    assert total([rows], 2) == 32 and len(asked) == 6
+    monkeypatch.setattr(_order, "_REMEMBERED", 1)
+    assert total([rows], 4) == 64 and total([rows], 2) == 32 and len(asked) == 8  # those before were dropped

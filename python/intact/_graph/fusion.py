@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import importlib.metadata
 import json
 import os
 import re
@@ -42,6 +41,8 @@ def rules() -> dict:
 def rules_version() -> str:
     """The version of ONNX Runtime whose rules decide: the installed one if the rules name it or a version
     below and one above it, else the newest that they name."""
+    import importlib.metadata  # it imports 36 modules, which models without QDQ groups do not need
+
     known = [rules()["version"], *rules()["also"]]
     try:
         installed = importlib.metadata.version("onnxruntime")

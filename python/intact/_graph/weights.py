@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import copy
 import itertools
-import secrets
+import os
 import weakref
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 SHARED_SIZE = 1 << 20  # bytes from which a constant is shared
 _EXTERNAL = 1  # onnx.TensorProto.EXTERNAL
-_PREFIX = f"intact:{secrets.token_hex(16)}:"  # no model's file can name it
+_PREFIX = f"intact:{os.urandom(16).hex()}:"  # no model's file can name it
 _numbers = itertools.count()
 _arrays: dict[str, np.ndarray] = {}  # by location
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, field, replace
 
@@ -49,7 +50,7 @@ class Candidate:
     left: set[int] = field(default_factory=set)  # layers that stay unsafe because shortening is too noisy
     noise: float = 0.0  # noise of the layers whose weights are shortened
 
-    @property
+    @functools.cached_property
     def is_stored(self) -> bool:
         return not self.copies.any() and np.array_equal(self.source, np.arange(len(self.source)))
 

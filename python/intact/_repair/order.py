@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import Any, Sequence
+from typing import Any, Callable, Sequence
 
 import numpy as np
 
 from .._library import PACKAGE, Error, address, array_of, integer, invalid, numbers
 
 _PIECE = 1 << 22  # weights that are processed at once
+_REMEMBERED = 1024  # results of a function that are kept
 
 _INTERFACE = """
 struct ChannelMatrix {
@@ -38,6 +39,31 @@ class Order:
     order: np.ndarray
     unsafe: list[tuple[int, int, list[int]]]
     single: list[int]
+
+
+def remembered(function: Callable) -> Callable:
+    """Keeps the results of a function whose result depends on the values of its arguments alone: arrays, lists
+    of arrays, numbers. The plans of one repair ask for the same. Callers do not change a result."""
+    known: dict[tuple, Any] = {}
+
+    def key_of(value: Any) -> Any:
+        from hashlib import blake2b  # imported late, because it loads OpenSSL
+
+        if isinstance(value, np.ndarray):
+            digest = blake2b(np.ascontiguousarray(value), digest_size=32).digest()
+            return value.shape, value.dtype.str, digest
+        return tuple(map(key_of, value)) if isinstance(value, list) else value
+
+    @functools.wraps(function)
+    def ask(*values: Any) -> Any:
+        key = tuple(map(key_of, values))
+        if key not in known:
+            if len(known) >= _REMEMBERED:
+                known.clear()
+            known[key] = function(*values)
+        return known[key]
+
+    return ask
 
 
 @functools.cache
@@ -177,6 +203,7 @@ def _checked(
     return given, high, cost
 
 
+@remembered
 def _mates(
     matrices: list[np.ndarray],
     highs: np.ndarray,

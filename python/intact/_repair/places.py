@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .._formats.model import QuantizedLayer
-from .order import limits, order_channels
+from .order import limits, order_channels, remembered
 from .shorten import centered, change_of, largest_activation, shortened, squares
 
 _MOST_TRIED = 48  # channels among which a group is searched, and groups of four that are tried for a channel
@@ -117,6 +117,7 @@ def _sums_fit(one: np.ndarray, other: np.ndarray, more: np.ndarray) -> np.ndarra
     ).all(axis=1)
 
 
+@remembered
 def _in_threes(rows: np.ndarray) -> list[list[int]]:
     """Disjoint groups of three channels that fit into four places. Channels with the fewest possible groups
     choose first. Takes the best of several random tries."""
