@@ -225,37 +225,56 @@ void GroupedPanelEngine::StartPanel(const Rows& rows, int64_t panel, float* f) c
 }
 
 void GroupedPanelEngine::RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept {
-  const int64_t count = rows.given.count;
   StartPanel(rows, panel, scratch.f);
-  const bool is_expanded = IsExpanded(count), is_of_tiles = IsOfTiles(count);
-  const uint8_t* weights = weights_->Panel(rows.expert, panel);
+  const uint8_t* const weights = weights_->Panel(rows.expert, panel);
+  IsOfTiles(rows.given.count) ? RunOnTiles(rows, weights, scratch) : RunOnVectors(rows, weights, scratch);
+}
+
+void GroupedPanelEngine::Expand(const Groups& block, const uint8_t* weights, uint8_t* to) const noexcept {
+  const GroupedExpansionArgs args = {weights,    to, block.count, block.steps, weights_->uniform_zero_point(),
+                                     &constants_};
+  expanding_(&args);
+}
+
+void GroupedPanelEngine::RunOnVectors(const Rows& rows, const uint8_t* weights,
+                                      const Scratch& scratch) const noexcept {
+  const int64_t count = rows.given.count;
+  const bool is_expanded = IsExpanded(count);
+  for (int64_t first = 0; first < groups_;) {
+    const Groups block = BlockAt(first, count);
+    if (is_expanded) Expand(block, weights, scratch.expanded);
+    RunBlock(is_expanded ? expanded_ : whole_, rows, 0, block, is_expanded ? scratch.expanded : weights,
+             scratch.f);
+    weights += PackedBytes(block);
+    first += block.count;
+  }
+}
+
+void GroupedPanelEngine::RunOnTiles(const Rows& rows, const uint8_t* weights,
+                                    const Scratch& scratch) const noexcept {
   WaitingTiles waiting;
   waiting.args.sums = scratch.sums;
   waiting.args.finished.sums = scratch.sums + kGroupedTileSums / 4;
   // The sums of a block may wait while the next block is expanded.
   uint8_t *expanded = scratch.expanded, *next_expanded = expanded + ExpandedBytes();
   for (int64_t first = 0; first < groups_;) {
-    const Groups block = BlockAt(first, count);
+    const Groups block = BlockAt(first, rows.given.count);
+    const uint8_t* const next_weights = weights + PackedBytes(block);
     // A short last group has no kernel of tiles.
-    const bool has_tiles = is_of_tiles && block.count % tiles_.groups == 0 &&
-                           (first + block.count < groups_ || last_depth_ == group_);
-    const uint8_t* source = weights;
-    if (is_expanded && (has_tiles || !is_of_tiles)) {
-      const GroupedExpansionArgs args = {
-          weights, expanded, block.count, block.steps, weights_->uniform_zero_point(), &constants_};
-      expanding_(&args);
-      source = expanded;
+    const bool has_tiles =
+        block.count % tiles_.groups == 0 && (first + block.count < groups_ || last_depth_ == group_);
+    int64_t done = 0;
+    if (!has_tiles) {
+      AddWaiting(&waiting);
+    } else if (!expanding_) {
+      done = RunTiles(rows, block, weights, scratch, next_weights, &waiting);
+    } else {
+      Expand(block, weights, expanded);
+      done = RunTiles(rows, block, expanded, scratch, next_weights, &waiting);
       std::swap(expanded, next_expanded);
     }
-    if (has_tiles) {
-      const int64_t done = RunTiles(rows, block, source, scratch, weights + PackedBytes(block), &waiting);
-      RunBlock(whole_, rows, done, block, weights, scratch.f);
-    } else {
-      AddWaiting(&waiting);
-      const bool reads_expanded = is_expanded && !is_of_tiles;
-      RunBlock(reads_expanded ? expanded_ : whole_, rows, 0, block, source, scratch.f);
-    }
-    weights += PackedBytes(block);
+    RunBlock(whole_, rows, done, block, weights, scratch.f);
+    weights = next_weights;
     first += block.count;
   }
   AddWaiting(&waiting);
