@@ -1,6 +1,6 @@
 // What CPUID, XCR0 and the operating system say about this CPU: the base of jit/isa.h and jit/topology.h.
 //
-// No other code detects ISAs, and none asks CPUID. Builds without x86 (docs/folders.md) have off_x86/jit/detection.cc.
+// No other code detects ISAs, and none asks CPUID. Builds without x86 (docs/architecture.md) have off_x86/jit/detection.cc.
 #ifndef INTACT_JIT_DETECTION_H_
 #define INTACT_JIT_DETECTION_H_
 
