@@ -33,7 +33,8 @@ struct Linear {
   int32_t a_min = 0, a_max = 0;  // activation range; both 0: all values of the type
   intact_range_check range_check = INTACT_RANGE_CHECKED;
   intact_quantization a_quantization = INTACT_QUANTIZATION_STATIC;
-  intact_type a_source_type = INTACT_TYPE_NONE;  // A's type before runs quantize A, else NONE
+  intact_type a_source_type =
+      INTACT_TYPE_NONE;  // A's type before quantization; NONE if runs do not quantize A
   PostOps post_ops;
   std::vector<int32_t> b_zero_points;  // N, 1, or empty (all 0)
   std::vector<int32_t> bias_s32;       // N or empty

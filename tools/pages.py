@@ -324,7 +324,7 @@ def model_picture() -> str:
     head, *rows = tables("2026-11-26-intel_xeon_167/story.json")["repairs"]
     names = {
         "stored, without VNNI": ("saturation", "bad"),
-        "control": ("one last bit", "good"),
+        "control": ("rounding noise", "good"),
         "repaired": ("repaired", "good"),
     }
     groups = [

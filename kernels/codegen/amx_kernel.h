@@ -20,9 +20,9 @@
 //
 // Sums begin with zeros or with the sums of earlier depths. At the end, sums are stored to memory that stays
 // in the first-level cache. Meanwhile the kernel adds the compensation to the previous block and requantizes
-// it, one row after each dot product, because the vector units would otherwise be idle. (With `b_stays`, after
-// the first two products of a step: rows of four panels are long.) (Tiles that load the
-// compensation instead of zeros cost as much as a step: the kernel is bound by tile loads.) The sums of
+// it, one row after each dot product, because the vector units would otherwise be idle. With `b_stays`, rows
+// have four panels, so a row is stored only after the first two products of a step. Tiles that load the
+// compensation instead of zeros cost as much as a step, because the kernel is bound by tile loads. The sums of
 // shallow blocks may be stored to C itself. They begin with the compensation, as their `seed`.
 //
 // Contract: ScopedTiles has configured the tiles for their number of rows; per step, the kernel reads rows ×
@@ -62,8 +62,8 @@ struct AmxSegment {
 struct AmxStoreArgs {
   const int32_t* sums = nullptr;  // [rows][panels·16]
   const int32_t* sums_end = nullptr;
-  // Sums of no row of C, behind each line: the first ones, their bytes, and the bytes of a line. Null: there are none. A gap
-  // at the end of the sums counts to them.
+  // A gap behind each line has sums of no row of C. `gap`: the next one, null if there are none. `gap_bytes`: its
+  // size. `line_bytes`: of a line's sums. If the last row ends a line, sums_end lies behind its gap.
   const int32_t* gap = nullptr;
   int64_t gap_bytes = 0, line_bytes = 0;
   const int32_t* compensation = nullptr;  // readable for whole panels, also if nothing is stored
@@ -72,17 +72,17 @@ struct AmxStoreArgs {
   EpilogueArgs epilogue;
 };
 
-/// A call changes segment, blocks, row_blocks and last_b, and with several blocks b, seed, sums and the
-/// segment too; with several blocks or rows also is_loaded and store.gap.
+/// A call changes `segment`, `blocks`, `row_blocks` and `last_b`, and `store.gap` if it stores past a gap. With several
+/// blocks or rows of blocks it also changes `b`, `seed`, `sums` and `is_loaded`; with several rows the segment's `a`.
 struct AmxKernelArgs {
   AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
   const AmxSegment* segments_end = nullptr;
   // Adjacent blocks, at least 1. If there are several, there is one segment, and nothing waits in `store`.
   int64_t blocks = 1;
-  // Such rows of blocks, at least 1. From one to the next, these are added to the segment's a, to sums, to b and to seed; the
-  // last two are negative or 0.
+  // Rows of blocks, at least 1. After each, next_rows_* are added to the segment's `a`, to `sums`, `b` and `seed`;
+  // next_rows_b and next_rows_seed are at most 0.
   int64_t row_blocks = 1;
-  int64_t blocks_again = 1;  // `blocks` of the rows behind the first
+  int64_t blocks_again = 1;  // `blocks` of each row of blocks after the first
   int64_t next_rows_a = 0, next_rows_sums = 0, next_rows_b = 0, next_rows_seed = 0;  // in bytes
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
@@ -100,13 +100,13 @@ struct AmxKernelArgs {
   const uint8_t* prefetch = nullptr;  // the first line
   int64_t prefetch_stride_bytes = 0;  // from a line to the next
   int64_t prefetch_step_bytes = 0;    // additional distance at the end of each step
-  // The first operands of the next call, which has the same numbers of row tiles and panels: the call loads them while its last products run.
-  // next_b is the first panel at the first depth; null: nothing is loaded. `is_loaded`: the previous call loaded this call's.
+  // The first operands of the next call, which has the same numbers of row tiles and panels. This call loads them
+  // during its last products. next_b is the first panel at the first depth; null: nothing is loaded. `is_loaded`: the previous call loaded this call's.
   std::array<const uint8_t*, kMaxBlockTiles> next_a = {};
   int64_t next_a_stride_bytes = 0;
   const int8_t* next_b = nullptr;
   int32_t is_loaded = 0;
-  // The address of B's last tile: the kernel has too few registers.
+  // The kernel keeps the address of B's last tile here, because it has too few registers.
   const int8_t* last_b = nullptr;
 };
 

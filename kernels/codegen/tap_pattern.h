@@ -1,4 +1,4 @@
-// Which columns of the input adjacent output pixels share, along the width of a filter. Kernels depend on
+// The columns of the input that neighbouring output pixels share, along the filter's width. Kernels depend on
 // this pattern, and read the columns' offsets from a table, so that one kernel serves all widths and
 // channels.
 //
@@ -28,7 +28,7 @@ struct TapPattern {
   }
   int column_count() const;
   auto operator<=>(const TapPattern&) const = default;
-  /// "x1_s1": the columns from tap to tap and from pixel to pixel; or all columns, "0.1_3.4".
+  /// "x1_s1": the step from tap to tap, and from pixel to pixel. If steps differ, all columns: "0.1_3.4".
   std::string Name() const;
 };
 

@@ -16,15 +16,15 @@
 //
 // A is staged, that is copied into dense rows, only if loading it in place is impossible or slow:
 //   - the last depths of a row, if they are not a whole tile: a load would read beyond the row;
-//   - all of A, if a block's rows at the caller's stride do not fit in L1 together. But if the staged block
-//     would not fit in L1 with its whole depth either, and A or many panels stay in L2, tiles are loaded from
-//     there;
+//   - all of A, if a block's rows at the caller's stride do not fit in L1 together. Exception: tiles are loaded
+//     in place, from L2, if the staged block would not fit in L1 with its whole depth either, and L2 holds A or
+//     many panels;
 //   - all of A, if lines are much shorter than tiles or taps are not whole tiles: ReadsLinesInPlace().
 //
 // If a block of A outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block.
-// Rows in place are cut only if L1 then saves more time than the waiting sums take. A chunk of rows is one
-// block of row tiles. But if full-depth chunks of staged rows would hold only a few panels, up to 256 rows share
-// one depth block, so that chunks can be wider. Otherwise A would be read from far memory, and staged, for
+// Rows in place are cut only if the hits in L1 save more time than storing and reloading the sums costs. A chunk of
+// rows is one block of row tiles. Exception: if L2 holds only a few panels at full depth beside staged rows, up to
+// 256 rows share one depth block, so that a chunk holds more panels. Otherwise A would be read from far memory, and staged, for
 // every few panels.
 #ifndef INTACT_KERNELS_ENGINES_AMX_BLOCKING_H_
 #define INTACT_KERNELS_ENGINES_AMX_BLOCKING_H_
@@ -61,10 +61,10 @@ struct AmxBlocking {
   bool runs_on = false;        // tiles run on into the next line
   bool stages_a = false;       // stages all of A, not only the ends of rows; then all rows are one line
   bool shares_depths = false;  // several blocks of row tiles share a depth block
-  int64_t chunk_rows = 0;      // if shares_depths: rows that share it; else 1: a block of row tiles
-  int64_t chunk_panels = 0;    // panels of B that stay in L2; if shares_depths, a depth block of each
-  bool a_stays = false;        // A stays in L2, and kernels prefetch B's next chunk; else A's next rows
-  bool b_stays = false;        // blocks of 1×4 tiles, for which L1 keeps B: AmxKernelSpec::b_stays
+  int64_t chunk_rows = 0;    // rows that share a depth block; 1 without shares_depths: one block of row tiles
+  int64_t chunk_panels = 0;  // panels of B that stay in L2; if shares_depths, a depth block of each
+  bool a_stays = false;      // A stays in L2, and kernels prefetch B's next chunk; else A's next rows
+  bool b_stays = false;      // blocks of 1×4 tiles, for which L1 keeps B: AmxKernelSpec::b_stays
 };
 
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,

@@ -100,7 +100,7 @@ struct KernelData {
     if (own.size() == 0) return CompensationOf(buffers);
     return buffers.columns == nullptr ? own.data() : buffers.columns->unshifted_compensation;
   }
-  /// `skipping`: of skipping_compensation.
+  /// `skipping` is an element of skipping_compensation.
   const int32_t* SkippingCompensationOf(const RunBuffers& buffers,
                                         const SkippingCompensation& skipping) const {
     if (buffers.columns == nullptr) return skipping.columns.data();
@@ -182,7 +182,7 @@ struct EngineTile {
   int least_row_step = 0;  // finer step, allowed when another engine handles the tail; 0: no finer step
 };
 
-/// Kernel calls whose arguments never change. Not by two threads at once.
+/// Kernel calls whose arguments never change. Run() is not thread-safe.
 class BoundCalls {
  public:
   BoundCalls() = default;
@@ -220,12 +220,13 @@ class Engine {
   virtual int64_t WholeRows(int64_t m) const { return m; }
   /// Bytes of scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;
-  /// Generates the kernels for ranges of `rows` rows; with `or_fewer`, of up to `rows` rows. Without it, RunRange() generates them, which allocates
-  /// memory; if memory runs out, it uses slower kernels. Thread-safe. Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
+  /// Generates the kernels for ranges of `rows` rows; with `or_fewer`, of up to `rows` rows. RunRange() generates kernels
+  /// that are missing, which allocates memory; if memory runs out, it uses slower kernels. Thread-safe. Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
   virtual Error PrepareRows(int64_t /*rows*/, bool /*or_fewer*/) const { return {}; }
   /// Computes `range` of C. `scratch` is aligned to 64 bytes.
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
-  /// The calls of RunRange(), which the engine outlives and may read A now; null if they would save no time.
+  /// Records the kernel calls of RunRange() for these arguments, for which it may read A. The engine must outlive the
+  /// result. Null: binding would save no time.
   virtual std::unique_ptr<BoundCalls> Bind(const RunBuffers& /*buffers*/, const Range& /*range*/,
                                            uint8_t* /*scratch*/) const {
     return nullptr;
@@ -235,9 +236,9 @@ class Engine {
 /// A run of fewer multiply-adds takes little scratch.
 inline constexpr double kFewMultiplyAdds = 1000;
 
-/// Whether `scratch_bytes` are too much for an engine that runs `m` rows. So a GEMM of few multiply-adds
-/// takes at most 16 KiB of scratch, if B is constant and neither usual_m nor tuning chose its engine; 6 KiB
-/// are left for the rows of A.
+/// Whether `scratch_bytes` are too much for an engine that runs `m` rows: more than 10 KiB for few multiply-adds.
+/// With 6 KiB for the rows of A, such a GEMM takes at most 16 KiB of scratch, if B is constant and neither usual_m
+/// nor tuning chose its engine.
 inline bool IsWasteful(const KernelData& data, int64_t m, int64_t scratch_bytes) {
   constexpr int64_t kLittleScratch = 10 << 10;
   return scratch_bytes > kLittleScratch &&

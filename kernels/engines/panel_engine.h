@@ -8,7 +8,7 @@
 // A is read in place unless kernels cannot: s8 must be shifted if the ISA multiplies u8 only, a depth that is
 // no multiple of four must be padded, the wide and split variants read other bytes, and the scheduled variant
 // reads a single tap. Then rows are staged, a block at a time, with their taps joined. The wide variant
-// stages rows without gaps, and bands, all at once: as they lie, each byte as an int16. An edge within a
+// stages rows without gaps, and bands, in one pass: it keeps their layout and widens each byte to int16. An edge within a
 // vector goes through scratch on the stack, which holds one or more tiles.
 //
 // Kernels for tiles of one row are generated with the engine. Kernels for other heights are generated when
@@ -190,8 +190,8 @@ class PanelEngine final : public Engine {
   std::vector<int64_t> wide_taps_;  // Taps::offsets in int16
   BlockCost cost_;
   bool has_lines_;  // tiles may skip padding, depending on their place in a line
-  // Rows of tiles that skip the padding where lines begin, and where they end; 0 if none. With joins_ends_,
-  // each of these tiles skips both.
+  // The heights of the tiles that skip the padding at the begin of a line, and at its end; 0 if none do. With
+  // joins_ends_ one tile covers a whole line and skips both.
   int64_t begin_rows_ = 0, end_rows_ = 0;
   bool joins_ends_ = false;
   int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk

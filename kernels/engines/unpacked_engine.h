@@ -1,8 +1,9 @@
 // Few rows of A times a runtime B that is not packed: packing would take longer than the product.
 //
-//   RunRange ─► blocks of rows ─► sums of all columns, in scratch (unpacked_product.h); with them the sums of
-//   B's columns, as the products of one more row, of ones ─► values of the columns ─► the epilogue of a
-//   microkernel whose accumulators start from these sums, and whose product is zero
+//   1. The sums of all columns go to scratch (unpacked_product.h). A row of ones, which is added to A, gives the
+//      sums of B's columns.
+//   2. From the latter come the constants of the columns.
+//   3. A microkernel that multiplies zeros starts from the sums, and applies the epilogue.
 #ifndef INTACT_KERNELS_ENGINES_UNPACKED_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_UNPACKED_ENGINE_H_
 
@@ -51,7 +52,7 @@ class UnpackedEngine final : public Engine {
   core::Isa isa_;
   UnpackedProduct product_;
   std::string kernel_name_;
-  std::array<MicrokernelFunction, kStores.size()> stores_;  // for a row of so many columns
+  std::array<MicrokernelFunction, kStores.size()> stores_;  // stores_[i] stores a row of kStores[i] columns
 };
 
 }  // namespace intact::kernels

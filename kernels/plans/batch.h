@@ -28,7 +28,7 @@ inline int64_t Plus(int64_t a, int64_t b) {
 
 /// Where the rows and the items of a tensor lie, in elements.
 struct ItemSteps {
-  int64_t columns;    // of a row, which are adjacent; the largest int64 if they are not
+  int64_t columns;    // of a row; the largest int64 if a row's elements are not adjacent (transposed A)
   int64_t row, item;  // from a row to the next, and from an item to the next
   /// Of items of `m` rows. Strides of 0 are dense.
   static ItemSteps Of(int64_t m, int64_t columns, int64_t row_stride, int64_t item_stride) {
@@ -37,9 +37,8 @@ struct ItemSteps {
   }
 };
 
-/// Whether the items of a run are one item with the rows of all: in every tensor the next item begins where the
-/// next row would, or items have one row, and the next item begins beyond it. Then the tensors' rows become
-/// those of this item.
+/// Whether the items of a run can be joined into one: in every tensor the next item begins where the next row
+/// would, or items have one row and do not overlap. In the second case the item stride becomes the row stride.
 template <class... Tensors>
 bool JoinItems(int64_t m, Tensors*... tensors) {
   if (((tensors->item == Times(m, tensors->row)) && ...)) return true;

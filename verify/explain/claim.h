@@ -3,7 +3,8 @@
 // A claim is "exact", "any" or a name that `intact verify models` lists. If the claims for kinds of
 // operations differ, they are joined by "|". Each except the last begins with its operations: "u8s8: maddubs
 // | depthwise: any | exact". Operations are named as in reports: "gemm", "conv", "depthwise",
-// "deconvolution" or "grouped"; the types of A and B, or of C too; or both. The first claim that fits an operation counts.
+// "deconvolution" or "grouped"; by the types of A and B ("u8s8"), or of C too; or by a kind and types. The first claim that
+// fits an operation counts.
 #ifndef INTACT_VERIFY_EXPLAIN_CLAIM_H_
 #define INTACT_VERIFY_EXPLAIN_CLAIM_H_
 
@@ -15,8 +16,8 @@
 
 namespace intact::verify {
 
-/// The claim for operations of this kind; "exact" if no claim fits. Claims for types do not fit grouped weights, and
-/// arithmetics do not apply to them: "exact" then.
+/// The claim for operations of this kind; "exact" if no claim fits. For grouped weights claims with types are skipped,
+/// and every claim except "any" counts as "exact".
 std::string ClaimOf(std::string_view claims, const OperationKind& kind);
 
 /// What is wrong with `claims`; nullopt if each claim can be parsed, and only the last has no operations.

@@ -268,7 +268,7 @@ std::vector<std::string> Phrases(const Mixture& mixture) {
   add_others(mixture.without_outputs, "no outputs");
   if (mixture.not_explained > 0) {
     add(mixture.not_explained,
-        fmt::format("wrong, and not explained, because {} failures had been explained", kMostExplained));
+        fmt::format("wrong, not analysed: {} failures without an explanation are analysed", kMostExplained));
   }
   return phrases;
 }

@@ -726,7 +726,7 @@ TEST(Causes, AreSoughtForTheFirstFailuresOnly) {
             5);
   EXPECT_THAT(sweep.failures[kMostExplained - 1].reason, HasSubstr("implementation error, accumulator"));
   EXPECT_THAT(ToText(sweep),
-              HasSubstr("5: wrong, and not explained, because 100 failures had been explained"));
+              HasSubstr("5: wrong, not analysed: 100 failures without an explanation are analysed"));
   EXPECT_EQ(Mixtures(sweep).at(0).not_explained, 5);
 }
 
