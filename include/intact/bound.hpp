@@ -36,7 +36,7 @@ class Bound {
     void operator()(intact_bound* handle) const noexcept { intact_bound_destroy(handle); }
   };
   explicit Bound(intact_bound* handle) : handle_(handle) {}
-  /// The bound run that a call with this status made.
+  /// The Bound for `handle`, or the error if `status` is one.
   static Result<Bound> Adopt(intact_status status, intact_bound** handle) {
     if (status != INTACT_OK) return detail::LastError(status);
     return Bound(*handle);

@@ -202,8 +202,8 @@ typedef struct intact_grouped_info {
  *
  * Columns of all experts are numbered in one order: column j of expert e has the number e·n + j. A certificate
  * is about all experts.
- * With activations from 0 to safe_activation no pair fails. It is at least 128, with all weights. So kernels of
- * 7-bit activations are exact, and kernels that multiply |a| by the weight with a's sign too, unless a weight
+ * With activations from 0 to safe_activation no pair fails. It is at least 128 for every possible weight. So two kinds of
+ * kernels are exact: with 7-bit activations, and those that multiply |a| by the weight with a's sign, unless a weight
  * is −128 (VPSIGNB negates −128 to −128). Kernels that multiply |w| by the activation with w's sign are exact
  * for activations −127 … 127. */
 typedef struct intact_pairs_certificate {
@@ -261,8 +261,8 @@ INTACT_API intact_status intact_grouped_query(const intact_grouped* grouped, int
 INTACT_API intact_status intact_grouped_certificate(const intact_grouped* grouped,
                                                     intact_pairs_certificate* certificate);
 
-/** Copies the certificates of the groups of columns [first, first + count) to `groups`, column by column. It
- * has room for `count` times the number of groups of a column. Thread-safe. Errors: INVALID_ARGUMENT,
+/** Copies the certificates of the groups of columns [first, first + count) to `groups`, column by column.
+ * `groups` has room for `count` times the number of groups of a column. Thread-safe. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_group_certificates(const intact_grouped* grouped, int64_t first,
                                                            int64_t count, intact_group_certificate* groups);

@@ -198,11 +198,11 @@ typedef enum intact_quantization {
 
 /** What happens if some activations could make acc + bias_s32 leave int32. INTACT_RANGE_UNCHECKED considers
  * the activations in the activation range. INTACT_RANGE_CHECKED considers all activations of the type,
- * because its runs are exact for all activations. Zero points that a run gives or finds are considered too:
- * all values of the type, or with INTACT_QUANTIZATION_TENSOR the values in the activation range.
+ * because its runs are exact for all activations. If a run gives or
+ * computes the zero point, any value of the type counts, or with INTACT_QUANTIZATION_TENSOR of the activation range.
  *
- *   - A convolution is bounded as if an output read all the taps that any output reads, or in a transposed
- *     convolution any output with the same taps. With small inputs and padding no output may do so.
+ *   - A convolution is bounded as if one output read every tap that some output reads (of a transposed one, that
+ *     some output with the same taps reads). With small inputs and padding the bound may be too wide.
  *   - With runtime_b, the largest sum counts as k·255·128, or with zero points of B as k·255·255, of either
  *     sign.
  *   - With INTACT_SATURATING, the exact sum must fit, and so must a bound of the sum of clamped pairs, on
@@ -480,12 +480,12 @@ typedef struct intact_certificate {
   int64_t worst_column;               /**< the column with most failing pairs */
   int64_t worst_column_failing_pairs; /**< failing pairs of that column */
   /** Smallest y that activations in the range can make, with any zero point that a run may have, bias_s32
-   * included; in INTACT_SATURATING too it is a bound of exact sums. Some activations reach it, with three
+   * included. In INTACT_SATURATING too it bounds the exact sums, not the clamped ones. Some activations reach it, with three
    * exceptions: runtime_b and convolutions of small inputs (intact_overflow), and DYNAMIC quantizations that
    * never make all values of their type. */
   int64_t accumulator_min;
   /** Largest y. Both bounds are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of acc
-   * + bias_s32 before it wraps. If a bound is beyond int32, some y may be any int32. */
+   * + bias_s32 before it wraps. If a bound is beyond int32, sums can wrap, and some y can be any int32. */
   int64_t accumulator_max;
   int64_t panels; /**< ⌈n/16⌉ */
   /** The number of quads in the schedule of exact kernels without VNNI (for large m, or for usual_m), summed
@@ -544,7 +544,7 @@ INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const 
                                             const void* b, intact_gemm** gemm);
 
 /** Reports what a run with `args` needs, and generates its kernels. Nothing that pointers in `args` point to is
- * read. Each may be NULL, with a count of 0 where it has one. The reported scratch is enough whether the run
+ * read. Each may be NULL; if it has a count, the count is then 0. The reported scratch is enough whether the run
  * gives items by strides or by pointers. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY,
  * CODEGEN_FAILED. */
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,

@@ -45,7 +45,7 @@ class BlockCost {
   /// `statistics`: the statistics of the scheduled variant's schedule; empty for other variants.
   BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics = {});
 
-  /// Time for `m` rows. The unit is the time that the ISA's own sequence takes for a row.
+  /// Time for `m` rows. The unit is the time of the ISA's dot products of one row, without other costs.
   double Of(int64_t m) const;
   /// The number of rows, a whole number of lines, after which a new tile begins. 0: tiles continue across
   /// lines.

@@ -19,8 +19,8 @@
 // of all channels is computed flat in two cases:
 //   - its pixels are adjacent in the band and in the output. The outputs are stored in place, except a row of
 //     fewer than V elements, which is copied from scratch;
-//   - a vector holds a pixel and the elements up to the next one. The pixels between are computed too, and the
-//     outputs are copied from scratch.
+//   - the distance to the next pixel is at most V. Pixels in between are computed too, and dropped: the outputs
+//     are copied from scratch.
 // Other rows are computed by channels. If n < V, each of their pixels goes through scratch.
 //
 // Portable plans (portable_engine.h) have no kernel and no cover: compiled code computes pixel by pixel.
@@ -95,10 +95,10 @@ class DepthwiseEngine {
   /// outputs are scaled, factors and addends.
   struct Cover {
     DepthwiseKernelFunction kernel;
-    std::vector<int64_t> starts;     // where each vector begins in the line of channels
-    int64_t step_pixels = 1;         // pixels that the kernel treats as one
-    std::vector<int64_t> taps;       // offsets for a kernel that loops, padded to whole groups
-    std::vector<int64_t> places;     // a block's offsets: one per input; one per pixel if the kernel loops
+    std::vector<int64_t> starts;  // where each vector begins in the line of channels
+    int64_t step_pixels = 1;      // pixels that the kernel treats as one
+    std::vector<int64_t> taps;    // offsets for a kernel that loops, padded to whole groups
+    std::vector<int64_t> places;  // offsets of a block: of each input; with a loop over taps, of each pixel
     int64_t block_stride_bytes = 0;  // from a block of pixels to the next
     int64_t record_bytes = 0;
     AlignedBuffer<uint8_t> records;

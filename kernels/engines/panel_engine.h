@@ -145,7 +145,7 @@ class PanelEngine final : public Engine {
   Input Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   bool Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
              RowMap* rows) const noexcept;
-  /// Computes `range` from `a`, whose rows have the numbers of C's rows. Prefetches the columns up to
+  /// Computes `range` from `a`, whose row i belongs to row i of C. Prefetches the columns up to
   /// `next_end`.
   void RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
                 MicrokernelArgs* call) const noexcept;
@@ -173,7 +173,7 @@ class PanelEngine final : public Engine {
   const SkippingCompensation* FindCompensation(const TapRange& range) const;
   void RunEdge(const RunBuffers& buffers, const Tiles& tiles, int64_t column, int64_t columns,
                MicrokernelArgs* call) const noexcept;
-  /// Whether rows are so few that kernels wait for their own weights.
+  /// Whether rows are so few that loading weights takes longer than multiplying.
   bool HasFewRows(const Range& range) const {
     return range.row_end - range.row_begin <= (can_fetch_own_ ? 2 : 1) * block_.mr;
   }
@@ -182,7 +182,7 @@ class PanelEngine final : public Engine {
   KernelBlock block_;
   int lanes_, nr_;
   bool is_signed_, is_staged_;
-  bool can_stream_;     // whole vectors are whole cache lines of a 4-byte output
+  bool can_stream_;     // a vector of 4-byte outputs fills one cache line
   bool can_prefetch_;   // kernels may prefetch later columns or rows
   bool can_fetch_own_;  // kernels may prefetch their own weights when M is small
   std::shared_ptr<const ScheduledVectors> schedule_;

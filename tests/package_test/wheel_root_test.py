@@ -29,9 +29,8 @@ def write(path):
 
 
 def run(path, weights):
-    import onnxruntime
-
     import intact.onnxruntime
+    import onnxruntime
 
     options = onnxruntime.SessionOptions()
     intact.onnxruntime.add(options)
@@ -39,7 +38,9 @@ def run(path, weights):
     assert all(node["taken"] for node in intact.onnxruntime.report(session)), "the provider left a layer out"
     a = np.full((ROWS, DEPTH), 255, np.uint8)
     for b, y in zip(weights, session.run(None, {"a": a})):
-        assert np.array_equal(y, a.astype(np.int64) @ b.astype(np.int64)), "the provider's bytes differ from NumPy's"
+        assert np.array_equal(y, a.astype(np.int64) @ b.astype(np.int64)), (
+            "the provider's bytes differ from NumPy's"
+        )
     print(f"the provider runs in ONNX Runtime {onnxruntime.__version__}, Python {sys.version.split()[0]}")
 
 
