@@ -203,9 +203,9 @@ typedef struct intact_grouped_info {
  * Columns of all experts are numbered in one order: column j of expert e has the number e·n + j. A certificate
  * is about all experts.
  * With activations from 0 to safe_activation no pair fails. It is at least 128 for every possible weight. So two kinds of
- * kernels are exact: with 7-bit activations, and those that multiply |a| by the weight with a's sign, unless a weight
- * is −128 (VPSIGNB negates −128 to −128). Kernels that multiply |w| by the activation with w's sign are exact
- * for activations −127 … 127. */
+ * kernels are exact: kernels of 7-bit activations, and kernels that multiply |a| by the weight with a's sign, unless
+ * a weight is −128 (VPSIGNB negates −128 to −128). Kernels that multiply |w| by the activation with w's sign are
+ * exact for activations −127 … 127. */
 typedef struct intact_pairs_certificate {
   size_t struct_size;                /**< sizeof(intact_pairs_certificate) */
   int64_t pairs;                     /**< number of pairs: ⌈k/2⌉·n·experts */
