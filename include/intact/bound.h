@@ -1,7 +1,7 @@
 /** @file
  * Bound runs: a plan and the arguments of its runs are checked once, and then run many times. For engines
- * whose shapes and buffers repeat, and whose layers are small: a run of intact_gemm_run() checks its arguments
- * and finds its kernels again each time.
+ * with small layers that get the same shapes and buffers again: intact_gemm_run() checks its arguments and finds
+ * its kernels in each run.
  */
 #ifndef INTACT_BOUND_H_
 #define INTACT_BOUND_H_

@@ -182,7 +182,7 @@ struct EngineTile {
   int least_row_step = 0;  // finer step, allowed when another engine handles the tail; 0: no finer step
 };
 
-/// Kernel calls whose arguments never change. Run() is not thread-safe.
+/// Kernel calls with arguments that never change. Run() is not thread-safe.
 class BoundCalls {
  public:
   BoundCalls() = default;
