@@ -242,9 +242,14 @@ void GroupedPanelEngine::RunOnVectors(const Rows& rows, const uint8_t* weights,
   const bool is_expanded = IsExpanded(count);
   for (int64_t first = 0; first < groups_;) {
     const Groups block = BlockAt(first, count);
-    if (is_expanded) Expand(block, weights, scratch.expanded);
-    RunBlock(is_expanded ? expanded_ : whole_, rows, 0, block, is_expanded ? scratch.expanded : weights,
-             scratch.f);
+    if (is_expanded) {
+      Expand(block, weights, scratch.expanded);
+      const int64_t calls = CeilDivide(count, expanded_.most_rows());
+      Ahead ahead(weights + PackedBytes(block), PackedBytes(block), calls);
+      RunBlock(expanded_, rows, 0, block, scratch.expanded, scratch.f, &ahead);
+    } else {
+      RunBlock(whole_, rows, 0, block, weights, scratch.f);
+    }
     weights += PackedBytes(block);
     first += block.count;
   }
@@ -297,15 +302,14 @@ GroupedKernelArgs GroupedPanelEngine::ArgsOf(const Rows& rows, int64_t begin, co
 }
 
 int64_t GroupedPanelEngine::RunTiles(const Rows& rows, const Groups& groups, const uint8_t* weights,
-                                     const Scratch& scratch, const uint8_t* ahead,
+                                     const Scratch& scratch, const uint8_t* next_weights,
                                      WaitingTiles* waiting) const noexcept {
   const int64_t group_bytes = expanding_ ? expanded_group_bytes_ : PackedBytes(groups) / groups.count;
-  // Each call fetches its share of the next block's packed weights.
   const int64_t most_tiles = std::ssize(tiles_.kernels);
-  const int64_t share = CeilDivide(PackedBytes(groups), CeilDivide(rows.given.count / kTileRows, most_tiles));
+  Ahead ahead(next_weights, PackedBytes(groups), CeilDivide(rows.given.count / kTileRows, most_tiles));
   int64_t row = 0;
   while (row + kTileRows <= rows.given.count) {
-    for (const uint8_t* const end = ahead + share; ahead < end; ahead += 64) __builtin_prefetch(ahead, 0, 2);
+    ahead.FetchShare();
     const int64_t row_tiles = std::min((rows.given.count - row) / kTileRows, most_tiles);
     MultiplyTiles(tiles_.kernels[static_cast<size_t>(row_tiles - 1)],
                   ArgsOf(rows, row, groups, weights, scratch.f), group_bytes, waiting);
@@ -350,9 +354,11 @@ void GroupedPanelEngine::AddWaiting(WaitingTiles* waiting) noexcept {
 
 // Rows are cut into blocks of nearly equal size.
 void GroupedPanelEngine::RunBlock(const Kernels& kernels, const Rows& rows, int64_t begin,
-                                  const Groups& groups, const uint8_t* weights, float* f) const noexcept {
+                                  const Groups& groups, const uint8_t* weights, float* f,
+                                  Ahead* ahead) const noexcept {
   const int64_t count = rows.given.count - begin, blocks = CeilDivide(count, kernels.most_rows());
   for (int64_t i = 0; i < blocks; ++i) {
+    if (ahead != nullptr) ahead->FetchShare();
     const int64_t first = begin + count * i / blocks, end = begin + count * (i + 1) / blocks;
     const GroupedKernelArgs args = ArgsOf(rows, first, groups, weights, f);
     kernels.of_rows[static_cast<size_t>(end - first - 1)](&args);
