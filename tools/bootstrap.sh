@@ -158,12 +158,12 @@ bench() {
   build/release/bench/intact_bench "${outputs[@]}" "$@"
 }
 
-# build PRESET [ARGUMENT...]: passes the caller's `definitions`, if any, to CMake.
+# build PRESET [ARGUMENT...]: passes the caller's `definitions`, if any, to CMake. Integrations that an earlier command switched on stay on.
 build() {
   local preset=$1
   shift
   say "configuring build/$preset"
-  cmake --preset "$preset" -DINTACT_BUILD_{PYTORCH,PYTORCH_LEGACY,ONNXRUNTIME,GGML}=OFF "${definitions[@]}" >/dev/null
+  cmake --preset "$preset" "${definitions[@]}" >/dev/null
   say "building build/$preset (minutes the first time)"
   cmake --build --preset "$preset" "$@"
 }
