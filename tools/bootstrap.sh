@@ -158,7 +158,8 @@ bench() {
   build/release/bench/intact_bench "${outputs[@]}" "$@"
 }
 
-# build PRESET [ARGUMENT...]: passes the caller's `definitions`, if any, to CMake. Integrations that an earlier command switched on stay on.
+# build PRESET [ARGUMENT...]: passes the caller's `definitions`, if any, to CMake. Integrations that an earlier command switched on
+# stay on.
 build() {
   local preset=$1
   shift

@@ -22,8 +22,9 @@ sys.path[:] = [entry for entry in sys.path if entry]
 try:
     from intact._program import main
 except ImportError as error:
-    print(f"intact: {sys.argv[1]}: the Python package of intact cannot be loaded by {sys.executable}: {error}; build it with "
-          "tools/bootstrap.sh wheel and install it with pip, or name another Python in INTACT_PYTHON", file=sys.stderr)
+    print(f"intact: {sys.argv[1]}: the Python package of intact cannot be loaded by {sys.executable}: {error}; "
+          "set PYTHONPATH to build/release/python, install the wheel of tools/bootstrap.sh wheel with pip, or name another Python "
+          "in INTACT_PYTHON", file=sys.stderr)
     sys.exit(2)
 sys.argv[0] = "intact"
 main()
