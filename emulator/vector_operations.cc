@@ -353,6 +353,7 @@ constexpr VectorOperation kOperations[] = {
     Op{"vpavgw",     k0F, k66, 0xE3, kAny, kAny, 2, 0, INTACT_TWIN(_mm256_avg_epu16)},
     Op{"vphaddw",    k0F38, k66, 0x01, kAny, kNo, 0, 0, INTACT_TWIN(_mm256_hadd_epi16)},
     Op{"vphaddd",    k0F38, k66, 0x02, kAny, kNo, 0, 0, INTACT_TWIN(_mm256_hadd_epi32)},
+    Op{"vpsignb",    k0F38, k66, 0x08, kAny, kNo, 0, 0, INTACT_TWIN(_mm256_sign_epi8)},
     Op{"vpabsb",     k0F38, k66, 0x1C, kAny, kAny, 1, 0, INTACT_TWIN_OF_ONE(_mm256_abs_epi8)}.As(Form::kUnary),
     Op{"vpabsw",     k0F38, k66, 0x1D, kAny, kAny, 2, 0, INTACT_TWIN_OF_ONE(_mm256_abs_epi16)}.As(Form::kUnary),
     Op{"vpabsd",     k0F38, k66, 0x1E, kAny, k0, 4, 4, INTACT_TWIN_OF_ONE(_mm256_abs_epi32)}.As(Form::kUnary),

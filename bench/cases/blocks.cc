@@ -44,6 +44,8 @@ BlockOperands::BlockOperands(const Shape& shape)
     const uint64_t bytes = random.Next();
     std::memcpy(b_.data() + i, &bytes, sizeof(bytes));
   }
+  // Symmetric quantizers, such as that of GGUF's Q8_0, give no −128.
+  if (format_.b_type == INTACT_S8) std::ranges::replace(b_, uint8_t{0x80}, uint8_t{0x81});
   // 2⁻⁷ to 2⁻⁵ as float16
   scales_.resize(static_cast<size_t>(shape.n * blocks()));
   for (uint16_t& scale : scales_) scale = static_cast<uint16_t>(0x2000 + random.Integer(0, 0x7ff));

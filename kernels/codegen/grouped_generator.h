@@ -25,6 +25,8 @@ inline const char* NameOf(GroupedStep step) {
       return "w8split";
     case GroupedStep::kHalves:
       return "w8halves";
+    case GroupedStep::kSignBytes:
+      return "w8signs";
   }
   return "w?";
 }

@@ -64,6 +64,7 @@ class KernelGenerator : GroupedGenerator {
   bool has_halves() const {
     return layout_.step == GroupedStep::kSplitBytes || layout_.step == GroupedStep::kHalves;
   }
+  bool has_signs() const { return layout_.step == GroupedStep::kSignBytes; }
   // The vector of columns j among the vectors of rows, or of halves.
   static const Vec& At(const std::vector<Vec>& vectors, int i, int j) {
     const int place = i * kVectors + j;
@@ -85,12 +86,13 @@ class KernelGenerator : GroupedGenerator {
     steps_ = registers_.NewGeneral("steps");
     for (int i = 0; i < spec_.mr; i += kRowsOfPointer) rows_.push_back(registers_.NewGeneral("rows of A"));
     for (int i = 0; i < spec_.mr * kVectors; ++i) sums_.push_back(registers_.NewVector("sum"));
-    if (!has_vnni_) {
+    if (!has_vnni_ && !has_signs()) {
       for (int i = 0; i < spec_.mr * kVectors; ++i) pairs_.push_back(registers_.NewVector("sum of pairs"));
     }
     const int operands = kVectors * (layout_.step == GroupedStep::kNibbles ? 2 : 1);
     for (int i = 0; i < operands; ++i) operands_.push_back(registers_.NewVector("weights"));
     a_ = registers_.NewVector("a");
+    if (has_signs()) magnitude_ = registers_.NewVector("|a|");
     product_ = registers_.NewVector("product");
   }
 
@@ -219,10 +221,11 @@ class KernelGenerator : GroupedGenerator {
       }
       for (int i = 0; i < spec_.mr; ++i) {
         code().vpbroadcastd(a_, ActivationAddress(i, quad));
+        if (has_signs()) code().vpabsb(magnitude_, a_);
         for (int j = 0; j < kVectors; ++j) Dot(i, j, Weights(place, j), quad == 0);
       }
     }
-    if (has_vnni_) return;
+    if (has_vnni_ || has_signs()) return;
     const asmjit::Operand& factor = half == 0 ? ones_ : sixteens_;
     for (size_t i = 0; i < sums_.size(); ++i) {
       code().emit(x86::Inst::kIdVpmaddwd, pairs_[i], pairs_[i], factor);
@@ -231,6 +234,12 @@ class KernelGenerator : GroupedGenerator {
   }
 
   void Dot(int i, int j, const Vec& weights, bool is_first) {
+    if (has_signs()) {
+      code().vpsignb(product_, weights, a_);
+      code().vpmaddubsw(product_, magnitude_, product_);
+      code().emit(x86::Inst::kIdVpmaddwd, product_, product_, ones_);
+      return static_cast<void>(code().vpaddd(Sum(i, j), Sum(i, j), product_));
+    }
     const Vec& u8 = spec_.a_signed ? weights : a_;
     const Vec& s8 = spec_.a_signed ? a_ : weights;
     if (has_vnni_) {
@@ -280,7 +289,7 @@ class KernelGenerator : GroupedGenerator {
   Gp header_, weights_, values_, values_stride_, a_stride_, f_, groups_, steps_;
   std::vector<Gp> rows_;
   std::vector<Vec> sums_, pairs_, operands_;
-  Vec a_, product_;
+  Vec a_, magnitude_, product_;
   asmjit::Operand mask_, ones_, sixteens_;
 };
 
@@ -474,11 +483,12 @@ std::string GroupedOutputSpec::Name() const {
          (has_row_scales ? "_rows" : "") + "_" + core::CompactName(isa);
 }
 
-// Sums, without VNNI also sums of pairs; the weights' operands, a and product.
+// Sums, without VNNI also sums of pairs; the weights' operands, a and product. kSignBytes has |a| instead of sums of pairs.
 int LargestGroupedRows(core::Isa isa, GroupedStep step) {
   constexpr int kMostRows = 12;  // a fourth pointer addresses the last three
-  const int operands = kVectors * (step == GroupedStep::kNibbles ? 2 : 1) + 2;
-  const int per_row = kVectors * (HasVnni(isa) ? 1 : 2);
+  const bool has_signs = step == GroupedStep::kSignBytes;
+  const int operands = kVectors * (step == GroupedStep::kNibbles ? 2 : 1) + (has_signs ? 3 : 2);
+  const int per_row = kVectors * (HasVnni(isa) || has_signs ? 1 : 2);
   return std::min((jit::VectorCount(isa) - operands) / per_row, kMostRows);
 }
 

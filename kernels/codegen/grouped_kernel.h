@@ -12,7 +12,7 @@
 //     VNNI   vpdpbusd
 //     else   vpmaddubsw, vpaddw, and vpmaddwd, vpaddd after every fourth quad. A nibble is at most 15, so
 //            four pair sums are at most 4·2·15·255 = 30600. Weights of 8 bits are 16·high + low: two such
-//            products
+//            products. With kSignBytes vpsignb, vpmaddubsw, vpmaddwd, vpaddd: a pair sum is at most 2·128·127 = 32512
 #ifndef INTACT_KERNELS_CODEGEN_GROUPED_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_GROUPED_KERNEL_H_
 

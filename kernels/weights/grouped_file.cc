@@ -21,10 +21,10 @@ struct Header {
   uint32_t has_dot_products, has_common_zero_point;
   int32_t common_zero_point;  // 0 if has_common_zero_point is 0
   int32_t minimum_type;       // of GroupedWeights, or INTACT_TYPE_NONE
-  uint32_t reserved;
+  uint32_t has_sign_bytes;
 };
 static_assert(std::has_unique_object_representations_v<ImageBegin> && sizeof(Header) % 8 == 0);
-constexpr ImageBegin kBegin = {kGroupedMagic, 4, sizeof(Header), 0, 0};
+constexpr ImageBegin kBegin = {kGroupedMagic, 5, sizeof(Header), 0, 0};
 
 // The offsets of the sections; absent ones have no bytes.
 constexpr int64_t kPanels = RoundUp(sizeof(Header), 64);
@@ -54,6 +54,7 @@ Header HeaderOf(const GroupedProblem& problem, const GroupedWeights& weights) {
   header.has_common_zero_point = packing.zero_point ? 1 : 0;
   header.common_zero_point = packing.zero_point.value_or(0);
   header.minimum_type = packing.minimum_type;
+  header.has_sign_bytes = packing.has_sign_bytes ? 1 : 0;
   header.begin.file_bytes = static_cast<uint64_t>(LayoutOf(header, weights).end);
   return header;
 }
@@ -67,7 +68,7 @@ void SetFlags(const Header& header, GroupedProblem* problem) {
 // Checks the fields that no descriptor has.
 Error CheckHeader(const Header& header) {
   if (header.has_zero_points > 1 || header.has_bias > 1 || header.has_dot_products > 1 ||
-      header.has_common_zero_point > 1) {
+      header.has_common_zero_point > 1 || header.has_sign_bytes > 1) {
     return InvalidArgument("corrupted: a flag is out of range");
   }
   if (header.minimum_type != INTACT_TYPE_NONE && header.minimum_type != INTACT_F16 &&
@@ -120,7 +121,7 @@ Result<GroupedImage> ReadGroupedImage(const void* image, size_t size, std::share
   ASSIGN_OR_RETURN(GroupedProblem problem, CheckGrouped(desc));
   SetFlags(header, &problem);
   GroupedPacking packing = {header.columns, header.has_dot_products != 0, std::nullopt,
-                            static_cast<intact_type>(header.minimum_type)};
+                            static_cast<intact_type>(header.minimum_type), header.has_sign_bytes != 0};
   if (header.has_common_zero_point != 0) packing.zero_point = header.common_zero_point;
   const bool is_zero_point = packing.zero_point ? header.common_zero_point >= problem.codes().lowest &&
                                                       header.common_zero_point <= problem.codes().highest

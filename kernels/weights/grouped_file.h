@@ -3,7 +3,7 @@
 // the file loads on any machine, with any ISA.
 //
 //   offset        contents, little-endian
-//   0             the header, version 4: ImageBegin, with the magic INTACTGW, the descriptor as it lies in memory
+//   0             the header, version 5: ImageBegin, with the magic INTACTGW, the descriptor as it lies in memory
 //                 (NumbersOf()), GroupedPacking
 //   then, each aligned to 64 bytes and padded with zeros to 64:
 //                 panels   of all experts (grouped_weights.h)

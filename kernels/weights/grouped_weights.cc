@@ -118,6 +118,18 @@ bool IsPaddingZero(const uint8_t* steps, int64_t depth, int64_t columns, bool is
   return bits == 0;
 }
 
+// VPSIGNB negates −128 to −128.
+bool HasLeastByte(const uint8_t* steps, int64_t bytes) {
+  return std::memchr(steps, 0x80, static_cast<size_t>(bytes)) != nullptr;
+}
+
+// Whether kernels of `isa` read kSignBytes, if the weights allow it. VPSIGNB has no EVEX form.
+bool TakesSignBytes(const GroupedProblem& problem, core::Isa isa) {
+  const core::IsaTraits& traits = core::TraitsOf(isa);
+  return !problem.IsPacked() && problem.a_type == INTACT_S8 &&
+         traits.dot_products == core::DotProducts::kNone && traits.vectors.encoding == core::Encoding::kVex;
+}
+
 bool AreNibbles(const uint8_t* bytes, int64_t count) {
   int bits = 0;
   for (int64_t i = 0; i < count; ++i) bits |= bytes[i];
@@ -174,6 +186,7 @@ int GroupedLayout::StepVectors() const {
       return kStepQuads / 2;
     case GroupedStep::kBytes:
     case GroupedStep::kSplitBytes:
+    case GroupedStep::kSignBytes:
       return kStepQuads;
     case GroupedStep::kHalves:
       return kStepQuads * 2;
@@ -181,11 +194,11 @@ int GroupedLayout::StepVectors() const {
   return 0;
 }
 
-GroupedPacking GroupedPacking::Of(core::Isa isa, std::optional<int32_t> zero_point,
-                                  intact_type minimum_type) {
+GroupedPacking GroupedPacking::Of(core::Isa isa, std::optional<int32_t> zero_point, intact_type minimum_type,
+                                  bool has_sign_bytes) {
   const core::IsaTraits& traits = core::TraitsOf(isa);
   return {GroupedLayout::kVectors * traits.vectors.bytes / 4, traits.dot_products != core::DotProducts::kNone,
-          zero_point, minimum_type};
+          zero_point, minimum_type, has_sign_bytes};
 }
 
 // Sets everything except the panels.
@@ -197,12 +210,15 @@ GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacki
       format_(problem),
       packing_(packing) {
   const bool is_nibble = format_.IsPacked(), has_vnni = packing.has_dot_products;
-  if (is_nibble) packing_.has_dot_products = false;  // the layout does not depend on it
-  layout_.step = is_nibble  ? GroupedStep::kNibbles
-                 : has_vnni ? GroupedStep::kBytes
-                            : GroupedStep::kSplitBytes;
+  if (is_nibble)
+    packing_.has_dot_products = packing_.has_sign_bytes = false;  // the layout does not depend on them
+  layout_.step = is_nibble                ? GroupedStep::kNibbles
+                 : has_vnni               ? GroupedStep::kBytes
+                 : packing.has_sign_bytes ? GroupedStep::kSignBytes
+                                          : GroupedStep::kSplitBytes;
   layout_.scale_type = problem.scale_type;
-  is_signed_ = !is_nibble && has_vnni && problem.a_type == INTACT_U8;
+  is_signed_ = layout_.step == GroupedStep::kSignBytes ||
+               (layout_.step == GroupedStep::kBytes && problem.a_type == INTACT_U8);
   const core::ElementType& codes = format_.codes();
   if (is_signed_ != codes.is_signed()) shift_ = (is_signed_ ? -1 : 1) * (1 << (codes.bits - 1));
   if (packing.zero_point) {
@@ -231,32 +247,47 @@ GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacki
 }
 
 bool GroupedWeights::AreFor(const GroupedProblem& problem, core::Isa isa) const {
-  const GroupedWeights other(problem, GroupedPacking::Of(isa, packing_.zero_point, minimum_type()));
+  const bool has_sign_bytes = TakesSignBytes(problem, isa) && packing_.has_sign_bytes;
+  const GroupedWeights other(problem,
+                             GroupedPacking::Of(isa, packing_.zero_point, minimum_type(), has_sign_bytes));
   return layout_ == other.layout_ && columns() == other.columns() && is_signed_ == other.is_signed_;
 }
 
 Result<std::unique_ptr<const GroupedWeights>> GroupedWeights::Pack(const GroupedProblem& problem,
                                                                    const GroupedWeightView& view,
                                                                    core::Isa isa) {
-  std::unique_ptr<GroupedWeights> packed(new GroupedWeights(
-      problem, GroupedPacking::Of(isa, CommonZeroPoint(problem, view), MinimumType(problem, view))));
-  if (!packed->own_.Resize(static_cast<size_t>(packed->bytes()))) {
-    return Error{INTACT_OUT_OF_MEMORY, "no memory for the packed weights"};
+  const std::optional<int32_t> zero_point = CommonZeroPoint(problem, view);
+  const intact_type minimum_type = MinimumType(problem, view);
+  for (const bool has_sign_bytes : {true, false}) {
+    if (has_sign_bytes && !TakesSignBytes(problem, isa)) continue;
+    const GroupedPacking packing = GroupedPacking::Of(isa, zero_point, minimum_type, has_sign_bytes);
+    std::unique_ptr<GroupedWeights> packed(new GroupedWeights(problem, packing));
+    if (!packed->own_.Resize(static_cast<size_t>(packed->bytes()))) break;
+    if (!packed->PackColumns(problem, view)) continue;
+    RETURN_IF_ERROR(packed->PackMinimums(problem, view));
+    return std::unique_ptr<const GroupedWeights>(std::move(packed));
   }
-  uint8_t* to = packed->own_.data();
-  packed->panels_ = to;
-  std::memset(to, 0, packed->own_.bytes());
+  return Error{INTACT_OUT_OF_MEMORY, "no memory for the packed weights"};
+}
+
+bool GroupedWeights::PackColumns(const GroupedProblem& problem, const GroupedWeightView& view) {
+  uint8_t* to = own_.data();
+  panels_ = to;
+  std::memset(to, 0, own_.bytes());
   for (int64_t expert = 0; expert < problem.experts; ++expert) {
     const GroupedWeightView own = view.Expert(expert);
-    for (int64_t panel = 0; panel < packed->expert_panels_; ++panel) {
+    for (int64_t panel = 0; panel < expert_panels_; ++panel) {
       for (int64_t g = 0; g < problem.groups(); ++g) {
-        packed->PackGroup(problem, own, panel * packed->columns(), g, to);
-        to += packed->layout_.GroupBytes(packed->columns(), packed->GroupSteps(g));
+        PackGroup(problem, own, panel * columns(), g, to);
+        const int64_t header = layout_.HeaderBytes(columns());
+        const int64_t bytes = layout_.GroupBytes(columns(), GroupSteps(g));
+        if (layout_.step == GroupedStep::kSignBytes && HasLeastByte(to + header, bytes - header))
+          return false;
+        to += bytes;
       }
     }
   }
-  RETURN_IF_ERROR(packed->PackMinimums(problem, view));
-  return std::unique_ptr<const GroupedWeights>(std::move(packed));
+  return true;
 }
 
 Error GroupedWeights::Copy() {
@@ -359,6 +390,10 @@ Error GroupedWeights::Check(const GroupedProblem& problem) const {
       }
       if (!IsPaddingZero(steps, problem.GroupDepth(g), columns(), layout_.step == GroupedStep::kNibbles)) {
         return InvalidArgument("corrupted: the padding of the weights is not zero");
+      }
+      if (layout_.step == GroupedStep::kSignBytes &&
+          HasLeastByte(steps, GroupSteps(g) * layout_.StepBytes(columns()))) {
+        return InvalidArgument("corrupted: a weight is -128, which these weights exclude");
       }
       group = steps + GroupSteps(g) * layout_.StepBytes(columns());
     }

@@ -13,14 +13,16 @@
 //   kSplitBytes  q0 q1 q2 q3                        a byte is an unsigned weight of 8 bits. Without VNNI its
 //                                                   two nibbles are multiplied separately
 //   kHalves      q0 low, q0 high, q1 low, …         kSplitBytes, expanded
+//   kSignBytes   q0 q1 q2 q3                        a byte is a signed weight of 8 bits, and none is −128. Without
+//                                                   VNNI, |a| is multiplied by the weight with the sign of a
 //
 // Runs of many rows expand a block of groups into scratch memory first, so that each row need not unpack the
 // nibbles: kNibbles becomes kBytes, and kSplitBytes becomes kHalves. All values of an expanded header
 // have 32 bits.
 //
 // Weights of 4 bits are packed as 0 to 15. Weights of 8 bits are packed with the sign that the activations do
-// not have, because the dot product multiplies u8 by s8; kSplitBytes is unsigned. Zero points are shifted as
-// the weights are.
+// not have, because the dot product multiplies u8 by s8; kSplitBytes is unsigned, kSignBytes signed. Zero points
+// are shifted as the weights are.
 #ifndef INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_
 #define INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_
 
@@ -39,7 +41,7 @@
 
 namespace intact::kernels {
 
-enum class GroupedStep : uint8_t { kBytes, kNibbles, kSplitBytes, kHalves };
+enum class GroupedStep : uint8_t { kBytes, kNibbles, kSplitBytes, kHalves, kSignBytes };
 
 /// How a group of a panel is laid out in memory.
 struct GroupedLayout {
@@ -80,9 +82,11 @@ struct GroupedPacking {
   std::optional<int32_t> zero_point;  // of all weights; nothing if zero points differ
   // Of the minimums: F16 if float16 holds all of them, else F32; NONE without minimums.
   intact_type minimum_type = INTACT_TYPE_NONE;
+  bool has_sign_bytes = false;  // kSignBytes instead of kSplitBytes
 
   /// For the kernels of `isa`, which generates code.
-  static GroupedPacking Of(core::Isa isa, std::optional<int32_t> zero_point, intact_type minimum_type);
+  static GroupedPacking Of(core::Isa isa, std::optional<int32_t> zero_point, intact_type minimum_type,
+                           bool has_sign_bytes = false);
 };
 
 /// Immutable after Pack() or Copy().
@@ -137,6 +141,8 @@ class GroupedWeights {
   int64_t GroupMinimumBytes() const {
     return minimum_type() == INTACT_TYPE_NONE ? 0 : columns() * core::BytesOf(minimum_type());
   }
+  // Packs all columns. False if a byte of kSignBytes is −128: the weights are then not packed.
+  bool PackColumns(const GroupedProblem& problem, const GroupedWeightView& view);
   Error PackMinimums(const GroupedProblem& problem, const GroupedWeightView& view);
   Error CheckMinimums(const GroupedProblem& problem) const;
   // Calls visit(place, index) for each column and group, with the number of the value in minimums_.

@@ -102,6 +102,11 @@ Case MakeCase(support::Random& random, bool extreme) {
     byte =
         static_cast<uint8_t>(extreme ? random.Of({0, 0xff, 0x80, 0x7f, 0x88, 0x77}) : random.Integer(0, 255));
   }
+  // Then no weight of 8 bits is −128 as kernels see it: they take kSignBytes.
+  if (random.OneIn(2)) {
+    const uint8_t least = p.codes().is_signed() ? 0x80 : 0;
+    std::ranges::replace(c.b, least, static_cast<uint8_t>(least + 1));
+  }
   const int scale_bytes = core::BytesOf(p.scale_type);
   c.b_scales.resize(static_cast<size_t>(p.n * groups * scale_bytes));
   for (int64_t i = 0; i < p.n * groups; ++i) {
@@ -326,9 +331,10 @@ TEST(GroupedKernelTest, NamesDiffer) {
     const GroupedLayout layouts[] = {
         {GroupedStep::kBytes, INTACT_F32, 0, false, 0},      {GroupedStep::kNibbles, INTACT_F32, 0, false, 0},
         {GroupedStep::kSplitBytes, INTACT_F32, 0, false, 0}, {GroupedStep::kHalves, INTACT_F32, 0, false, 0},
-        {GroupedStep::kBytes, INTACT_F16, 0, false, 0},      {GroupedStep::kBytes, INTACT_F32, 1, false, 0},
-        {GroupedStep::kBytes, INTACT_F32, 1, true, 0},       {GroupedStep::kBytes, INTACT_F32, 4, false, 0},
-        {GroupedStep::kBytes, INTACT_F32, 0, false, 2},      {GroupedStep::kBytes, INTACT_F32, 0, false, 4}};
+        {GroupedStep::kSignBytes, INTACT_F32, 0, false, 0},  {GroupedStep::kBytes, INTACT_F16, 0, false, 0},
+        {GroupedStep::kBytes, INTACT_F32, 1, false, 0},      {GroupedStep::kBytes, INTACT_F32, 1, true, 0},
+        {GroupedStep::kBytes, INTACT_F32, 4, false, 0},      {GroupedStep::kBytes, INTACT_F32, 0, false, 2},
+        {GroupedStep::kBytes, INTACT_F32, 0, false, 4}};
     for (const GroupedLayout& layout : layouts) {
       add(GroupedExpansionSpec{isa, layout, false});
       add(GroupedKernelSpec{isa, 1, layout, false, false, false, 1});

@@ -954,7 +954,7 @@ TEST(GroupedTest, RefusesFiles) {
       {[](auto* image) { image->resize(10); }, false, shorter.c_str()},
       {[](auto* image) { image->resize(image->size() - 64); }, false, longer.c_str()},
       {[](auto* image) { (*image)[0] = 'X'; }, true, "not a file of grouped weights"},
-      {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 4"},
+      {[](auto* image) { (*image)[8] = 7; }, true, "format version 7; expected 5"},
       {[](auto* image) { image->back() ^= 1; }, false, "corrupted: the checksum differs"},
       {[](auto* image) { (*image)[kHeaderBytes + 1] ^= 1; }, false, "corrupted: the checksum differs"},
       {store(kDescAt + offsetof(intact_grouped_desc, n), int64_t{400}), true,
@@ -972,6 +972,7 @@ TEST(GroupedTest, RefusesFiles) {
        "corrupted: the number of columns of a panel is 24; expected 16 or 32"},
       {store(kPackingAt + 20, int32_t{9}), true, "corrupted: the zero point of all weights is wrong"},
       {store(kPackingAt + 24, int32_t{3}), true, "corrupted: the type of minimums is 3; expected 0, 4 or 6"},
+      {store(kPackingAt + 28, uint32_t{2}), true, "corrupted: a flag is out of range"},
       {store((kHeaderBytes + 63) / 64 * 64, uint16_t{0x7c00}), true,
        "b_scales of column 0, group 0 is inf; expected a finite value"},
   };

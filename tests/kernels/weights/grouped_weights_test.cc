@@ -22,6 +22,9 @@ struct Case {
   std::vector<uint8_t> b, scales, zero_points;
   GroupedWeightView view;
 
+  // −128 as kernels see weights of 8 bits.
+  static uint8_t LeastByte(const GroupedProblem& p) { return p.codes().is_signed() ? 0x80 : 0; }
+
   explicit Case(support::Random& random) {
     GroupedProblem& p = problem;
     p.n = random.Integer(1, 70);
@@ -44,6 +47,7 @@ struct Case {
     const int64_t bytes =
         p.codes().bits == 4 ? (p.n - 1) * stride_n + row : (p.n - 1) * stride_n + (p.k - 1) * stride_k + 1;
     fill(&b, bytes, 0, 255);
+    if (random.OneIn(2)) std::ranges::replace(b, LeastByte(p), static_cast<uint8_t>(LeastByte(p) + 1));
     fill(&scales, p.n * p.groups() * core::BytesOf(p.scale_type), 0, 63);
     fill(&zero_points, p.n * p.groups(), p.codes().lowest, p.codes().highest);
     view = {p,
@@ -73,7 +77,9 @@ void ExpectGroup(const Case& c, core::Isa isa, const GroupedWeights& packed, int
   const int columns = packed.columns();
   const bool is_nibble = p.codes().bits == 4;
   const bool has_vnni = core::TraitsOf(isa).dot_products != core::DotProducts::kNone;
-  const bool is_signed = !is_nibble && has_vnni && p.a_type == INTACT_U8;
+  const bool has_sign_bytes = layout.step == GroupedStep::kSignBytes;
+  ASSERT_TRUE(!has_sign_bytes || (!is_nibble && isa == core::Isa::kAvx2 && p.a_type == INTACT_S8));
+  const bool is_signed = has_sign_bytes || (!is_nibble && has_vnni && p.a_type == INTACT_U8);
   const int32_t middle = 1 << (p.codes().bits - 1);
   const int32_t shift = is_signed == p.codes().is_signed() ? 0 : is_signed ? -middle : middle;
   const uint8_t* const steps = group + layout.HeaderBytes(columns);
@@ -227,6 +233,31 @@ TEST(GroupedWeightsTest, ChecksPadding) {
           << bits << " bits, " << core::ToString(isa);
     }
   }
+}
+
+// Kernels of kSignBytes would compute a wrong product of −128.
+TEST(GroupedWeightsTest, SignBytesExcludeTheLeastWeight) {
+  support::Random random(16, 0, 0);
+  Case c(random);
+  const auto has_least = [&] { return std::ranges::find(c.b, Case::LeastByte(c.problem)) != c.b.end(); };
+  while (c.problem.codes().bits != 8 || c.problem.a_type != INTACT_S8 || c.problem.HasAZeroPoints() ||
+         has_least()) {
+    c = Case(random);
+  }
+  c.problem.has_b_zero_points = c.view.zero_points != nullptr;
+  const auto packed = GroupedWeights::Pack(c.problem, c.view, core::Isa::kAvx2);
+  ASSERT_TRUE(packed) << packed.error().message;
+  ASSERT_EQ((*packed)->layout().step, GroupedStep::kSignBytes);
+  std::vector<uint8_t> bytes((*packed)->data(), (*packed)->data() + (*packed)->bytes());
+  bytes[static_cast<size_t>((*packed)->layout().HeaderBytes((*packed)->columns()))] = 0x80;
+  EXPECT_EQ(GroupedWeights(c.problem, (*packed)->packing(), bytes.data(), nullptr, nullptr)
+                .Check(c.problem)
+                .message,
+            "corrupted: a weight is -128, which these weights exclude");
+  c.b.front() = Case::LeastByte(c.problem);
+  const auto with_least = GroupedWeights::Pack(c.problem, c.view, core::Isa::kAvx2);
+  ASSERT_TRUE(with_least) << with_least.error().message;
+  EXPECT_EQ((*with_least)->layout().step, GroupedStep::kSplitBytes);
 }
 
 TEST(GroupedWeightsTest, ChecksScalesZeroPointsAndSums) {
