@@ -4,12 +4,12 @@
 //               └─► mapping that is run       R – X   ─┘
 //
 // Code is only appended; the space of freed code is not reused. A block is unmapped with its last function.
-// A process shares pages of the file with its forked children. So code in these pages never changes under any
-// of the processes. A child appends to its own blocks.
+// A process shares pages of the file with its forked children. Neither changes code in shared pages: a child
+// appends to its own blocks.
 //
 // If the process cannot create a memory file or cannot run code from it, each function gets its own pages,
-// which are written first and made executable afterwards. If the process may not do this either (SELinux,
-// seccomp), it has no executable memory.
+// which are written first and made executable afterwards. If the process may not make pages executable
+// (SELinux, seccomp), it has no executable memory.
 #ifndef INTACT_JIT_CODE_MEMORY_H_
 #define INTACT_JIT_CODE_MEMORY_H_
 

@@ -15,12 +15,12 @@ extern "C" {
 /** A plan and the arguments of its runs. See intact_gemm_bind(). */
 typedef struct intact_bound intact_bound;
 
-/** Checks `args` as intact_gemm_run() does, and binds them to the plan. `args` is copied. The memory that it
- * points to is not: activations, outputs, arrays of pointers, scales and zero points stay the caller's, and
- * each run reads or writes them. They and the plan must outlive `*bound`. The shapes, the aliasing and the
- * number of threads are those of `args`. Without scratch in `args`, `*bound` owns the scratch of runs on one
- * thread. The call may read activations. Tune a plan before it is bound, not while it is bound. Thread-safe.
- * Errors: those of intact_gemm_run(), and OUT_OF_MEMORY; `*bound` is then NULL. */
+/** Checks `args` as intact_gemm_run() does, and binds them to the plan. `args` is copied. The memory that
+ * `args` points to is not copied: activations, outputs, arrays of pointers, scales and zero points stay the
+ * caller's, and each run reads or writes them. This memory and the plan must outlive `*bound`. The shapes,
+ * the aliasing and the number of threads are those of `args`. Without scratch in `args`, `*bound` owns the
+ * scratch of runs on one thread. The call may read activations. Tune a plan before it is bound, not while it
+ * is bound. Thread-safe. Errors: those of intact_gemm_run(), and OUT_OF_MEMORY; `*bound` is then NULL. */
 INTACT_API intact_status intact_gemm_bind(const intact_gemm* gemm, const intact_gemm_args* args,
                                           intact_bound** bound);
 
@@ -31,8 +31,8 @@ INTACT_API intact_status intact_conv_bind(const intact_conv* conv, const intact_
 
 /** Computes the outputs from what the bound memory holds now, as intact_gemm_run() or intact_conv_run() with
  * the bound arguments would. Different bound runs of one plan may run at once, but one bound run is not
- * thread-safe, because its runs share scratch. A run on one thread without scales or zero points of its own
- * cannot fail and allocates nothing. Errors: those of intact_gemm_run() or intact_conv_run(). */
+ * thread-safe, because its runs share scratch. A run on one thread cannot fail and allocates nothing, if
+ * `args` gives no scales and no zero points. Errors: those of intact_gemm_run() or intact_conv_run(). */
 INTACT_API intact_status intact_bound_run(intact_bound* bound);
 
 /** Destroys the bound run, but not the plan. NULL is allowed. */

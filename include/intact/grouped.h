@@ -36,10 +36,10 @@
  * row or one of its groups has no scale, all outputs of the row are NaNs (0x7FC00000; bfloat16: 0x7FC0;
  * float16: 0x7E00).
  *
- * ## Experts
- * A plan of `experts` > 1 has a matrix B, scales, zero points and a bias for each expert (mixture of
- * experts). The rows of A are sorted by expert: a run passes the number of rows of each expert. A row of C is
- * the same as that of a plan of its expert alone. A run reads only the weights of experts that have rows.
+ * ## Experts A plan of `experts` > 1 has a matrix B, scales, zero points and a bias for each expert (mixture
+ * of experts). The rows of A are sorted by expert: a run passes the number of rows of each expert. A row of C
+ * has the bytes that a plan of the row's expert alone computes. A run reads only the weights of experts that
+ * have rows.
  *
  * ## Common formats of weights
  *   - ONNX MatMulNBits with 4 bits: b_type U4, group = block_size, b_stride_n = ⌈K/group⌉·group/2. Zero
@@ -153,7 +153,7 @@ typedef struct intact_grouped_args {
   /** With several experts: the number of rows of each expert, 0 or more. Their sum is m. The first rows of A
    * and C belong to expert 0, the next to expert 1. With one expert: NULL, or one number, which is m. */
   const int64_t* expert_rows;
-  int64_t batch; /**< number of items, ≥ 0; 1 with several experts, and if the struct ends before */
+  int64_t batch; /**< number of items, ≥ 0; with several experts 1; 1 if the struct ends before this field */
   /** Elements from an item of A to the next, 1 to 2^40; 0 = m·a_stride. So items cannot all have one A. */
   int64_t a_batch_stride;
   int64_t c_batch_stride; /**< elements from an item of C to the next, at most 2^40; 0 = m·c_stride */
@@ -202,10 +202,11 @@ typedef struct intact_grouped_info {
  *
  * Columns of all experts are numbered in one order: column j of expert e has the number e·n + j. A certificate
  * is about all experts.
- * With activations from 0 to safe_activation no pair fails. It is at least 128 for every possible weight. So two kinds of
- * kernels are exact: kernels of 7-bit activations, and kernels that multiply |a| by the weight with a's sign, unless
- * a weight is −128 (VPSIGNB negates −128 to −128). Kernels that multiply |w| by the activation with w's sign are
- * exact for activations −127 … 127. */
+ *
+ * With activations from 0 to safe_activation no pair fails. safe_activation is at least 128 for all weights.
+ * So kernels of 7-bit activations are exact. Kernels that multiply |a| by the weight with a's sign are exact
+ * too, unless a weight is −128 (VPSIGNB negates −128 to −128). Kernels that multiply |w| by the activation
+ * with w's sign are exact for activations −127 … 127. */
 typedef struct intact_pairs_certificate {
   size_t struct_size;                /**< sizeof(intact_pairs_certificate) */
   int64_t pairs;                     /**< number of pairs: ⌈k/2⌉·n·experts */
@@ -283,9 +284,9 @@ INTACT_API intact_status intact_grouped_save(const intact_grouped* grouped, cons
 INTACT_API intact_status intact_grouped_save_memory(const intact_grouped* grouped, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_grouped_save() wrote. The file is mapped: it must not change while
- * the plan lives. If this machine packs weights as the machine that saved the file, the plan uses the weights
- * in the file; else it packs them again. `max_isa`, an intact_isa, is a cap as in a
- * descriptor. Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, or
+ * the plan lives. If this machine packs weights as the machine that saved the file did, the plan uses the
+ * weights in the file; else it packs them again. `max_isa`, an intact_isa, is a cap as in a descriptor.
+ * Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, or
  * holds no grouped weights; the message says which), and those of intact_grouped_create(); `*grouped` is then
  * NULL. */
 INTACT_API intact_status intact_grouped_load(const char* path, int32_t max_isa, intact_grouped** grouped);

@@ -44,8 +44,9 @@
  *
  * ## Structs
  * A struct that a call takes by pointer begins with its own size. Initialize it with the matching *_INIT
- * macro. These structs grow only at their end, and any multiple of 8 from the size of the struct's first
- * version to 4096 bytes is accepted. So a program and a library of different versions work together:
+ * macro. These structs grow only at their end. A struct_size is accepted if it is a multiple of 8, at least
+ * the size of the struct's first version, and at most 4096 bytes. So a program and a library of different
+ * versions work together:
  *   - a field that the caller's struct does not have takes its default;
  *   - in a struct that is longer than the library's struct, the bytes beyond the library's fields must be
  *     zero, so that an older library never ignores a request of a newer program;
@@ -179,8 +180,8 @@ typedef enum intact_activation {
  *     scale = 1 if it would be 0;  a = sat(rne(x/scale) + zero_point)
  *
  * If some x is a NaN or infinite, or if hi − lo is not a finite float32, there is no scale. Then all outputs
- * of the row, or of the tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0; float16: 0x7E00). An 8-bit output has
- * the value for −∞, as for any NaN. */
+ * of the row, or of the tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0; float16: 0x7E00). An 8-bit output
+ * then has the value that it has for f = −∞. */
 typedef enum intact_quantization {
   /** One zero point, a_zero_point; `scales` contain the scale of A as a factor. The default. */
   INTACT_QUANTIZATION_STATIC = 0,
@@ -198,16 +199,16 @@ typedef enum intact_quantization {
 
 /** What happens if some activations could make acc + bias_s32 leave int32. INTACT_RANGE_UNCHECKED considers
  * the activations in the activation range. INTACT_RANGE_CHECKED considers all activations of the type,
- * because its runs are exact for all activations. If a run gives or
- * computes the zero point, any value of the type counts, or with INTACT_QUANTIZATION_TENSOR of the activation range.
+ * because its runs are exact for all activations. If a run gives or computes the zero point, all zero points
+ * of the type are considered; with INTACT_QUANTIZATION_TENSOR, all zero points in the activation range.
  *
- *   - A convolution is bounded as if one output read every tap that some output reads (of a transposed one, that
- *     some output with the same taps reads). With small inputs and padding the bound may be too wide.
- *   - With runtime_b, the largest sum counts as k·255·128, or with zero points of B as k·255·255, of either
- *     sign.
- *   - With INTACT_SATURATING, the exact sum must fit, and so must a bound of the sum of clamped pairs, on
- *     every ISA. So all ISAs refuse the same plans. The bound may be wider than what activations reach; with
- *     runtime_b it is three times the largest sum. */
+ *   - A convolution is bounded as if every output had all taps that any output reads. Outputs of a transposed
+ *     convolution are bounded phase by phase (outputs with the same taps). With small inputs and padding the
+ *     bound may be too wide.
+ *   - With runtime_b, sums are bounded by ±k·255·128, or with zero points of B by ±k·255·255.
+ *   - With INTACT_SATURATING, both the exact sum and a bound of the sum of clamped pairs must fit, on every
+ *     ISA. So all ISAs refuse the same plans. The bound may be wider than what activations reach; with
+ *     runtime_b it is three times the bound of the exact sum. */
 typedef enum intact_overflow {
   INTACT_OVERFLOW_REFUSED = 0, /**< no plan is created: the error is INTACT_OVERFLOW. The default. */
   /** y is the int32 that equals acc + bias_s32 modulo 2^32. Engines whose int32 additions wrap compute this y
@@ -480,12 +481,12 @@ typedef struct intact_certificate {
   int64_t worst_column;               /**< the column with most failing pairs */
   int64_t worst_column_failing_pairs; /**< failing pairs of that column */
   /** Smallest y that activations in the range can make, with any zero point that a run may have, bias_s32
-   * included. In INTACT_SATURATING too it bounds the exact sums, not the clamped ones. Some activations reach it, with three
-   * exceptions: runtime_b and convolutions of small inputs (intact_overflow), and DYNAMIC quantizations that
-   * never make all values of their type. */
+   * included. In INTACT_SATURATING too it bounds the exact sums, not the clamped ones. Some activations reach
+   * it, except possibly with runtime_b, for convolutions of small inputs (for both see intact_overflow), and
+   * with DYNAMIC quantizations that never make all values of their type. */
   int64_t accumulator_min;
   /** Largest y. Both bounds are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of acc
-   * + bias_s32 before it wraps. If a bound is beyond int32, sums can wrap, and some y can be any int32. */
+   * + bias_s32 before it wraps. If a bound is beyond int32, sums can wrap to any int32. */
   int64_t accumulator_max;
   int64_t panels; /**< ⌈n/16⌉ */
   /** The number of quads in the schedule of exact kernels without VNNI (for large m, or for usual_m), summed
@@ -543,10 +544,10 @@ INTACT_API int32_t intact_isa_available(int32_t isa);
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
 
-/** Reports what a run with `args` needs, and generates its kernels. Nothing that pointers in `args` point to is
- * read. Each may be NULL; if it has a count, the count is then 0. The reported scratch is enough whether the run
- * gives items by strides or by pointers. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY,
- * CODEGEN_FAILED. */
+/** Reports what a run with `args` needs, and generates its kernels. Reads no memory that pointers in `args`
+ * point to. Each of these pointers may be NULL; the count of a NULL pointer must be 0. The reported scratch
+ * is enough whether the run gives items by strides or by pointers. Thread-safe. Errors: INVALID_ARGUMENT,
+ * OUT_OF_MEMORY, CODEGEN_FAILED. */
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);
 
@@ -566,10 +567,10 @@ INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double m
 
 /** Computes C by the arithmetic above. Thread-safe. With valid arguments and the scratch that
  * intact_gemm_prepare() reported, it cannot fail and allocates nothing, except for its helper threads the
- * first time. Without scratch it fails only if memory runs out, before anything is written. The first run of a
- * number of rows, of parts or of threads that was not prepared may generate kernels. If memory runs out for
- * them, slower kernels give the same bytes. For runs that repeat, see intact/bound.h. Errors:
- * INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * first time. Without scratch it fails only if memory runs out, before anything is written. A run may
+ * generate kernels, unless a run with its numbers of rows, parts and threads was prepared or ran before. If
+ * memory runs out for these kernels, slower kernels give the same bytes. For runs that repeat, see
+ * intact/bound.h. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
 
 /** Computes part `part` of `parts` of a run, on the calling thread, for callers that own their threads: call
@@ -661,16 +662,16 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  * (o + pad_begin − k·dilation) / stride; if this is not an integer, or is outside the input, the tap
  * contributes zero. An output without any input pixel has the accumulator bias_s32. INTACT_SATURATING treats
  * every tap without an input pixel as padding. Weights have the layout above. PyTorch and ONNX have
- * [input_channels][output_channels/groups][KD][KH][KW]. Input channel c and output channel n of group g have
- * the weight [g·input_channels/groups + c][n][kd][kh][kw] in that layout, and [g·output_channels/groups +
- * n][kd][kh][kw][c] in this one.
+ * [input_channels][output_channels/groups][KD][KH][KW]. Their weight
+ * [g·input_channels/groups + c][n][kd][kh][kw] is intact's weight [g·output_channels/groups +
+ * n][kd][kh][kw][c]: input channel c and output channel n of group g.
  *
  * Arrays of spatial values are outermost first: (W), (H, W) or (D, H, W); entries beyond spatial_dims are not
  * read.
  *
- * Limits: every number at most 2^31 − 1; taps·input_channels/groups and output pixels per image at most 2^31
- * − 1; weights, output elements, and pixels × channels of the padded input (of a transposed convolution: of
- * the output before cropping) at most 2^40. */
+ * Limits: every number, taps·input_channels/groups, and output pixels per image at most 2^31 − 1. The numbers
+ * of weights, of output elements and of padded input elements at most 2^40. For a transposed convolution, the
+ * output before cropping counts instead of the padded input. */
 typedef struct intact_conv_desc {
   size_t struct_size;      /**< sizeof(intact_conv_desc) */
   int32_t spatial_dims;    /**< 1, 2 or 3 */
@@ -801,8 +802,8 @@ INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* inpu
 /** Computes the output by the arithmetic above. Thread-safe. With valid arguments and the scratch that
  * intact_conv_prepare() reported, a prepared run cannot fail and allocates nothing, except for its helper
  * threads the first time. A run that is not prepared prepares first, and fails only before anything is
- * written. The first run on a number of threads or parts that was not prepared may generate kernels, as
- * intact_gemm_run() does. Errors: those of intact_conv_prepare(). */
+ * written. A run may generate kernels, unless a run with its numbers of threads and parts was prepared or ran
+ * before: see intact_gemm_run(). Errors: those of intact_conv_prepare(). */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 
 /** Computes part `part` of `parts` of a run: see intact_gemm_run_part(). Thread-safe. Errors: those of

@@ -33,16 +33,16 @@ extern "C" {
 /** Bytes of a message, its terminating zero included. */
 #define INTACT_TARGET_MESSAGE_BYTES 256
 
-/** What a target can do: numbers of bits in intact_target::supports and in its masks of one operation. A sweep leaves out problems that need a
- * feature which the target lacks, and reports how many. For limits that no bit describes (a shape, a
- * combination), the target returns INTACT_UNSUPPORTED and a message. A target must support at least one type
- * of A, one of B and one of C.
+/** What a target can do: numbers of bits in intact_target::supports, conv_supports and grouped_supports. A
+ * sweep leaves out problems that need a feature which the target lacks, and reports how many. For limits that
+ * no bit describes (a shape, a combination), the target returns INTACT_UNSUPPORTED and a message. A target
+ * must support at least one type of A, one of B and one of C.
  *
- * Products with grouped weights (GROUPED) need the features of their types, and of these the ones that they
- * have: ROW_QUANTIZATION (a run gets A and its scales), DYNAMIC_ROWS (a run quantizes numbers), DYNAMIC_F16,
- * DYNAMIC_NAN, A_ZERO_POINT, B_ZERO_POINTS (given zero points), B_MINIMUMS, SCALE_ZERO, BIAS_F32, RELU, CLAMP,
- * STRIDES (rows of A and C), B_LAYOUTS (strides of B, of its scales and of experts), BATCH, EXPERTS, THREADS,
- * EMPTY. */
+ * A product with grouped weights needs GROUPED, the features of its types, and each of the following features
+ * that it uses: ROW_QUANTIZATION (a run gets A and its scales), DYNAMIC_ROWS (a run quantizes numbers),
+ * DYNAMIC_F16, DYNAMIC_NAN, A_ZERO_POINT, B_ZERO_POINTS (given zero points), B_MINIMUMS, SCALE_ZERO,
+ * BIAS_F32, RELU, CLAMP, STRIDES (rows of A and C), B_LAYOUTS (strides of B, of its scales and of experts),
+ * BATCH, EXPERTS, THREADS, EMPTY. */
 typedef enum intact_target_feature {
   INTACT_TARGET_A_U8 = 0,           /**< u8 activations */
   INTACT_TARGET_A_S8 = 1,           /**< s8 activations */
@@ -114,8 +114,8 @@ typedef struct intact_target {
    * zeros. */
   size_t struct_size;
   const char* name; /**< for reports, with a version: "mylib 1.2, avx2" */
-  /** INTACT_TARGET_BIT() of each intact_target_feature, or'ed: what GEMMs support, and what convolutions and
-   * grouped weights support whose own mask below is 0. */
+  /** INTACT_TARGET_BIT() of each intact_target_feature, or'ed. The mask is about GEMMs. It is also about
+   * convolutions if conv_supports is 0, and about grouped weights if grouped_supports is 0. */
   uint64_t supports;
   /** The arithmetic that the target claims, in the words of `intact verify models`. The target fails if it
    * computes anything else. NULL: "exact", the arithmetic of intact.h. "any": no claim; the verifier finds

@@ -25,7 +25,7 @@ namespace intact::onnxruntime {
 ///     y       = sum + bias, or sum if there is no bias; then a Relu or Clip of the group
 ///
 /// Channels of a block: 1 without groups and with fewer than 16 input channels; 128 if the kernel is 1×1 and there is no padding;
-/// else 16. A last block of 16 that the channels do not fill has zeros for the missing ones. Which NaN a NaN is, is not defined.
+/// else 16. A last block of 16 that the channels do not fill has zeros for the missing ones. The bits of a NaN are not defined.
 class FloatConv : public Layer {
  public:
   /// The operator's inputs, as its definition names them.
@@ -36,8 +36,8 @@ class FloatConv : public Layer {
   void Compute(Run& run) const override;
   std::string Kernel() const override;
 
-  /// Whether ONNX Runtime computes convolutions with weights of this shape in one order, on every CPU and for every number of threads:
-  /// in two dimensions, with groups whose channels or outputs are no multiple of 8. Measured with 260 geometries.
+  /// Whether ONNX Runtime computes convolutions with weights of this shape in one order on every CPU and for every number of threads.
+  /// It does so in two dimensions with several groups, if a group's channels or outputs are no multiple of 8. Measured with 260 geometries.
   static bool HasOneOrder(const Shape& weights, int64_t groups);
 
   struct Kernels;
@@ -52,7 +52,8 @@ class FloatConv : public Layer {
 
   void Pack(const Constant& w);
   std::vector<Pixels> PixelsOfLine(int64_t in_width, int64_t out_width) const;
-  // For each line of outputs, how many from it on are computed together where a column has its own tile; 0: together with a line before.
+  // For each line of outputs: how many lines, this one first, are computed together in columns (Pixels::is_of_column); 0: an earlier
+  // line computes it.
   std::vector<int64_t> LinesOfColumns(int64_t in_height, int64_t out_height) const;
 
   // Tensors of a run. Shapes are NHWC; steps are in elements.
@@ -65,7 +66,7 @@ class FloatConv : public Layer {
     std::vector<int64_t> lines;
     std::vector<int64_t> first_lines;  // of the lines that are computed together
   };
-  // Where the outputs of some lines begin, of one image and one tile of panels.
+  // Where the outputs of Lines begin.
   struct Target {
     float* y;
     int64_t pixel_step, line_step;
@@ -86,7 +87,7 @@ class FloatConv : public Layer {
   int64_t channels_, outputs_;  // of a group
   int64_t block_;
   int64_t panels_;              // of a group: 16 outputs each
-  struct alignas(64) Outputs {  // vectors that cross no line of the cache
+  struct alignas(64) Outputs {  // no vector crosses a cache line
     std::array<float, 16> weights;
   };
   std::vector<Outputs> weights_;  // (group, panel, block, kh, kw, channel)

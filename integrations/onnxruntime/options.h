@@ -17,7 +17,7 @@ struct Options {
   std::string report_id;  ///< the option `report`; "": no report
 };
 
-/// Reads a session's options. `is_nhwc`: Settings::is_nhwc. Throws std::invalid_argument for a value that is none of an option's.
+/// Reads a session's options. `is_nhwc`: Settings::is_nhwc. Throws std::invalid_argument if an option has an unknown value.
 Options OptionsOf(Ort::ConstSessionOptions session, bool is_nhwc);
 
 }  // namespace intact::onnxruntime

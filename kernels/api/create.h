@@ -38,7 +38,7 @@ Result<std::unique_ptr<GroupedPlan>> LoadGrouped(const void* image, size_t size,
 Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan);
 Result<std::vector<uint8_t>> ImageOf(const Convolution& plan);
 Result<std::vector<uint8_t>> ImageOf(const GroupedPlan& plan);
-/// The sizes of these images. Finds no schedule again and copies no weights.
+/// The sizes of these images. Computes no schedule and copies no weights.
 size_t ImageBytes(const GemmPlan& plan);
 size_t ImageBytes(const Convolution& plan);
 size_t ImageBytes(const GroupedPlan& plan);

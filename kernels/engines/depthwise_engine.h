@@ -77,8 +77,8 @@ class DepthwiseEngine {
   DepthwiseColumns MakePerRunColumnConstants(const PerRunColumnConstants& columns,
                                              uint8_t* to) const noexcept;
 
-  /// Whether RunRow() reads only the taps of its pixels, for all channels of at least `pixels` pixels.
-  /// Otherwise RunRow() may also read pixels between them, and kSlackBytes behind the taps.
+  /// Whether RunRow() reads only the taps of its pixels, if a row has at least `pixels` pixels and all
+  /// channels are computed. Otherwise RunRow() may also read bytes between the taps, and kSlackBytes behind them.
   bool ReadsOnlyTaps(int64_t pixels) const {
     const bool is_adjacent = flat_.kernel && taps_.pixel_stride_bytes == data_.n;
     return !by_channels_.kernel || data_.n >= v_ || (is_adjacent && pixels * data_.n >= v_);
@@ -95,10 +95,10 @@ class DepthwiseEngine {
   /// outputs are scaled, factors and addends.
   struct Cover {
     DepthwiseKernelFunction kernel;
-    std::vector<int64_t> starts;  // where each vector begins in the line of channels
-    int64_t step_pixels = 1;      // pixels that the kernel treats as one
-    std::vector<int64_t> taps;    // offsets for a kernel that loops, padded to whole groups
-    std::vector<int64_t> places;  // offsets of a block: of each input; with a loop over taps, of each pixel
+    std::vector<int64_t> starts;     // where each vector begins in the line of channels
+    int64_t step_pixels = 1;         // pixels that the kernel treats as one
+    std::vector<int64_t> taps;       // offsets for a kernel that loops, padded to whole groups
+    std::vector<int64_t> places;     // offset of each input of a block; with a loop over taps, of each pixel
     int64_t block_stride_bytes = 0;  // from a block of pixels to the next
     int64_t record_bytes = 0;
     AlignedBuffer<uint8_t> records;
@@ -131,7 +131,8 @@ class DepthwiseEngine {
   const DepthwiseInterleaving& InterleavingOf(const DepthwiseKernelSpec& spec);
   bool IsFlatBetter();
   Error Make(const TapGrid& taps, Cover* cover);
-  /// The tap whose weight multiplies an input, as [group of interleaved inputs][input]; −1: weight 0.
+  /// [group of interleaved inputs][input]: the index of the tap whose weight multiplies the input. −1: the
+  /// weight is 0.
   using GroupWeights = std::vector<std::vector<int>>;
   bool Loops() const;
   GroupWeights WeightsInOrder() const;
@@ -157,7 +158,7 @@ class DepthwiseEngine {
   DepthwiseKernelSpec spec_;  // the kernel of by_channels_
   int64_t v_;                 // number of channels of a vector
   Cover by_channels_;
-  Cover flat_;  // no kernel if by_channels_ is better; its last vector ends with a row's last pixel
+  Cover flat_;  // without a kernel if by_channels_ is better. The last vector ends with a row's last pixel.
   std::vector<std::shared_ptr<const DepthwiseInterleaving>> interleavings_;  // shared with other engines
   Portable portable_;  // empty unless the plan is portable
   std::string kernel_name_;

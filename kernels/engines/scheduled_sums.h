@@ -28,12 +28,12 @@
 
 namespace intact::kernels {
 
-/// A way to run a schedule: its register block, and the costs of a row of a vector, of Costs().
+/// A way to run a schedule: a register block and its costs.
 struct StripVariant {
   int columns;
   int vectors;
-  const StripCosts* costs;
-  int blocks = 1;  // register blocks in a tile
+  const StripCosts* costs;  // in Costs(), for one row of a vector
+  int blocks = 1;           // register blocks in a tile
 };
 
 class ScheduledSums {
@@ -73,9 +73,9 @@ class ScheduledSums {
   /// `data` must outlive this object.
   ScheduledSums(const KernelData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
 
-  /// Chooses the cheapest of `variants` by the cost model, for the activation range; the last variant has
-  /// strips of one column, which suit any weights. `spec`: common to all variants. `like`: the sums of these
-  /// weights for other extents of a convolution's input, or null. If given, its variant is chosen, and it
+  /// Chooses the cheapest of `variants` by the cost model, for the activation range. The last variant must
+  /// have strips of one column, which suit any weights. `spec`: common to all variants. `like`: the sums of
+  /// these weights for other extents of a convolution's input, or null. If given, its variant is chosen, and it
   /// must outlive Build().
   Error Choose(std::span<const StripVariant> variants, const ScheduleSpec& spec, const ScheduledSums* like);
   using Schedule = std::shared_ptr<const ScheduledWeights>;
@@ -103,8 +103,8 @@ class ScheduledSums {
   }
   const ScheduledSums* fallback() const { return fallback_.get(); }
 
-  /// Whether `rows` rows, the tail after whole blocks, are duplicated in a vector, one copy for each column
-  /// of a strip.
+  /// Whether a tail of `rows` rows fills a vector twice: one copy of the rows for each column of a strip of
+  /// two columns.
   bool ArePaired(int64_t rows) const { return rows != 0 && paired_kernel_ && 2 * rows <= lanes_; }
   int block_rows() const { return variant_.vectors * lanes_; }
   int64_t PanelsPerChunk() const;
@@ -123,7 +123,7 @@ class ScheduledSums {
     const StripCosts* costs = nullptr;
     double items = 0, groups = 0;  // of the schedule, per quad
 
-    /// The cost of a quad of a row of a full block.
+    /// The cost of one quad and one row, in a full block.
     double QuadCost() const { return costs->item * items + costs->group * groups; }
   };
   /// Makes sums for activations in [0, amax]. `fallback_` sums rows with larger activations; without a
@@ -135,10 +135,11 @@ class ScheduledSums {
   Error GenerateKernels();
   bool IsPlanar() const { return variant_.spec.group_columns != 0; }
   bool CanPair() const;
-  /// The number of panels with accumulators in memory at a time. If there are several windows: a chunk's.
+  /// The number of panels that have accumulators at the same time: one, or with several windows the panels of
+  /// a chunk.
   int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
-  // Scratch has three parts: accumulators, unless they are a panel's, which are on the stack; a row of C for
-  // dropped rows; a tile of C for columns that fill no whole tile.
+  // Scratch has three parts: accumulators, unless one panel's are enough, which lie on the stack; one row of
+  // C that takes all dropped rows; a tile of C for columns that fill no whole tile.
   int64_t AccumulatorBytes() const {
     return schedule_->windows() == 1 ? 0 : PanelsAtOnce() * kPanelColumns * tile_rows() * 4;
   }

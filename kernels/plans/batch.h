@@ -30,7 +30,7 @@ inline int64_t Plus(int64_t a, int64_t b) {
 struct ItemSteps {
   int64_t columns;    // of a row; the largest int64 if a row's elements are not adjacent (transposed A)
   int64_t row, item;  // from a row to the next, and from an item to the next
-  /// Of items of `m` rows. Strides of 0 are dense.
+  /// The steps of items of `m` rows. Strides of 0 are dense.
   static ItemSteps Of(int64_t m, int64_t columns, int64_t row_stride, int64_t item_stride) {
     const int64_t row = row_stride == 0 ? columns : row_stride;
     return {columns, row, item_stride == 0 ? Times(m, row) : item_stride};
@@ -47,7 +47,7 @@ bool JoinItems(int64_t m, Tensors*... tensors) {
   return true;
 }
 
-/// Checks the number of items and m·batch: both are at most 2^31 − 1, as `m` is, which the caller has checked.
+/// Checks that `batch` and m·batch are at most 2^31 − 1. The caller has checked `m`.
 inline Error CheckItemNumbers(int64_t m, int64_t batch) {
   constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
   if (batch < 0 || batch > kMostRows) {
@@ -120,8 +120,7 @@ inline int64_t StrideOfA(const intact_gemm_args& args, int64_t k) {
 class Batch {
  public:
   /// `args` have been checked and are not IsEmpty(). The plan's B is k×n. `args` and `problem` outlive the
-  /// batch. Items are joined (JoinItems()). Without `may_join`, items stay as they are, like items that pointers
-  /// give.
+  /// batch. Items are joined (JoinItems()), except without `may_join` and if pointers give the items.
   Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k, bool may_join = true)
       : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
     first_ = {args.a,        StrideOfA(args, k), args.c,

@@ -36,7 +36,7 @@ struct ConvGeometry {
   int64_t group_inputs() const { return input_channels / groups; }
   int64_t group_outputs() const { return output_channels / groups; }
   int64_t taps() const { return kernel[kDepth] * kernel[kHeight] * kernel[kWidth]; }
-  /// Planes are images, or the depths of a volume's output.
+  /// The output pixels of a plane: of an image, or of one slice (kDepth) of a volume.
   int64_t plane_pixels() const { return output[kHeight] * output[kWidth]; }
   /// Multiply-adds of `batch` images, including multiply-adds of padding.
   double MultiplyAdds(int64_t batch) const {
