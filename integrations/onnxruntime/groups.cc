@@ -589,6 +589,11 @@ Group GroupOf(Ort::ConstNode node) {
   const auto weights = InputOf(node, 1);
   const bool is_float_conv = Is(node, "Conv") && weights.IsConstantInitializer() &&
                              ElementTypeOf(weights) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT;
+  if (Is(node, "Conv") && !is_float_conv && !Is(ProducerOf(InputOf(node, 0)), "DequantizeLinear") &&
+      !Is(ProducerOf(weights), "DequantizeLinear") &&
+      ElementTypeOf(weights) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)
+    throw Refusal(
+        "X, W: are floats, and each run gives W; expected outputs of DequantizeLinear, or a constant W");
   if (const FloatOperator* found = FindFloatOperator(node);
       found != nullptr && !is_float_conv &&
       ElementTypeOf(OutputOf(node)) == ONNX_TENSOR_ELEMENT_DATA_TYPE_FLOAT)

@@ -61,15 +61,21 @@ std::string IdOf(Ort::ConstGraph graph) {
 
 // A group of nodes as a session runs it.
 struct Compiled : OrtNodeComputeInfo {
-  Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Places places_of_run);
+  Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Places places_of_run, std::string name);
 
   const Provider& provider;
   const std::unique_ptr<Layer> layer;
   const Places places;
+  const std::string output;  // the name of the first output, as in a report
 };
 
-Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Places places_of_run)
-    : OrtNodeComputeInfo{}, provider(owner), layer(std::move(computed)), places(std::move(places_of_run)) {
+Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Places places_of_run,
+                   std::string name)
+    : OrtNodeComputeInfo{},
+      provider(owner),
+      layer(std::move(computed)),
+      places(std::move(places_of_run)),
+      output(std::move(name)) {
   ort_version_supported = ORT_API_VERSION;
   OrtNodeComputeInfo::CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*,
                                        void** state) -> OrtStatus* {
@@ -81,7 +87,11 @@ Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Place
     return Guard([&] {
       const auto& compiled = *static_cast<Compiled*>(self);
       Run run(context, compiled.places, compiled.provider.settings(), compiled.provider.memory());
-      compiled.layer->Compute(run);
+      try {
+        compiled.layer->Compute(run);
+      } catch (const std::invalid_argument& error) {
+        throw std::invalid_argument("output " + compiled.output + ": " + error.what());
+      }
     });
   };
 }
@@ -295,7 +305,7 @@ Compiled* Provider::CompileGroup(Ort::ConstNode fused) {
   if (found == taken_.end())
     throw std::runtime_error("output " + outputs[0] + ": is of no node that was taken");
   return new Compiled(*this, std::move(found->layer),
-                      {PlacesOf(found->inputs, inputs), PlacesOf(found->outputs, outputs)});
+                      {PlacesOf(found->inputs, inputs), PlacesOf(found->outputs, outputs)}, outputs[0]);
 }
 
 }  // namespace intact::onnxruntime

@@ -127,10 +127,19 @@ def add(
         raise invalid(f"threads: is {threads}; expected a positive number, or None: the session's number")
     given = {"mode": mode, "max_isa": max_isa, "threads": threads, "like": like, "report": next(_ids)}
     given.update({name: 1 for name, value in switches.items() if value})
+    if _is_prepared(options):
+        raise invalid("options: add() has prepared them before; expected new SessionOptions")
     devices = [device for device in onnxruntime.get_ep_devices() if device.ep_name == NAME]
     options.add_provider_for_devices(
         devices[:1], {key: str(value) for key, value in given.items() if value is not None}
     )
+
+
+def _is_prepared(options: Any) -> bool:
+    try:
+        return bool(options.get_session_config_entry(_OPTION))
+    except RuntimeError:
+        return False
 
 
 def report(session_or_model: Any) -> list[dict]:

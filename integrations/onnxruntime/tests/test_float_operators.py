@@ -154,7 +154,7 @@ def test_softmax_of_empty_tensors_and_of_an_axis_that_is_not_there():
         opset_imports=[onnx.helper.make_opsetid("", 13)],
         ir_version=8,
     )
-    with pytest.raises(Exception, match="intact: axis: is 2 with 2 dimensions; expected one of them"):
+    with pytest.raises(Exception, match="intact: output y: axis: is 2 with 2 dimensions; expected one of them"):
         session_of(model.SerializeToString()).run(None, {"x": np.zeros((2, 3), np.float32)})
 
 
@@ -436,6 +436,15 @@ def test_float_convolutions_stay_with_onnx_runtime_unless_it_is_asked():
     for model, expected in CONVOLUTIONS_THAT_STAY.values():
         (node,) = intact.onnxruntime.report(session_of(model, reproducible=True))
         assert re.fullmatch(expected, node["reason"]), node["reason"]
+    weights_of_runs = layers.model_of(
+        [onnx.helper.make_node("Conv", ["x", "w"], ["y"])],
+        {"x": (np.float32, [1, 16, 9, 9]), "w": (np.float32, [16, 16, 3, 3])},
+        {"y": (np.float32, [1, 16, 7, 7])},
+        {},
+        17,
+    )
+    with pytest.raises(Exception, match="X, W: are floats, and each run gives W; expected"):
+        session_of(weights_of_runs, reproducible=True)
     with pytest.raises(intact.Error, match="^reproducible: is "):
         session_of(CONVOLUTIONS["16 inputs"], reproducible="yes")
 

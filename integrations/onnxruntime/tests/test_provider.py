@@ -1760,15 +1760,22 @@ def test_runs_are_refused_in_one_line():
     model = layers.one_node(
         "MatMulInteger", [("a", (np.uint8, None)), ("b", np.ones((8, 3), np.int8))], (np.int32, None)
     )
-    with pytest.raises(Exception, match="intact: A: has rows of 7 elements; expected 8"):
+    with pytest.raises(Exception, match="intact: output y: A: has rows of 7 elements; expected 8"):
         session_of(model).run(None, {"a": np.zeros((2, 7), np.uint8)})
     model = layers.one_node(
         "ConvInteger", [("x", (np.uint8, None)), ("w", np.ones((1, 2, 3), np.uint8))], (np.int32, None)
     )
-    with pytest.raises(Exception, match="intact: X: has 1 channels; expected 2"):
+    with pytest.raises(Exception, match="intact: output y: X: has 1 channels; expected 2"):
         session_of(model).run(None, {"x": np.zeros((1, 1, 9), np.uint8)})
-    with pytest.raises(Exception, match="intact: X: has extent 2 with its padding; expected at least 3"):
+    with pytest.raises(Exception, match="intact: output y: X: has extent 2 with its padding; expected at least 3"):
         session_of(model).run(None, {"x": np.zeros((1, 2, 2), np.uint8)})
+
+
+def test_options_are_prepared_once():
+    options = onnxruntime.SessionOptions()
+    intact.onnxruntime.add(options)
+    with pytest.raises(intact.Error, match="options: add\\(\\) has prepared them before; expected new SessionOptions"):
+        intact.onnxruntime.add(options, reproducible=True)
 
 
 def test_empty_batches():
