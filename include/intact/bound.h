@@ -32,8 +32,8 @@ INTACT_API intact_status intact_conv_bind(const intact_conv* conv, const intact_
 /** Computes the outputs from what the bound memory holds now, as intact_gemm_run() or intact_conv_run() with
  * the bound arguments would. Different bound runs of one plan may run at once if they have different scratch.
  * One bound run is not thread-safe, because its runs share scratch. A run on one thread allocates nothing. It
- * fails only if an array of pointers, scales or zero points now holds a value that a plain run refuses. Errors:
- * those of intact_gemm_run() or intact_conv_run(). */
+ * fails only if an array of pointers, scales or zero points now holds a value that a plain run refuses.
+ * INTACT_VERBOSE prints no line. Errors: those of intact_gemm_run() or intact_conv_run(). */
 INTACT_API intact_status intact_bound_run(intact_bound* bound);
 
 /** Destroys the bound run, but not the plan. NULL is allowed. */
