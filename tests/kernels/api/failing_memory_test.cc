@@ -794,6 +794,25 @@ TEST(FailingMemoryTest, PreparedAndBoundRunsAllocateNothing) {
   }
 }
 
+// A batch of one is always prepared, also by the kernels that tuning chose.
+TEST(FailingMemoryTest, TunedConvolutionsFromMemoryArePrepared) {
+  if (!kCanFail) GTEST_SKIP() << "the sanitizer has the allocator";
+  intact_conv* conv = nullptr;
+  ASSERT_EQ(kDense.Create(&conv), INTACT_OK);
+  EXPECT_EQ(intact_conv_tune(conv, nullptr, 0, nullptr), INTACT_OK);
+  image.size = image.bytes.size();
+  EXPECT_EQ(intact_conv_save_memory(conv, image.bytes.data(), &image.size), INTACT_OK);
+  intact_conv_destroy(conv);
+  ASSERT_EQ(intact_conv_load_memory(image.bytes.data(), image.size, INTACT_ISA_ANY, &conv), INTACT_OK);
+  intact_conv_args args = kDense.Args();
+  std::vector<uint8_t> scratch(1 << 20);
+  args.threads = 1;
+  args.scratch = scratch.data();
+  args.scratch_bytes = scratch.size();
+  EXPECT_FALSE(Allocates([&] { return intact_conv_run(conv, &args); }));
+  intact_conv_destroy(conv);
+}
+
 // The size of a saved plan follows from its descriptor: no weights are packed.
 TEST(FailingMemoryTest, TheSizeOfGroupedPlansNeedsNoMemory) {
   const std::array<float, 1> scales = {1};
