@@ -16,8 +16,8 @@ extern "C" {
 typedef struct intact_bound intact_bound;
 
 /** Checks `args` as intact_gemm_run() does, and binds them to the plan. `args` is copied. The memory that
- * `args` points to is not copied: activations, outputs, arrays of pointers, scales and zero points stay the
- * caller's, and each run reads or writes them. This memory and the plan must outlive `*bound`. The shapes,
+ * `args` points to is not copied: activations, outputs, arrays of pointers, scales, zero points and scratch stay
+ * the caller's, and each run reads or writes them. This memory and the plan must outlive `*bound`. The shapes,
  * the aliasing and the number of threads are those of `args`. Without scratch in `args`, `*bound` owns the
  * scratch of runs on one thread. The call may read activations. Tune a plan before it is bound, not while it
  * is bound. Thread-safe. Errors: those of intact_gemm_run(), and OUT_OF_MEMORY; `*bound` is then NULL. */
@@ -30,9 +30,10 @@ INTACT_API intact_status intact_conv_bind(const intact_conv* conv, const intact_
                                           intact_bound** bound);
 
 /** Computes the outputs from what the bound memory holds now, as intact_gemm_run() or intact_conv_run() with
- * the bound arguments would. Different bound runs of one plan may run at once, but one bound run is not
- * thread-safe, because its runs share scratch. A run on one thread cannot fail and allocates nothing, if
- * `args` gives no scales and no zero points. Errors: those of intact_gemm_run() or intact_conv_run(). */
+ * the bound arguments would. Different bound runs of one plan may run at once if they have different scratch.
+ * One bound run is not thread-safe, because its runs share scratch. A run on one thread allocates nothing. It
+ * fails only if an array of pointers, scales or zero points now holds a value that a plain run refuses.
+ * INTACT_VERBOSE prints no line. Errors: those of intact_gemm_run() or intact_conv_run(). */
 INTACT_API intact_status intact_bound_run(intact_bound* bound);
 
 /** Destroys the bound run, but not the plan. NULL is allowed. */

@@ -18,9 +18,9 @@ namespace intact::kernels {
 
 template <class Handle, class Args>
 intact_status BindCall(const Handle* handle, const Args* args, intact_bound** bound) noexcept {
+  if (bound != nullptr) *bound = nullptr;
   return GuardCall<Handle>("bind", handle, [&]() -> Error {
     if (bound == nullptr) return NullArgument("bound");
-    *bound = nullptr;
     return WithStruct("args", args, Kind<Handle>::kArgs, [&](const Args& own) -> Error {
       ASSIGN_OR_RETURN(std::unique_ptr<BoundRun> run, handle->plan->Bind(own));
       *bound = new intact_bound{std::move(run)};

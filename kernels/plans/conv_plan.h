@@ -43,6 +43,10 @@ class ConvPlan {
   ConvRun Decide(int64_t batch, const EngineChoice& choice) const;
   /// Generates the kernels for RunShare() of `share`: see Engine::PrepareRows().
   Error PrepareShare(const ConvRun& run, const Range& share, bool or_fewer) const;
+  /// Generates the kernels for a run of one image on one thread.
+  Error PrepareImage(const ConvRun& run) const {
+    return PrepareShare(run, {0, run.rows, 0, geometry_.output_channels}, false);
+  }
   /// How a run is cut for `parts` threads.
   Partition Cut(const ConvRun& run, int parts) const;
   /// Computes share `range` of Cut(). `columns`: from ConvKernels::MakePerRunColumnConstants(); null for the plan's own.

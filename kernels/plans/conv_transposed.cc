@@ -216,6 +216,15 @@ void BarePixels::ForEachRun(int64_t batch, int64_t part, int64_t parts, const Ru
   }
 }
 
+Error BarePixels::PrepareRows(const Engine& engine) const {
+  const int64_t width = geometry_.output[kWidth];
+  const int64_t stride = std::min<int64_t>(geometry_.stride[kWidth], width);
+  for (const int64_t count : {width, CeilDivide(width, stride), width / stride}) {
+    RETURN_IF_ERROR(plan_.PrepareRows(engine, count, false, false));
+  }
+  return {};
+}
+
 void BarePixels::RunShare(const Engine& engine, const ConvInput& input, const PerRunColumnConstants* columns,
                           const OutputMap& output, int64_t batch, int part, int parts,
                           uint8_t* scratch) const {

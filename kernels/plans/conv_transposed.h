@@ -88,6 +88,8 @@ class BarePixels {
   int64_t ScratchBytes(const Engine& engine) const {
     return plan_.ShareBytes(engine, geometry_.output[kWidth]);
   }
+  /// Generates the kernels for RunShare().
+  Error PrepareRows(const Engine& engine) const;
   const UnitPlan& plan() const { return plan_; }
   /// `columns`: from KernelData::MakePerRunColumnConstants(); null for the plan's own. `output`: the caller's pixels.
   void RunShare(const Engine& engine, const ConvInput& input, const PerRunColumnConstants* columns,

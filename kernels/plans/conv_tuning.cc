@@ -50,7 +50,7 @@ Result<TriedVariant> TryVariant(std::unique_ptr<ConvPlan> plan) {
   ASSIGN_OR_RETURN(tried.choices, plan->MakeCandidates());
   for (const EngineChoice& choice : tried.choices) {
     const ConvRun& run = tried.runs.emplace_back(plan->Decide(1, choice));
-    RETURN_IF_ERROR(plan->PrepareShare(run, {0, run.rows, 0, plan->geometry().output_channels}, false));
+    RETURN_IF_ERROR(plan->PrepareImage(run));
   }
   const auto model = std::ranges::find(tried.choices, plan->ModelChoice());
   tried.model = static_cast<size_t>(model - tried.choices.begin());
@@ -317,6 +317,7 @@ Result<Convolution::TunedPhase> Convolution::RestorePhase(
   if (choice == choices.end()) return Error{INTACT_UNSUPPORTED, "there is no kernel " + found->kernel};
   made.choice = {phase.input, phase.number, made.plan->shared_layout(), *choice, found->kernel};
   RETURN_IF_ERROR(made.plan->Choose(*choice));
+  RETURN_IF_ERROR(made.plan->PrepareImage(made.plan->Decide(1)));
   return made;
 }
 

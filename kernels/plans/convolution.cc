@@ -41,10 +41,8 @@ Result<std::unique_ptr<Convolution>> Convolution::Create(LinearProblem problem, 
   ASSIGN_OR_RETURN(const std::shared_ptr<const Plans> plans, made->MakePlans(sized));
   made->NameKernel(*plans);
   if (geometry.IsOpen()) return made;
-  for (const auto& plan : plans->plans) {
-    const ConvRun run = plan->Decide(1);
-    RETURN_IF_ERROR(plan->PrepareShare(run, {0, run.rows, 0, geometry.output_channels}, false));
-  }
+  for (const auto& plan : plans->plans) RETURN_IF_ERROR(plan->PrepareImage(plan->Decide(1)));
+  if (plans->bare != nullptr) RETURN_IF_ERROR(plans->bare->PrepareRows(plans->bare->EngineOf()));
   made->Fix(plans);
   return made;
 }
@@ -479,7 +477,7 @@ Error Convolution::PrepareShares(const Cuts& cuts, bool or_fewer) const {
           prepared.plans->plans[i]->PrepareShare(prepared.runs[i], cuts.Share(i, part), or_fewer));
     }
   }
-  return {};
+  return prepared.bare == nullptr ? Error() : prepared.plans->bare->PrepareRows(*prepared.bare);
 }
 
 Error Convolution::CheckArguments(const intact_conv_args& args) const {
@@ -651,32 +649,26 @@ Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t p
 
 // ----- bound runs ------------------------------------------------------------------------------------------
 
-/// A run of a static plan on one thread.
+/// A run on one thread.
 class Convolution::Bound final : public BoundRun {
  public:
-  Bound(PreparedPointer prepared, const RunInput& from, const OutputMap& output, const Cuts& cuts)
-      : prepared_(std::move(prepared)), from_(from), output_(output) {
-    for (size_t i = 0; i < prepared_->runs.size(); ++i) shares_.push_back(cuts.Share(i, 0));
+  Bound(const Convolution& plan, const intact_conv_args& args, PreparedPointer prepared)
+      : plan_(plan), args_(args), prepared_(std::move(prepared)), cuts_(*prepared_, 1) {}
+  Error SetScratch() {
+    return scratch_.Set(args_.scratch, args_.scratch_bytes, prepared_->shared_bytes + prepared_->bytes);
   }
-  BoundScratch* scratch() { return &scratch_; }
   Error Run() override {
-    const Plans& plans = *prepared_->plans;
-    for (size_t i = 0; i < shares_.size(); ++i) {
-      plans.plans[i]->RunShare(from_.input, nullptr, output_, prepared_->runs[i], shares_[i],
-                               scratch_.data());
-    }
-    if (prepared_->bare != nullptr) {
-      plans.bare->RunShare(*prepared_->bare, from_.input, nullptr, output_, prepared_->batch, 0, 1,
-                           scratch_.data());
-    }
+    RETURN_IF_ERROR(CheckRowArguments(plan_.problem_, 1, args_.a_zero_points, args_.a_scales));
+    const RunInput from = plan_.MakeInput(args_, *prepared_, prepared_->pixels(), 1, scratch_.data());
+    plan_.RunShare(args_, from, cuts_, 0, scratch_.data() + prepared_->shared_bytes);
     return {};
   }
 
  private:
+  const Convolution& plan_;
+  intact_conv_args args_;
   PreparedPointer prepared_;
-  RunInput from_;
-  OutputMap output_;
-  std::vector<Range> shares_;  // [plan]
+  Cuts cuts_;
   BoundScratch scratch_;
 };
 
@@ -688,19 +680,16 @@ Result<std::unique_ptr<BoundRun>> Convolution::Bind(const intact_conv_args& args
     return std::unique_ptr<BoundRun>(std::make_unique<EmptyRun>());
   }
   ASSIGN_OR_RETURN(PreparedPointer found, Find(args));
-  const Prepared& prepared = *found;
-  RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
-  const Cuts cuts(prepared, prepared.Threads(args.threads, isa()));
-  if (cuts.parts() != 1 || !IsStatic()) {
-    return std::unique_ptr<BoundRun>(
-        std::make_unique<CheckedRun<Convolution, intact_conv_args>>(*this, args));
-  }
+  RETURN_IF_ERROR(CheckSizedArguments(args, found->plans->geometry));
+  const Cuts cuts(*found, found->Threads(args.threads, isa()));
   RETURN_IF_ERROR(PrepareShares(cuts, false));
-  const RunInput from = MakeInput(args, prepared, prepared.pixels(), 1, nullptr);
-  const OutputMap output = OutputMap::Of(problem_.output, geometry_.output_channels, args.c, args.c_stride,
-                                         args.residual, args.residual_stride);
-  auto bound = std::make_unique<Bound>(std::move(found), from, output, cuts);
-  RETURN_IF_ERROR(bound->scratch()->Set(args.scratch, args.scratch_bytes, prepared.bytes));
+  if (cuts.parts() != 1) {
+    auto bound = std::make_unique<CheckedRun<Convolution, intact_conv_args>>(*this, args);
+    RETURN_IF_ERROR(bound->CheckScratch(found->shared_bytes + found->bytes));
+    return std::unique_ptr<BoundRun>(std::move(bound));
+  }
+  auto bound = std::make_unique<Bound>(*this, args, std::move(found));
+  RETURN_IF_ERROR(bound->SetScratch());
   return std::unique_ptr<BoundRun>(std::move(bound));
 }
 

@@ -274,10 +274,15 @@ Result<std::unique_ptr<BoundRun>> GemmPlan::Bind(const intact_gemm_args& args) c
   const bool reads_arrays = args.a_zero_points != nullptr || args.a_scales != nullptr ||
                             args.a_items != nullptr || args.c_items != nullptr ||
                             args.residual_items != nullptr;
-  const bool is_one_share = run.shares() == 1 && run.Count(threads).threads == 1;
-  if (!is_one_share || reads_arrays || problem().has_runtime_b ||
+  const bool is_alone = run.Count(threads).threads == 1;
+  if (run.shares() != 1 || !is_alone || reads_arrays || problem().has_runtime_b ||
       problem().a_quantization == INTACT_QUANTIZATION_DYNAMIC_TENSOR) {
-    return std::unique_ptr<BoundRun>(std::make_unique<CheckedRun<GemmPlan, intact_gemm_args>>(*this, args));
+    auto bound = std::make_unique<CheckedRun<GemmPlan, intact_gemm_args>>(*this, args);
+    RETURN_IF_ERROR(bound->CheckScratch(run.share_bytes));
+    if (is_alone) {
+      RETURN_IF_ERROR(bound->OwnScratch(run.shared_bytes * batch.items() + run.share_bytes));
+    }
+    return std::unique_ptr<BoundRun>(std::move(bound));
   }
   auto bound = std::make_unique<Bound>(*unit_, run.engine, BuffersOf(batch, batch.Item(0)), run.cut.Share(0));
   RETURN_IF_ERROR(bound->scratch()->Set(args.scratch, args.scratch_bytes, run.share_bytes));

@@ -702,7 +702,7 @@ def test_what_is_not_audited_is_not_proven(tmp_path):
     ]
     path = save(tmp_path, nodes, {"w": HOT // 2}, [("a", TensorProto.UINT8), ("b", TensorProto.FLOAT)])
     result = audit(path)
-    assert not result.is_proven and verdict(result).endswith("; 1 operators were not audited")
+    assert not result.is_proven and verdict(result).endswith("; 1 operator was not audited")
     assert program("audit", path).returncode == 1
 
 
@@ -899,7 +899,7 @@ def test_products_of_two_activations(tmp_path, a_type, b_type, qdq, readers, is_
     run = program("audit", path, "--json", tmp_path / "j")
     assert run.returncode == (0 if is_safe else 1)
     words = (
-        "1 products of two activations are proven safe too"
+        "1 product of two activations is proven safe too"
         if is_safe
         else "255*-128 + 255*-128 = -65280; u8 for the second operand"
     )
@@ -911,8 +911,8 @@ def test_products_of_two_activations(tmp_path, a_type, b_type, qdq, readers, is_
 @pytest.mark.parametrize(
     "b_type,status,words",
     [
-        ("s8", 1, "on CPUs without VNNI 1 of 1 products of two activations can compute wrong sums; "),
-        ("u8", 0, "1 products of two activations are proven safe, whatever the input\n"),
+        ("s8", 1, "on CPUs without VNNI 1 of 1 product of two activations can compute wrong sums; "),
+        ("u8", 0, "1 product of two activations is proven safe, whatever the input\n"),
     ],
 )
 def test_a_model_of_products_of_two_activations_only(tmp_path, b_type, status, words):
@@ -1067,9 +1067,9 @@ def test_the_command(tmp_path):
     safe = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": HOT // 2})
     run = program("audit", safe)
     assert run.returncode == 0 and run.stdout.endswith(
-        "all 1 layers are proven safe in ONNX Runtime, whatever the input\n"
+        "the layer is proven safe in ONNX Runtime, whatever the input\n"
     )
-    assert "7 bits: the weights of 1 layers" in run.stdout
+    assert "7 bits: the weights of 1 layer" in run.stdout
 
 
 def test_names_cannot_write_the_page_or_the_terminal(tmp_path):

@@ -167,7 +167,7 @@ def test_a_tflite_product(tmp_path):
     assert "LiteRT as the engine: its products are exact" in result.layers[0].remedies
     text = to_text(result)
     assert (
-        "all 1 layers are proven safe in LiteRT" in text
+        "the layer is proven safe in LiteRT" in text
         and to_html(result)
         and json.dumps(to_json(result), allow_nan=False)
     )
@@ -476,7 +476,7 @@ def test_tflite_products_of_two_activations(tmp_path, kind, types, witness):
     assert not result.model.passed_over and (product.layer.a_type, product.layer.b_type) == types
     assert product.engines["litert"].is_proven and product.engines["onednn"].witness == witness
     run = program("audit", path)
-    assert run.returncode == 0 and "1 products of two activations are proven safe" in run.stdout
+    assert run.returncode == 0 and "1 product of two activations is proven safe" in run.stdout
     assert program("audit", path, "--engine", "onednn").returncode == 1
 
 
@@ -521,7 +521,7 @@ def test_the_command_on_tflite(tmp_path):
     path = one(tmp_path, FULLY_CONNECTED, [1, 4], HOT.T.copy())
     run = program("audit", path)
     assert run.returncode == 0 and run.stdout.endswith(
-        "all 1 layers are proven safe in LiteRT, whatever the input\n"
+        "the layer is proven safe in LiteRT, whatever the input\n"
     )
     assert program("audit", path, "--engine", "onednn").returncode == 1
 

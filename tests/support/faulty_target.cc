@@ -127,7 +127,7 @@ int32_t FaultySum(const Sum& sum, const intact_gemm_desc& desc, int64_t za) {
   if (Is("tail") && desc.k % 4 != 0) {
     return static_cast<int32_t>(sum.Exact(za) - sum.Product(desc.k - 1) + za * sum.B(desc.k - 1));
   }
-  if (Is("tail_of_64") && desc.k % 64 == 1) {
+  if (Is("last_depth") || (Is("tail_of_64") && desc.k % 64 == 1)) {
     return static_cast<int32_t>(sum.Exact(za) - (sum.A(desc.k - 1) - za) * sum.B(desc.k - 1));
   }
   if (Is("compensated_by_127")) return static_cast<int32_t>(sum.Exact(za) + sum.Weights());

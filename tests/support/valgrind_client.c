@@ -4,6 +4,7 @@
  * The argument names a fault of the user, which valgrind must report: "none"; "small_c", "small_a",
  * "small_weights" (the buffer lacks its last byte); "small_scratch" (it lacks its last 128 bytes, some for
  * alignment); or "unset_a" (it is never written). */
+#include <intact/bound.h>
 #include <intact/intact.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,7 +118,14 @@ static void run_gemm(unsigned number, int64_t m, int64_t n, int64_t k) {
   unsigned char* scratch = own_scratch(number, info.scratch_bytes);
   args.scratch = scratch;
   args.scratch_bytes = scratch == NULL ? 0 : info.scratch_bytes;
-  expect(intact_gemm_run(gemm, &args));
+  if (number % 3 == 0) {
+    intact_bound* bound = NULL;
+    expect(intact_gemm_bind(gemm, &args, &bound));
+    expect(intact_bound_run(bound));
+    intact_bound_destroy(bound);
+  } else {
+    expect(intact_gemm_run(gemm, &args));
+  }
   look_at(c, bytes);
   free(scratch);
   free(c);
@@ -162,7 +170,14 @@ static void run_conv(unsigned number, const struct layer* layer) {
   args.residual = linear.residual_type == INTACT_TYPE_NONE ? NULL : c;
   args.scratch = scratch;
   args.scratch_bytes = scratch == NULL ? 0 : info.scratch_bytes;
-  expect(intact_conv_run(conv, &args));
+  if (number % 3 == 0) {
+    intact_bound* bound = NULL;
+    expect(intact_conv_bind(conv, &args, &bound));
+    expect(intact_bound_run(bound));
+    intact_bound_destroy(bound);
+  } else {
+    expect(intact_conv_run(conv, &args));
+  }
   look_at(c, bytes);
   free(scratch);
   free(c);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/printable.h"
 #include "tools/console/commands.h"
 #include "tools/console/terminal.h"
 #include "verify/problem/benchdnn.h"
@@ -52,7 +53,7 @@ int PrintProblems(const std::string& command) {
   for (const auto& [reason, same] : refusals) {
     Fail(cases->size() == 1 ? "benchdnn: " + reason
                             : fmt::format("benchdnn: {} ({} of {} lines, the first: {})", reason, same.count,
-                                          cases->size(), same.first));
+                                          cases->size(), support::Printable(same.first)));
   }
   if (cases->size() > 1) {
     PrintError("{} lines: {} converted, {} refused\n", cases->size(), cases->size() - refused, refused);

@@ -295,9 +295,9 @@ int Sweep(SweepOptions options) {
   }
   const verify::SweepResult* others = random ? &random->sweep : nullptr;
   const std::vector<std::string> met = *expected ? (*expected)->Met() : std::vector<std::string>();
-  if (const Error error = WriteJunit(options, *target, *sweep, met, others); !error.ok()) return Fail(error);
   const verify::SweepVerdict verdict = sweep->VerdictWith(others);
   if (StatusOf(verdict) != kParity) Print("{}", held);
+  if (const Error error = WriteJunit(options, *target, *sweep, met, others); !error.ok()) return Fail(error);
   // `verify merge` checks whether each cell of the whole sweep ran something.
   const bool is_for_merge = !is_whole && verdict == verify::SweepVerdict::kNothingCompared;
   if (is_whole) Print("{}", verify::VerdictText(*sweep, others));

@@ -240,11 +240,16 @@ class Comparer {
       const Observation seen = answer_.Observe(output);
       ++checked_;
       for (const Diagnosis& mistake : Mistakes(seen, Suspect(seen, output))) {
-        if (IsAllowed(rules, mistake)) ++of_mistake_[mistake.of];
+        if (!IsAllowed(rules, mistake)) continue;
+        auto& [of, number] = of_mistake_[mistake.key()];
+        of = mistake.of;
+        ++number;
       }
     }
-    for (const auto& [mistake, number] : of_mistake_) {
-      if (number == checked_) result_.explained_by.mistakes.push_back(mistake);
+    std::vector<std::string>& mistakes = result_.explained_by.mistakes;
+    for (const auto& [key, mistake] : of_mistake_) {
+      const auto& [of, number] = mistake;
+      if (number == checked_ && std::ranges::find(mistakes, of) == mistakes.end()) mistakes.push_back(of);
     }
   }
 
@@ -260,9 +265,9 @@ class Comparer {
     std::optional<Diagnosis> best;
     int64_t most = 0;
     for (Diagnosis& mistake : Mistakes(seen, Suspect(seen, output))) {
-      const auto found = of_mistake_.find(mistake.of);
-      if (found == of_mistake_.end() || found->second <= most) continue;
-      most = found->second;
+      const auto found = of_mistake_.find(mistake.key());
+      if (found == of_mistake_.end() || found->second.second <= most) continue;
+      most = found->second.second;
       best = std::move(mistake);
     }
     if (best && most == checked_) return {diagnosis.of + ": " + best->of, diagnosis.text + ": " + best->text};
@@ -457,8 +462,9 @@ class Comparer {
   int64_t wrong_ = 0;                                    // outputs that are neither exact nor as promised
   std::vector<std::pair<Arithmetic, int64_t>> numbers_;  // wrong outputs that each arithmetic explains
   std::vector<int64_t> without_cause_;                   // wrong outputs that nothing explains
-  std::map<std::string, int64_t> of_mistake_;            // outputs without a cause that each mistake explains
-  int64_t checked_ = 0;                                  // outputs without a cause that were counted for it
+  // By Diagnosis::key(): Diagnosis::of, and the outputs without a cause that the mistake explains.
+  std::map<std::string, std::pair<std::string, int64_t>> of_mistake_;
+  int64_t checked_ = 0;  // outputs without a cause that were counted for it
   std::optional<GemmSuspects> gemm_suspects_;
   std::optional<ConvSuspects> conv_suspects_;
   Comparison result_;

@@ -144,11 +144,14 @@ void SuspectSigns(const Observation& seen, std::vector<Suspicion>* suspicions) {
   suspicions->push_back({"the signs of A and B", Wrap(seen.exact + of_both), {}, a_text + " and " + b_text});
 }
 
+// A loop over blocks of depths that ends too early, or that leaves out the depths beyond whole blocks.
 void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
   const int64_t k = seen.gemm.k;
-  for (const int64_t block : {2, 4, 8, 16, 32, 64}) {
-    const int64_t from = k / block * block;
-    if (from == k) continue;
+  int64_t last_from = k;
+  for (const int64_t block : {1, 2, 4, 8, 16, 32, 64}) {
+    const int64_t from = (k - 1) / block * block;
+    const bool is_all = from == 0 && k % block == 0;  // then nothing is added up
+    if (is_all || from == std::exchange(last_from, from)) continue;
     const std::string text = fmt::format("depth tail k={}…{} missing", from, k - 1);
     // The products that are missing are of numbers as kernels see them, as they are stored, or less their zero
     // points.
@@ -157,7 +160,7 @@ void SuspectTail(const Observation& seen, std::vector<Suspicion>* suspicions) {
       for (const int64_t w_offset :
            {int64_t{0}, int64_t{reference::WeightShift(seen.gemm)}, ZeroPoint(seen)}) {
         const int64_t missing = Products(seen, from, a_offset, w_offset);
-        suspicions->push_back({"depth tail missing", Wrap(seen.exact - missing), {}, text});
+        suspicions->push_back({"depth tail missing", Wrap(seen.exact - missing), {}, text, true});
       }
     }
   }
@@ -347,7 +350,7 @@ Diagnosis KnownOf(const Observation& seen) {
 std::vector<Diagnosis> Mistakes(const Observation& seen, std::vector<Suspicion> of_operation) {
   std::vector<Diagnosis> mistakes;
   const auto add = [&](const Mistake& mistake) {
-    const auto is_it = [&](const Diagnosis& known) { return known.of == mistake->of; };
+    const auto is_it = [&](const Diagnosis& known) { return known.key() == mistake->key(); };
     if (mistake && std::ranges::none_of(mistakes, is_it)) mistakes.push_back(*mistake);
   };
   if (seen.actual_accumulator == 0 && IsZeroOfFourBytes(seen)) {
@@ -356,7 +359,7 @@ std::vector<Diagnosis> Mistakes(const Observation& seen, std::vector<Suspicion> 
   for (const Suspicion& suspicion : Suspicions(seen, std::move(of_operation))) {
     if (!seen.GivenBy(suspicion.accumulator, suspicion.scale)) continue;
     const std::string mistake(suspicion.mistake);
-    add(Diagnosis{mistake, suspicion.text.empty() ? mistake : suspicion.text});
+    add(Diagnosis{mistake, suspicion.text.empty() ? mistake : suspicion.text, suspicion.is_common});
   }
   if (seen.actual_accumulator == seen.exact) {
     for (const auto& find : {OtherLookup, OtherActivation, OtherNarrowing, OtherScale, OtherResidual}) {

@@ -41,11 +41,15 @@ struct Suspicion {
   int32_t accumulator;
   std::optional<float> scale = {};
   std::string text = {};  // with numbers, if there are any
+  bool is_common = false;
 };
 
 /// What an output looks like: a name for similar outputs, and a text for people.
 struct Diagnosis {
   std::string of, text;
+  bool is_common = false;  // one mistake gives all its outputs this text
+  /// Equal for all outputs of one mistake.
+  const std::string& key() const { return is_common ? text : of; }
 };
 
 /// If a sum beyond int32 should have wrapped: what happened to it instead; nullopt if the output does not

@@ -51,7 +51,7 @@ struct BenchdnnLine {
 Result<BenchdnnLine> BenchdnnLineOf(const Problem& problem);
 
 /// Strides of a tensor in the order of its dimensions: batch, channels, then `extents`. Channels are innermost,
-/// pixels have `pixel` elements.
+/// pixels have `pixel` elements. Strides beyond the largest size of a tensor are cut to one more than it.
 std::vector<int64_t> ChannelsLastStrides(const std::vector<int64_t>& extents, int64_t pixel);
 
 }  // namespace intact::verify

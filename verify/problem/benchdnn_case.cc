@@ -19,6 +19,7 @@ namespace intact::verify {
 namespace {
 
 constexpr size_t kMaxCombinations = 100'000;  // of the values of options, for one descriptor
+constexpr size_t kMaxCases = 1'000'000;
 constexpr int kMaxBatchDepth = 16;
 
 constexpr std::array<std::string_view, 3> kDrivers = {"matmul", "conv", "deconv"};
@@ -129,7 +130,8 @@ class Reader {
     }
     if (word.starts_with("--")) return ReadOption(word);
     if (word.starts_with("-v")) return {};
-    if (word.starts_with("-")) return Invalid(fmt::format("'{}': expected an option with --", word));
+    if (word.starts_with("-"))
+      return Invalid(fmt::format("'{}': expected an option with --", support::Excerpt(word)));
     return AddCases(word);
   }
 
@@ -169,8 +171,8 @@ class Reader {
     std::vector<BenchdnnCase> cases = {{driver_, {}, descriptor}};
     for (const auto& [name, values] : options_) {
       if (cases.size() * values.size() > kMaxCombinations) {
-        return Invalid(
-            fmt::format("'{}': the options have more than {} combinations", descriptor, kMaxCombinations));
+        return Invalid(fmt::format("'{}': the options have more than {} combinations",
+                                   support::Excerpt(descriptor), kMaxCombinations));
       }
       std::vector<BenchdnnCase> longer;
       for (const BenchdnnCase& one : cases) {
@@ -180,6 +182,10 @@ class Reader {
         }
       }
       cases = std::move(longer);
+    }
+    if (cases_.size() + cases.size() > kMaxCases) {
+      return Invalid(
+          fmt::format("'{}': the lines have more than {} problems", support::Excerpt(descriptor), kMaxCases));
     }
     std::set<std::string> seen;
     for (BenchdnnCase& one : cases) {
@@ -191,8 +197,8 @@ class Reader {
 
   Error ReadBatch(const std::string& name, int depth) {
     if (depth == kMaxBatchDepth) {
-      return Invalid(
-          fmt::format("--batch={}: batch files are nested more than {} deep", name, kMaxBatchDepth));
+      return Invalid(fmt::format("--batch={}: batch files are nested more than {} deep",
+                                 support::Excerpt(name), kMaxBatchDepth));
     }
     std::vector<std::filesystem::path> paths = {name};
     for (const std::filesystem::path& folder : folders_) paths.push_back(folder / name);

@@ -20,6 +20,8 @@ using reference::Axis;
 using reference::ConvGeometry;
 using Dimensions = std::vector<int64_t>;
 
+constexpr size_t kMostRank = 12;  // DNNL_MAX_NDIMS
+
 constexpr auto kTypes =
     NamesOf(std::array{INTACT_U8, INTACT_S8, INTACT_S32, INTACT_F32, INTACT_BF16, INTACT_F16});
 
@@ -171,8 +173,8 @@ Error ReadZeroPoints(const BenchdnnCase& one, const Shape& shape, Problem* probl
       return Invalid(
           fmt::format("{}: problem lines have no zero points for {} outputs", key, ToString(type)));
     }
-    if (entry.value < core::LowestOf(type) || entry.value > core::HighestOf(type) ||
-        entry.value != static_cast<int32_t>(entry.value)) {
+    const bool is_in_range = entry.value >= core::LowestOf(type) && entry.value <= core::HighestOf(type);
+    if (!is_in_range || entry.value != static_cast<int32_t>(entry.value)) {
       return Invalid(fmt::format("{}: {} is out of range; expected {} to {}", key, entry.value,
                                  core::LowestOf(type), core::HighestOf(type)));
     }
@@ -370,6 +372,10 @@ Error ReadMatmulDescriptor(const BenchdnnCase& one, size_t* rank, Problem* probl
   ASSIGN_OR_RETURN(const Dimensions a, DimensionsOf(key, parts[0]));
   ASSIGN_OR_RETURN(const Dimensions b, DimensionsOf(key, parts[1]));
   *rank = a.size();
+  if (*rank > kMostRank) {
+    return Invalid(
+        fmt::format("{}: the tensors have {} dimensions; expected at most {}", key, *rank, kMostRank));
+  }
   if (a.size() < 2 || b.size() != a.size() || a[*rank - 1] != b[*rank - 2]) {
     return Invalid(key + ": expected MxK:KxN, with batches of one rank before M and K");
   }
@@ -557,7 +563,7 @@ std::vector<int64_t> ChannelsLastStrides(const std::vector<int64_t>& extents, in
   int64_t stride = pixel;
   for (size_t i = extents.size(); i-- > 0;) {
     strides[i + 2] = stride;
-    stride *= extents[i];
+    stride = std::min(stride * extents[i], kMaxDimension + 1);  // a larger stride cannot be given
   }
   strides[0] = stride;
   return strides;

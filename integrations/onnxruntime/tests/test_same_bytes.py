@@ -825,15 +825,15 @@ def test_an_audit_says_how_far_answers_move_or_what_shows_it(files):
     (place,) = (
         i
         for i, line in enumerate(lines)
-        if line.startswith("answers: depend on the CPU in ONNX Runtime, through ")
+        if line.startswith("the outputs depend on the CPU in ONNX Runtime, through ")
     )
     assert "1 x Softmax of floats" in lines[place]
     assert (
         lines[place + 1]
-        == f"how far they move depends on the inputs: intact audit {path} --data INPUTS.npz --emulate"
+        == f"how far the outputs move depends on the inputs: intact audit {path} --data INPUTS.npz --emulate"
     )
     with_data = intact_command("audit", path, "--data", data)
-    assert "answers: depend on the CPU" in with_data.stdout and "how far they move" not in with_data.stdout
+    assert "the outputs depend on the CPU" in with_data.stdout and "how far the outputs" not in with_data.stdout
 
 
 @needs_table

@@ -22,6 +22,10 @@ def _number(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
 def verdict(audit: Audit) -> str:
     """One line: how many layers can saturate, in which engines, and whether this CPU is affected."""
     if not audit.layers and not audit.products:
@@ -38,7 +42,7 @@ def verdict(audit: Audit) -> str:
         what = (
             f"{failing} of {of} layers can compute wrong sums"
             if failing
-            else f"all {of} layers are proven safe"
+            else f"{'the layer is' if of == 1 else f'all {of} layers are'} proven safe"
         )
         parts.append(f"{what} in {table[name].words}")
     here = "this CPU has VNNI and is not affected"
@@ -49,7 +53,9 @@ def verdict(audit: Audit) -> str:
             if audit.cpu_clamps
             else f"this CPU has VNNI, but some layers can be wrong here too in {names}"
         )
-    left = f"; {audit.model.not_audited} operators were not audited" if audit.model.not_audited else ""
+    not_audited = audit.model.not_audited
+    were = "was" if not_audited == 1 else "were"
+    left = f"; {_counted(not_audited, 'operator')} {were} not audited" if not_audited else ""
     if not audit.is_unsafe:
         return "; ".join(parts) + ", whatever the input" + (products and f"; {products} too") + left
     return (
@@ -153,9 +159,10 @@ def _products_verdict(audit: Audit) -> str:
     failing = sum(product.fails(audit.engines) for product in audit.products)
     if not of:
         return ""
-    return f"{f'{failing} of ' if failing else ''}{of} products of two activations " + (
-        "can compute wrong sums" if failing else "are proven safe"
-    )
+    products = f"{_counted(of, 'product')} of two activations"
+    if failing:
+        return f"{failing} of {products} can compute wrong sums"
+    return f"{products} {'is' if of == 1 else 'are'} proven safe"
 
 
 def _products_lines(audit: Audit) -> list[str]:
@@ -266,8 +273,8 @@ def _remarks(audit: Audit) -> list[str]:
     weights = sum(layer.uses_7_bits for layer in audit.layers)
     if weights:
         lines.append(
-            f"7 bits: the weights of {weights} layers lie within -64 to 64 (reduce_range); CPUs with VNNI do not need "
-            "this"
+            f"7 bits: the weights of {_counted(weights, 'layer')} lie within -64 to 64 (reduce_range); CPUs with VNNI "
+            "do not need this"
         )
     seen = [found for found in audit.on_data.layers.values() if found] if audit.on_data else []
     if (
@@ -313,7 +320,7 @@ EXPLANATION = (
 
 
 def floats_by_cpu(audit: Audit) -> dict[str, int]:
-    """The float operators whose answers depend on the CPU in ONNX Runtime, and their number."""
+    """The float operators whose outputs depend on the CPU in ONNX Runtime, and their number."""
     if audit.model.proto is None or "onnxruntime" not in audit.engines:
         return {}
     integers = {id(each.layer.graph_node) for each in audit.layers if not each.layer.float_in}
@@ -324,25 +331,26 @@ def floats_by_cpu(audit: Audit) -> dict[str, int]:
 
 
 def dependence(audit: Audit) -> list[str]:
-    """A line: whether the model's answers depend on the CPU in ONNX Runtime, and through which nodes; and a
+    """A line: whether the model's outputs depend on the CPU in ONNX Runtime, and through which nodes; and a
     line on how far they move, which only data shows. None for other formats."""
     if audit.model.proto is None or "onnxruntime" not in audit.engines:
         return []
     clamped = audit.failing("onnxruntime") + sum(product.fails(["onnxruntime"]) for product in audit.products)
-    through = [f"{clamped} products whose sums can saturate"] if clamped else []
+    through = [f"{_counted(clamped, 'product')} whose sums can saturate"] if clamped else []
     through += [f"{count} x {op} of floats" for op, count in sorted(floats_by_cpu(audit).items())]
     if not through:
-        return ["answers: no operator is known whose answers in ONNX Runtime depend on the CPU"]
+        return ["no operator is known whose outputs depend on the CPU in ONNX Runtime"]
     how_far = (
         []
         if audit.on_data
         else [
-            f"how far they move depends on the inputs: intact audit {excerpt(audit.model.path, 400)} --data "
+            f"how far the outputs move depends on the inputs: intact audit {excerpt(audit.model.path, 400)} --data "
             "INPUTS.npz --emulate"
         ]
     )
     return [
-        f"answers: depend on the CPU in ONNX Runtime, through {', '.join(through)} (intact.onnxruntime: reproducible=True)",
+        f"the outputs depend on the CPU in ONNX Runtime, through {', '.join(through)} (intact.onnxruntime: "
+        "reproducible=True)",
         *how_far,
     ]
 
@@ -351,7 +359,8 @@ def to_text(audit: Audit) -> str:
     """The table of layers, remarks, and the operators that were passed over. The last line is the verdict."""
     table = engines()
     lines = [
-        f"{excerpt(audit.model.path, 400)}: {len(audit.layers)} quantized layers of {audit.model.operators} operators",
+        f"{excerpt(audit.model.path, 400)}: {_counted(len(audit.layers), 'quantized layer')} of "
+        f"{_counted(audit.model.operators, 'operator')}",
         *dependence(audit),
     ]
     head = [

@@ -181,7 +181,7 @@ TEST(BoundTest, RefusesWhatPlainRunsRefuse) {
   const auto message_of = [&](const intact_gemm* gemm, const intact_gemm_args* given) {
     auto* bound = reinterpret_cast<intact_bound*>(a.data());
     EXPECT_EQ(intact_gemm_bind(gemm, given, &bound), INTACT_INVALID_ARGUMENT);
-    EXPECT_TRUE(bound == nullptr || given == nullptr || gemm == nullptr);
+    EXPECT_EQ(bound, nullptr);
     return std::string(intact_last_error());
   };
   EXPECT_EQ(message_of(plan->handle(), &args).substr(0, 18), "intact_gemm_bind: ");
@@ -195,6 +195,19 @@ TEST(BoundTest, RefusesWhatPlainRunsRefuse) {
   EXPECT_EQ(message_of(plan->handle(), &args),
             "intact_gemm_bind: scratch_bytes is 1 and scratch is NULL; expected 0");
   args.scratch_bytes = 0;
+  // Of runs that check their arguments again, too.
+  intact_gemm_args items = args;
+  const std::array<const void*, 2> a_items = {a.data(), a.data()};
+  std::array<std::array<int32_t, 8>, 2> outputs = {};
+  const std::array<void*, 2> c_items = {outputs[0].data(), outputs[1].data()};
+  std::array<uint8_t, 1> scratch = {};
+  items.batch = 2;
+  items.a = items.c = nullptr;
+  items.a_items = a_items.data();
+  items.c_items = c_items.data();
+  items.scratch = scratch.data();
+  items.scratch_bytes = scratch.size();
+  EXPECT_EQ(message_of(plan->handle(), &items), "intact_gemm_bind: scratch_bytes is 1; expected at least 63");
   EXPECT_EQ(intact_gemm_bind(plan->handle(), &args, nullptr), INTACT_INVALID_ARGUMENT);
   EXPECT_STREQ(intact_last_error(), "intact_gemm_bind: bound is NULL");
   EXPECT_EQ(intact_bound_run(nullptr), INTACT_INVALID_ARGUMENT);

@@ -2,6 +2,7 @@
 // works. Each failure happens in a child process that has not used the library yet, because one-time
 // initialization must survive it too.
 #include <gtest/gtest.h>
+#include <intact/bound.h>
 #include <intact/grouped.h>
 #include <intact/intact.h>
 #include <omp.h>
@@ -19,6 +20,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 // ----- failing allocations ---------------------------------------------------------------------------------
@@ -615,6 +617,200 @@ TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
     intact_conv_destroy(conv);
   }
   EXPECT_EQ(c, expected);
+}
+
+// ----- runs that allocate nothing --------------------------------------------------------------------------
+
+// Plans of both kinds, and the arguments of their runs on one thread. Memory of the arguments is larger than needed.
+struct Plan {
+  intact_gemm* gemm = nullptr;
+  intact_conv* conv = nullptr;
+  intact_gemm_args gemm_args = INTACT_GEMM_ARGS_INIT;
+  intact_conv_args conv_args = INTACT_CONV_ARGS_INIT;
+
+  ~Plan() {
+    intact_gemm_destroy(gemm);
+    intact_conv_destroy(conv);
+  }
+  intact_status Bind(intact_bound** bound) const {
+    return gemm != nullptr ? intact_gemm_bind(gemm, &gemm_args, bound)
+                           : intact_conv_bind(conv, &conv_args, bound);
+  }
+  intact_status Prepare(intact_run_info* info) const {
+    return gemm != nullptr ? intact_gemm_prepare(gemm, &gemm_args, info)
+                           : intact_conv_prepare(conv, &conv_args, info);
+  }
+  intact_status Run(void* scratch, size_t bytes) {
+    gemm_args.scratch = conv_args.scratch = scratch;
+    gemm_args.scratch_bytes = conv_args.scratch_bytes = bytes;
+    return gemm != nullptr ? intact_gemm_run(gemm, &gemm_args) : intact_conv_run(conv, &conv_args);
+  }
+};
+
+std::array<int32_t, 1 << 16> large_c;
+constexpr float kOneScale = 0.01F;
+
+struct Product {
+  int64_t m, n = kN, k = kK, batch = 1;
+  int32_t quantization = INTACT_QUANTIZATION_STATIC, runtime_b = 0;
+  intact_status Create(intact_isa isa, Plan* plan) const {
+    intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
+    intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+    desc.n = n;
+    desc.k = k;
+    desc.runtime_b = runtime_b;
+    linear.max_isa = isa;
+    linear.a_quantization = quantization;
+    const bool is_dynamic = quantization != INTACT_QUANTIZATION_STATIC;
+    if (is_dynamic) {
+      linear.a_source_type = INTACT_F32;
+      linear.c_type = INTACT_F32;
+      linear.scales = &kOneScale;
+      linear.scale_count = 1;
+    }
+    plan->gemm_args.m = m;
+    plan->gemm_args.batch = batch;
+    plan->gemm_args.threads = 1;
+    plan->gemm_args.a = is_dynamic ? static_cast<const void*>(kFloats.data()) : kActivations.data();
+    plan->gemm_args.c = large_c.data();
+    if (runtime_b != 0) plan->gemm_args.b = kWeights.data();
+    return intact_gemm_create(&desc, &linear, runtime_b != 0 ? nullptr : kWeights.data(), &plan->gemm);
+  }
+};
+
+struct Image2D {
+  int64_t inputs, outputs, groups = 1, side = kSide, kernel = 3, stride = 1, batch = 1;
+  int32_t transposed = 0, quantization = INTACT_QUANTIZATION_STATIC;
+  intact_status Create(intact_isa isa, Plan* plan) const {
+    intact_conv_desc desc = INTACT_CONV_DESC_INIT;
+    intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
+    desc.spatial_dims = 2;
+    desc.input_channels = inputs;
+    desc.output_channels = outputs;
+    desc.groups = groups;
+    desc.transposed = transposed;
+    for (const int i : {0, 1}) {
+      desc.input[i] = side;
+      desc.kernel[i] = kernel;
+      desc.stride[i] = stride;
+      desc.pad_begin[i] = desc.pad_end[i] = kernel / 2;
+    }
+    linear.max_isa = isa;
+    linear.a_quantization = quantization;
+    if (quantization != INTACT_QUANTIZATION_STATIC) {
+      linear.a_source_type = INTACT_F32;
+      linear.c_type = INTACT_F32;
+      linear.scales = &kOneScale;
+      linear.scale_count = 1;
+    }
+    plan->conv_args.batch = batch;
+    plan->conv_args.threads = 1;
+    plan->conv_args.a = quantization != INTACT_QUANTIZATION_STATIC ? static_cast<const void*>(kFloats.data())
+                                                                   : kActivations.data();
+    plan->conv_args.c = large_c.data();
+    return intact_conv_create(&desc, &linear, kWeights.data(), &plan->conv);
+  }
+};
+
+// Whether `run` allocates memory, in a thread that has kept none from earlier runs.
+bool Allocates(const std::function<intact_status()>& run) {
+  bool allocates = false;
+  std::thread([&] {
+    until_failure = 0;
+    const intact_status status = run();
+    allocates = until_failure.exchange(kNever) < 0;
+    EXPECT_TRUE(status == INTACT_OK || allocates) << intact_last_error();
+  }).join();
+  return allocates;
+}
+
+template <class Layer>
+void ExpectNoAllocations(const Layer& layer, const std::string& name) {
+  for (const intact_isa isa : {INTACT_ISA_PORTABLE, INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512,
+                               INTACT_ISA_AVX512_VNNI, INTACT_ISA_AMX_INT8}) {
+    if (intact_isa_available(isa) == 0) continue;
+    SCOPED_TRACE(name + " " + intact_isa_name(isa));
+    {
+      Plan plan;
+      intact_run_info info = INTACT_RUN_INFO_INIT;
+      ASSERT_EQ(layer.Create(isa, &plan), INTACT_OK) << intact_last_error();
+      ASSERT_EQ(plan.Prepare(&info), INTACT_OK) << intact_last_error();
+      std::vector<uint8_t> scratch(info.scratch_bytes);
+      EXPECT_FALSE(Allocates([&] { return plan.Run(scratch.data(), scratch.size()); })) << "prepared";
+    }
+    Plan plan;
+    intact_bound* bound = nullptr;
+    ASSERT_EQ(layer.Create(isa, &plan), INTACT_OK) << intact_last_error();
+    ASSERT_EQ(plan.Bind(&bound), INTACT_OK) << intact_last_error();
+    EXPECT_FALSE(Allocates([&] { return intact_bound_run(bound); })) << "bound";
+    intact_bound_destroy(bound);
+  }
+}
+
+TEST(FailingMemoryTest, PreparedAndBoundRunsAllocateNothing) {
+  if (!kCanFail) GTEST_SKIP() << "the sanitizer has the allocator";
+  EXPECT_TRUE(Allocates([] {
+    void* volatile memory = std::malloc(1);
+    std::free(memory);
+    return INTACT_OK;
+  }));
+  for (const Product& product : {
+           Product{1},
+           Product{5},
+           Product{kM},
+           Product{23, 100, 64},
+           Product{7, 9, 300},
+           Product{7, kN, kK, 3},
+           Product{1, kN, kK, 40},
+           Product{7, kN, kK, 3, INTACT_QUANTIZATION_DYNAMIC_ROWS},
+           Product{7, kN, kK, 1, INTACT_QUANTIZATION_DYNAMIC_ROWS},
+           Product{7, kN, kK, 1, INTACT_QUANTIZATION_DYNAMIC_TENSOR},
+           Product{7, kN, kK, 1, INTACT_QUANTIZATION_STATIC, 1},
+           Product{40, kN, kK, 1, INTACT_QUANTIZATION_STATIC, 1},
+       }) {
+    ExpectNoAllocations(product,
+                        testing::PrintToString(std::array{product.m, product.n, product.k, product.batch,
+                                                          int64_t{product.quantization}}));
+  }
+  for (const Image2D& layer : {
+           Image2D{16, 24},
+           Image2D{64, 24},
+           Image2D{16, 16, 4},
+           Image2D{24, 24, 24},
+           Image2D{3, 17},
+           Image2D{.inputs = 16, .outputs = 24, .kernel = 1},
+           Image2D{.inputs = 16, .outputs = 24, .stride = 2},
+           Image2D{.inputs = 16, .outputs = 24, .side = 7, .batch = 3},
+           Image2D{.inputs = 8, .outputs = 8, .stride = 2, .transposed = 1},
+           Image2D{.inputs = 8, .outputs = 8, .side = 23, .stride = 2, .transposed = 1},
+           Image2D{.inputs = 8, .outputs = 8, .kernel = 1, .stride = 2, .transposed = 1},
+           Image2D{
+               .inputs = 8, .outputs = 8, .side = 7, .kernel = 1, .stride = 3, .batch = 2, .transposed = 1},
+           Image2D{.inputs = 16, .outputs = 24, .quantization = INTACT_QUANTIZATION_DYNAMIC_TENSOR},
+       }) {
+    ExpectNoAllocations(layer, testing::PrintToString(std::array{
+                                   layer.inputs, layer.outputs, layer.groups, layer.side, layer.kernel,
+                                   layer.stride, int64_t{layer.transposed}, int64_t{layer.quantization}}));
+  }
+}
+
+// A batch of one is always prepared, also by the kernels that tuning chose.
+TEST(FailingMemoryTest, TunedConvolutionsFromMemoryArePrepared) {
+  if (!kCanFail) GTEST_SKIP() << "the sanitizer has the allocator";
+  intact_conv* conv = nullptr;
+  ASSERT_EQ(kDense.Create(&conv), INTACT_OK);
+  EXPECT_EQ(intact_conv_tune(conv, nullptr, 0, nullptr), INTACT_OK);
+  image.size = image.bytes.size();
+  EXPECT_EQ(intact_conv_save_memory(conv, image.bytes.data(), &image.size), INTACT_OK);
+  intact_conv_destroy(conv);
+  ASSERT_EQ(intact_conv_load_memory(image.bytes.data(), image.size, INTACT_ISA_ANY, &conv), INTACT_OK);
+  intact_conv_args args = kDense.Args();
+  std::vector<uint8_t> scratch(1 << 20);
+  args.threads = 1;
+  args.scratch = scratch.data();
+  args.scratch_bytes = scratch.size();
+  EXPECT_FALSE(Allocates([&] { return intact_conv_run(conv, &args); }));
+  intact_conv_destroy(conv);
 }
 
 // The size of a saved plan follows from its descriptor: no weights are packed.

@@ -6,9 +6,12 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <barrier>
 #include <cstdint>
 #include <filesystem>
+#include <intact/bound.hpp>
+#include <intact/intact.hpp>
 #include <memory>
 #include <string>
 #include <thread>
@@ -171,6 +174,90 @@ TEST(Threads, CreateRunSaveLoadTuneAndDestroyAtOnce) {
     for (size_t i = 0; i < kThreads; ++i) threads.emplace_back(work, i);
   }
   std::filesystem::remove_all(folder);
+}
+
+// Threads meet where kernels are generated: at the first run, preparation or bound run of a number of rows, and at the
+// first run of parts.
+TEST(Threads, MeetAtTheFirstRunOfAHeight) {
+  constexpr int64_t kN = 33, kK = 70, kSide = 9, kInputs = 16;
+  std::vector<uint8_t> a(kSide * kSide * kInputs);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<uint8_t>(i * 37 + i / 5);
+  std::vector<int8_t> weights(size_t{9} * kInputs * kN);
+  for (size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<int8_t>(i * 53 + i / 3);
+  const auto together = [](const auto& work) {
+    std::barrier begin(kThreads);
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        begin.arrive_and_wait();
+        work(thread);
+      });
+    }
+  };
+  for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX_VNNI, INTACT_ISA_ANY}) {
+    if (intact_isa_available(isa) == 0 && isa != INTACT_ISA_ANY) continue;
+    GemmDesc product = MakeGemmDesc();
+    product.n = kN;
+    product.k = kK;
+    product.linear.max_isa = isa;
+    const Result<Gemm> gemm = Gemm::Create(product, weights.data());
+    ASSERT_TRUE(gemm) << gemm.error().message;
+    for (int64_t m = 2; m <= 12; ++m) {
+      std::array<std::vector<int32_t>, kThreads> c;
+      c.fill(std::vector<int32_t>(static_cast<size_t>(m * kN)));
+      together([&](int thread) {
+        intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+        args.m = m;
+        args.a = a.data();
+        args.c = c.at(static_cast<size_t>(thread)).data();
+        args.threads = 1;
+        intact_run_info info = INTACT_RUN_INFO_INIT;
+        if (thread % 3 == 1) {
+          EXPECT_EQ(intact_gemm_prepare(gemm->handle(), &args, &info), INTACT_OK);
+        }
+        if (thread % 3 != 2) {
+          EXPECT_EQ(intact_gemm_run(gemm->handle(), &args), INTACT_OK);
+          return;
+        }
+        Result<Bound> bound = Bound::Create(*gemm, args);
+        ASSERT_TRUE(bound) << bound.error().message;
+        EXPECT_TRUE(bound->Run().ok());
+      });
+      std::vector<int32_t> expected(static_cast<size_t>(m * kN));
+      for (size_t i = 0; i < expected.size(); ++i) {
+        for (size_t k = 0; k < kK; ++k) expected[i] += a[i / kN * kK + k] * weights[k * kN + i % kN];
+      }
+      for (const std::vector<int32_t>& own : c) EXPECT_EQ(own, expected) << intact_isa_name(isa) << " " << m;
+    }
+    ConvDesc layer = MakeConvDesc();
+    layer.input_channels = kInputs;
+    layer.output_channels = kN;
+    layer.linear.max_isa = isa;
+    for (const int i : {0, 1}) {
+      layer.input[i] = kSide;
+      layer.kernel[i] = 3;
+      layer.pad_begin[i] = layer.pad_end[i] = 1;
+    }
+    std::array<std::vector<int32_t>, 2> c;
+    c.fill(std::vector<int32_t>(kSide * kSide * kN));
+    for (size_t i : {0, 1}) {
+      const Result<Conv> conv = Conv::Create(layer, weights.data());
+      ASSERT_TRUE(conv) << conv.error().message;
+      intact_conv_args args = INTACT_CONV_ARGS_INIT;
+      args.batch = 1;
+      args.a = a.data();
+      args.c = c.at(i).data();
+      args.threads = 1;
+      if (i == 0) {
+        EXPECT_EQ(intact_conv_run(conv->handle(), &args), INTACT_OK);
+        continue;
+      }
+      together([&](int part) {
+        EXPECT_EQ(intact_conv_run_part(conv->handle(), &args, part, kThreads), INTACT_OK);
+      });
+    }
+    EXPECT_EQ(c[0], c[1]) << intact_isa_name(isa);
+  }
 }
 
 // Waking a thread takes longer than 1×64×64. Four threads need enough work for four.

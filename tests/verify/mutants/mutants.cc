@@ -77,7 +77,7 @@ std::vector<uint8_t> SwapPairOrder(const reference::Gemm& honest, Model model) {
 
 std::vector<uint8_t> DropDepthTail(const reference::Gemm& honest, Model model) {
   reference::Gemm gemm = honest;
-  const int64_t kept = gemm.k / 4 * 4;
+  const int64_t kept = (gemm.k - 1) / 4 * 4;
   std::fill(gemm.b.begin() + kept * gemm.n, gemm.b.end(), int8_t{0});
   return Compute(gemm, model);
 }
@@ -585,6 +585,9 @@ std::vector<Mutant> Mutants() {
   mutants.push_back(MakeMutant("dropped_depth_tail", DropDepthTail, "the last K mod 4 depths are left out",
                                "gemm u8s8s32 m=5 n=17 k=67 za=3", Cause::kImplementationError,
                                "depth tail k=64…66 missing"));
+  mutants.push_back(MakeMutant("dropped_last_quad", DropDepthTail, "the last four depths are left out",
+                               "gemm u8s8s32 m=5 n=17 k=64 za=3", Cause::kImplementationError,
+                               "depth tail k=60…63 missing"));
   mutants.push_back(MakeMutant("forgotten_zero_point", ForgetZeroPoint,
                                "the activation zero point is not subtracted",
                                "gemm u8s8u8 m=5 n=17 k=64 za=77 zc=128", Cause::kImplementationError,

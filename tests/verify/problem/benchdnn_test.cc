@@ -149,8 +149,17 @@ TEST(Benchdnn, NamesTheArgumentThatItCannotConvert) {
       {"--conv --dt=u8:s8:u8 ic8ih5oc4oh3kh1ph0", "oh: 3 leaves out outputs; the input gives 5"},
       {"--conv --dt=u8:s8:u8 g3ic8ih5oc4kh1", "groups: 3 does not divide"},
       {"--conv --dt=u8:s8:u8 --match=.*fc6.* ic8ih5oc4kh1", "--match=.*fc6.*"},
+      // Dense strides beyond int64.
+      {"--conv --dt=u8:s8:u8 --strides=1x1x1x1x16777216:: ic1id16777216ih16777216iw16777216oc1kd1kh1kw1",
+       "expected channels last"},
   };
   for (const auto& [line, message] : kLines) EXPECT_THAT(One(line), HasSubstr(message)) << line;
+  // More dimensions than a mask has bits: 1 << 69 is the mask 32 on x86-64.
+  std::string ones = "1";
+  for (int i = 1; i < 70; ++i) ones += "x1";
+  EXPECT_THAT(One("--matmul --dt=u8:s8:s32 --bia-dt=s32 --bia_mask=32 " + ones + ":" + ones),
+              HasSubstr("have 70 dimensions; expected at most 12"));
+  EXPECT_THAT(One("--matmul --dt=u8:s8:s32 -\x1b"), HasSubstr("'-\\x1b': expected an option with --"));
 }
 
 TEST(Benchdnn, ReadsBatchFiles) {

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -269,8 +270,16 @@ TEST(TakesOf, FindsTheMultiplesThatSizesHaveToBe) {
   const Counts counts = CheckedFit(takes, 7 * kStep);
   EXPECT_GT(counts.gemms, 400 / kStep);
   EXPECT_GT(counts.convs, 50 / kStep);
-  EXPECT_THAT(ToText(Fit(Standard(7 * kStep), takes), ""),
-              testing::ContainsRegex(", [0-9]+ with sizes rounded up to what it takes"));
+  // The counts add up to the number of problems.
+  const std::string text = ToText(Fit(Standard(7 * kStep), takes), "");
+  std::smatch counted;
+  ASSERT_TRUE(std::regex_search(
+      text, counted,
+      std::regex("^(\\d+) problems, made from the sweep's \\d+: (\\d+) unchanged, (\\d+) with "
+                 "sizes rounded up to what it takes, (\\d+) with other types or features\n")))
+      << text;
+  EXPECT_EQ(std::stoi(counted[1]), std::stoi(counted[2]) + std::stoi(counted[3]) + std::stoi(counted[4]))
+      << text;
 }
 
 // Remembers its runs, like a process with state.

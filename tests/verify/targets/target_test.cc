@@ -668,6 +668,12 @@ TEST(Causes, AreNotNamedForSomeOfTheWrongOutputs) {
               HasSubstr("s32 bias cut to int16"));
   EXPECT_THAT(says("fused", "gemm u8s8f32 m=9 n=33 k=64 bias=f32"), HasSubstr("fused multiply-add"));
   EXPECT_THAT(says("tail_of_64", "gemm u8s8s32 m=9 n=33 k=65 za=3"), HasSubstr("depth tail k=64…64 missing"));
+  for (const char* line :
+       {"gemm u8s8s32 m=9 n=33 k=64 za=3", "gemm u8s8u8 m=9 n=33 k=66 za=3 zc=20 scale=channel",
+        "gemm u8s8f32 m=3 n=5 k=2"}) {
+    EXPECT_THAT(says("last_depth", line), testing::ContainsRegex("depth tail k=(63|65|1)…(63|65|1) missing"))
+        << line;
+  }
   EXPECT_THAT(says("signed_zero_point", "gemm u8s8s32 m=9 n=33 k=65 za=200"),
               HasSubstr("activation zero point read as s8"));
 }
