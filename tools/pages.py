@@ -404,7 +404,7 @@ CHOSEN = {
     "benchmarking.md": ["more than 25 % of the median", "1.3 times as long"],
     "compare_reference.md": ["Rounding alone gives 0.5", '"+4 dB": by 4 dB', "at least 0.5 dB"],
     "models.md": ["has 90 MB", "1 dB means"],
-    "new_cpu.md": ["less than 0.75 or more than 1.33", "more than 1.05 of the roof", "more than 25 %"],
+    "new_cpu.md": ["less than 0.75 or more than 1.33", "more than 1.05 times the roof", "more than 25 %"],
     "onnxruntime_operators.md": ["at most 10⁻⁶ + 1 %"],
     "repair_reference.md": ["at most 3 dB"],
 }
