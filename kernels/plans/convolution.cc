@@ -659,9 +659,20 @@ class Convolution::Bound final : public BoundRun {
     for (size_t i = 0; i < prepared_->runs.size(); ++i) shares_.push_back(cuts.Share(i, 0));
   }
   BoundScratch* scratch() { return &scratch_; }
+  /// Binds the kernels' arguments too. Set the scratch first.
+  void BindCalls() {
+    for (size_t i = 0; i < shares_.size(); ++i) {
+      calls_.push_back(prepared_->plans->plans[i]->Bind(from_.input, output_, prepared_->runs[i], shares_[i],
+                                                        scratch_.data()));
+    }
+  }
   Error Run() override {
     const Plans& plans = *prepared_->plans;
-    for (size_t i = 0; i < shares_.size(); ++i) {
+    for (size_t i = 0; i < calls_.size(); ++i) {
+      if (calls_[i] != nullptr) {
+        calls_[i]->Run();
+        continue;
+      }
       plans.plans[i]->RunShare(from_.input, nullptr, output_, prepared_->runs[i], shares_[i],
                                scratch_.data());
     }
@@ -676,7 +687,8 @@ class Convolution::Bound final : public BoundRun {
   PreparedPointer prepared_;
   RunInput from_;
   OutputMap output_;
-  std::vector<Range> shares_;  // [plan]
+  std::vector<Range> shares_;                       // [plan]
+  std::vector<std::unique_ptr<BoundCalls>> calls_;  // [plan]; null: RunShare() finds the calls each time
   BoundScratch scratch_;
 };
 
@@ -701,6 +713,7 @@ Result<std::unique_ptr<BoundRun>> Convolution::Bind(const intact_conv_args& args
                                          args.residual, args.residual_stride);
   auto bound = std::make_unique<Bound>(std::move(found), from, output, cuts);
   RETURN_IF_ERROR(bound->scratch()->Set(args.scratch, args.scratch_bytes, prepared.bytes));
+  bound->BindCalls();
   return std::unique_ptr<BoundRun>(std::move(bound));
 }
 
