@@ -148,7 +148,7 @@ TEST_P(BoundRuns, OfConvolutionsEqualPlainRuns) {
            Layer{1, 1, 1, 1, 1},
            Layer{16, 24, 1, 2},
            Layer{5, 7, 1, 2},
-           Layer{16, 24, 1, 2, 1},
+           Layer{3, 5, 1, 2, 1},
            Layer{16, 24},
            Layer{16, 24, 1, 9, 3, 0, INTACT_QUANTIZATION_STATIC, 2},
            Layer{16, 24, 1, 9, 3, 0, INTACT_QUANTIZATION_STATIC, 1, 2},
