@@ -84,8 +84,8 @@ double PartProducts(const Settings& settings) {
   return has_vnni ? 2 * products : products;
 }
 
-// Few rows wait for weights, and few products for outputs, a vector of which takes as long as some products: of depthwise
-// convolutions.
+// With few rows reading the weights takes longest. With few products for each output, as in depthwise convolutions, storing
+// the outputs does.
 int Run::PartsOf(const PlanWork& work) const {
   constexpr double kWeightBytes = 1 << 18, kOutputs = 1 << 14;
   const auto columns = static_cast<double>(work.columns);
