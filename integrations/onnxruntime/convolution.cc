@@ -38,7 +38,7 @@ class Conv : public Layer {
         from_run_(from_run),
         x_bytes_(SizeOf(linear.desc.a_source_type)),
         y_bytes_(SizeOf(linear.desc.c_type)),
-        multiply_adds_(static_cast<double>(w.count)) {
+        depth_(w.count / w.shape.front()) {
     const std::span weights(static_cast<const std::byte*>(w.data), static_cast<size_t>(w.count));
     plan_ = MakeConvPlan(geometry_.desc, linear, weights, [&] { return ChannelsLast(w); });
   }
@@ -70,7 +70,7 @@ class Conv : public Layer {
     args.c = turns_y ? run.Allocate(static_cast<size_t>(CountOf(out)) * y_bytes_) : y;
     FromRun::Values values;
     if (from_run_) from_run_->Read(run, values, args);
-    run.Compute(*plan_, args, static_cast<double>(args.batch * out_pixels) * multiply_adds_);
+    run.Compute(*plan_, args, {args.batch * out_pixels, output_channels, depth_});
     if (turns_y) run.Transpose(args.c, y, y_bytes_, args.batch, out_pixels, output_channels);
   }
 
@@ -81,7 +81,7 @@ class Conv : public Layer {
   ConvPlan plan_;
   std::optional<FromRun> from_run_;
   size_t x_bytes_, y_bytes_;  // of an element
-  double multiply_adds_ = 0;  // of an output pixel
+  int64_t depth_;             // products of an output
 };
 
 }  // namespace

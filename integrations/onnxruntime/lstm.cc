@@ -8,6 +8,8 @@
 #include <string_view>
 #include <utility>
 
+#include "avx512.h"
+
 namespace intact::onnxruntime {
 namespace {
 
@@ -26,11 +28,10 @@ int ChunksOf(int64_t weights) {
   return weights < kFew ? 1 : static_cast<int>(weights / kOfChunk);
 }
 
-// Limits of the arguments of sigmoid and tanh, and the smallest sigmoid. The loop takes them as a parameter,
-// because GCC does not vectorize it with constants.
-struct Bounds {
-  float sigmoid = 18, tanh = 9, least = 0;
-};
+// The fewest states of a step's part: they take about two microseconds with AVX2.
+constexpr int64_t kStatesOfPart = 1 << 10;
+
+using Bounds = DynamicQuantizeLstm::Bounds;
 
 // x within ±bound.
 [[gnu::always_inline]] inline float Clamped(float x, float bound) {
@@ -85,10 +86,20 @@ struct Bounds {
   }
 }
 
-// The loop compiled for AVX2 and FMA.
+void StepOfAnyCpu(const float* __restrict gates, const float* __restrict bias, float* __restrict c,
+                  float* __restrict h, int64_t hidden, Bounds bounds) {
+  Step(gates, bias, c, h, hidden, bounds);
+}
+
+// The loop compiled for more instructions.
 [[gnu::target("avx2,fma")]] void StepAvx2(const float* __restrict gates, const float* __restrict bias,
                                           float* __restrict c, float* __restrict h, int64_t hidden,
                                           Bounds bounds) {
+  Step(gates, bias, c, h, hidden, bounds);
+}
+
+[[INTACT_AVX512]] void StepAvx512(const float* __restrict gates, const float* __restrict bias,
+                                  float* __restrict c, float* __restrict h, int64_t hidden, Bounds bounds) {
   Step(gates, bias, c, h, hidden, bounds);
 }
 
@@ -145,7 +156,9 @@ GemmPlan PlanOf(const Node& node, const Context& context, size_t weights, size_t
 }  // namespace
 
 DynamicQuantizeLstm::DynamicQuantizeLstm(const Node& node, const Context& context)
-    : has_avx2_(HasAvx2(context.settings)) {
+    : step_(HasAvx512(context.settings) ? StepAvx512
+            : HasAvx2(context.settings) ? StepAvx2
+                                        : StepOfAnyCpu) {
   node.Type(Input("X"), {INTACT_F32});
   for (const size_t input : {Input("sequence_lens"), Input("P")})
     if (node.Has(input)) throw Refusal(std::string(node.Name(input)) + ": is given; expected none");
@@ -236,42 +249,53 @@ void DynamicQuantizeLstm::Compute(Run& run) const {
   auto* const y_h = static_cast<float*>(run.Output({directions, batch, hidden_}, 1));
   auto* const y_c = static_cast<float*>(run.Output({directions, batch, hidden_}, 2));
   if (batch == 0) return;
-  auto* const gates =
-      static_cast<float*>(run.Allocate(static_cast<size_t>(steps * batch * columns) * sizeof(float)));
-  auto* const h = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
-  auto* const c = static_cast<float*>(run.Allocate(static_cast<size_t>(state) * sizeof(float)));
-  const auto step_of_row = has_avx2_ ? StepAvx2 : Step;
-  // Each step reads all recurrent weights. Every other step begins with the last chunk, which L2 may still hold.
-  const int64_t weights = hidden_ * columns;
-  const int chunks = ChunksOf(weights);
-
+  const auto allocate = [&](int64_t count) {
+    return static_cast<float*>(run.Allocate(static_cast<size_t>(count) * sizeof(float)));
+  };
+  struct Buffers {
+    float *gates, *h, *c;
+  };
+  std::vector<Buffers> buffers;
   for (size_t d = 0; d < directions_.size(); ++d) {
-    const Direction& direction = directions_[d];
+    const Buffers& own =
+        buffers.emplace_back(allocate(steps * batch * columns), allocate(state), allocate(state));
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     args.m = steps * batch;
     args.a = x.GetTensorRawData();
-    args.c = gates;
-    if (steps > 0)
-      run.Compute(*direction.input, args,
-                  static_cast<double>(steps * batch) * static_cast<double>(input_ * columns));
-    StartState(run, h_, d, state, h);
-    StartState(run, c_, d, state, c);
+    args.c = own.gates;
+    if (steps > 0) run.Compute(*directions_[d].input, args, {steps * batch, columns, input_});
+    StartState(run, h_, d, state, own.h);
+    StartState(run, c_, d, state, own.c);
+  }
+  // Each step reads all recurrent weights. Every other step begins with the last chunk, which L2 may still hold.
+  const int chunks = ChunksOf(hidden_ * columns);
+  const PlanWork work_of_step{batch, columns, hidden_};
+  // Threads that compute a direction each do not wait for each other. They pay unless a step has work for more threads.
+  const bool has_thread_each = directions == 2 && run.PartsOf(work_of_step) <= 2;
+  const auto compute_steps = [&](int64_t d) {
+    const Direction& direction = directions_[static_cast<size_t>(d)];
+    const auto& [gates, h, c] = buffers[static_cast<size_t>(d)];
+    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+    args.m = batch;
+    args.a = h;
     for (int64_t step = 0; step < steps; ++step) {
       const int64_t time = direction.is_reverse ? steps - 1 - step : step;
       float* const of_step = gates + time * batch * columns;
-      args.m = batch;
-      args.a = h;
       args.c = of_step;
       args.residual = of_step;
-      run.Compute(*direction.recurrent, args, static_cast<double>(batch * weights), {chunks, step % 2 != 0});
-      for (int64_t row = 0; row < batch; ++row)
-        step_of_row(of_step + row * columns, direction.bias.data(), c + row * hidden_, h + row * hidden_,
-                    hidden_, Bounds());
-      if (y != nullptr) std::copy_n(h, state, y + (time * directions + static_cast<int64_t>(d)) * state);
+      run.Compute(*direction.recurrent, args, has_thread_each ? PlanWork() : work_of_step,
+                  {chunks, step % 2 != 0});
+      const auto compute_row = [&](int64_t row) {
+        step_(of_step + row * columns, direction.bias.data(), c + row * hidden_, h + row * hidden_, hidden_,
+              Bounds());
+      };
+      run.ForEach(batch, compute_row, has_thread_each ? 1 : state / kStatesOfPart);
+      if (y != nullptr) std::copy_n(h, state, y + (time * directions + d) * state);
     }
-    if (y_h != nullptr) std::copy_n(h, state, y_h + static_cast<int64_t>(d) * state);
-    if (y_c != nullptr) std::copy_n(c, state, y_c + static_cast<int64_t>(d) * state);
-  }
+    if (y_h != nullptr) std::copy_n(h, state, y_h + d * state);
+    if (y_c != nullptr) std::copy_n(c, state, y_c + d * state);
+  };
+  run.ForEach(directions, compute_steps, has_thread_each ? directions : 1);
 }
 
 std::string DynamicQuantizeLstm::Kernel() const { return KernelOf(*directions_.front().recurrent); }

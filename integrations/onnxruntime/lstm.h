@@ -31,6 +31,12 @@ class DynamicQuantizeLstm : public Layer {
                                          "initial_h", "initial_c",   "P", "W_scale", "W_zero_point",
                                          "R_scale",   "R_zero_point"};
 
+  /// Limits of the arguments of sigmoid and tanh, and the smallest sigmoid. Loops take them as a parameter, because GCC does
+  /// not vectorize them with constants.
+  struct Bounds {
+    float sigmoid = 18, tanh = 9, least = 0;
+  };
+
   DynamicQuantizeLstm(const Node& node, const Context& context);
 
   void Compute(Run& run) const override;
@@ -53,7 +59,7 @@ class DynamicQuantizeLstm : public Layer {
   void StartState(const Run& run, const InitialState& initial, size_t direction, int64_t count,
                   float* state) const;
 
-  bool has_avx2_;
+  void (*step_)(const float* gates, const float* bias, float* c, float* h, int64_t hidden, Bounds bounds);
   int64_t hidden_ = 0, input_ = 0;
   std::vector<Direction> directions_;
   InitialState h_, c_;

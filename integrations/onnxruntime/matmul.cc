@@ -46,8 +46,7 @@ class MatMul : public Layer {
     if (args.m == 0) return;
     FromRun::Values values;
     if (from_run_) from_run_->Read(run, values, args);
-    run.Compute(*plan_, args,
-                static_cast<double>(args.m) * static_cast<double>(n_) * static_cast<double>(k_));
+    run.Compute(*plan_, args, {args.m, n_, k_});
   }
 
   std::string Kernel() const override { return KernelOf(*plan_); }
@@ -98,7 +97,7 @@ class MatMulOfRun : public Layer {
     args.b_items = b_items.data();
     FromRun::Values values;
     if (from_run_) from_run_->Read(run, values, args);
-    run.Compute(*PlanOf(k, n), args, static_cast<double>(args.batch * m) * static_cast<double>(n * k));
+    run.Compute(*PlanOf(k, n), args, {m, args.batch * n, k});
   }
 
   std::string Kernel() const override { return kernel_; }

@@ -208,7 +208,7 @@ void ProductOfBlocks::Compute(Run& run) const {
   args.a = a.GetTensorRawData();
   args.c = run.Output(shape);
   if (args.m == 0) return;
-  run.Compute(*plan_, args, static_cast<double>(args.m) * static_cast<double>(n_) * static_cast<double>(k_));
+  run.Compute(*plan_, args, {args.m, n_, k_});
 }
 
 }  // namespace intact::onnxruntime

@@ -65,6 +65,7 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
           "like: is '" + std::string(kLikeAvx2) +
           "' without AVX2; expected a CPU and caps (max_isa, INTACT_MAX_ISA) that have it");
   }
+  settings.part_products = PartProducts(settings);
   return settings;
 }
 

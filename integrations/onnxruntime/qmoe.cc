@@ -195,7 +195,7 @@ void QMoE::Compute(Run& run) const {
     args.a = from;
     args.c = to;
     args.expert_rows = counts.data();
-    run.Compute(plan, args, static_cast<double>(count) * static_cast<double>(n) * static_cast<double>(k));
+    run.Compute(plan, args, {count, n, k});
   };
   multiply(*fc1_, a, h, columns, hidden_);
   run.ForEach(count,

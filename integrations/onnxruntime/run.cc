@@ -11,7 +11,6 @@ namespace intact::onnxruntime {
 namespace {
 
 // Below this a part costs more than it saves: some microseconds of work.
-constexpr double kMultiplyAddsOfPart = 1 << 20;
 constexpr int64_t kBytesOfPart = 1 << 16;
 
 template <class Element>
@@ -74,6 +73,29 @@ bool HasAvx512(const Settings& settings) {
          intact_isa_available(INTACT_ISA_AVX512) != 0;
 }
 
+// A part pays from about two microseconds on. Wider vectors and VNNI each double the products per instruction.
+double PartProducts(const Settings& settings) {
+  constexpr std::array kWithoutVnni = {INTACT_ISA_AVX2, INTACT_ISA_AVX512, INTACT_ISA_PORTABLE};
+  const bool has_vnni =
+      std::ranges::find(kWithoutVnni, settings.max_isa) == kWithoutVnni.end() &&
+      (intact_isa_available(INTACT_ISA_AVX_VNNI) != 0 || intact_isa_available(INTACT_ISA_AVX512_VNNI) != 0);
+  double products = 1 << 18;
+  if (HasAvx512(settings)) products *= 2;
+  return has_vnni ? 2 * products : products;
+}
+
+// With few rows reading the weights takes longest. With few products for each output, as in depthwise convolutions, storing
+// the outputs does.
+int Run::PartsOf(const PlanWork& work) const {
+  constexpr double kWeightBytes = 1 << 18, kOutputs = 1 << 14;
+  const auto columns = static_cast<double>(work.columns);
+  const double outputs = static_cast<double>(work.rows) * columns;
+  const double weights = columns * static_cast<double>(work.depth);
+  const double parts = std::max({outputs * static_cast<double>(work.depth) / settings_.part_products,
+                                 weights / kWeightBytes, outputs / kOutputs});
+  return static_cast<int>(std::clamp(parts, 1.0, static_cast<double>(settings_.threads)));
+}
+
 void Transpose(const float* source, int64_t source_stride, float* target, int64_t target_stride, int64_t rows,
                int64_t columns) {
   TransposeMatrix(source, source_stride, target, target_stride, rows, columns);
@@ -85,50 +107,37 @@ void Check(intact_status status) {
 
 Run::Run(OrtKernelContext* context, const Places& places, const Settings& settings,
          const OrtMemoryInfo* memory)
-    : context_(context), places_(places), settings_(settings), allocator_(context_.GetAllocator(*memory)) {}
+    : context_(context), places_(places), settings_(settings), allocated_(memory) {}
 
 void* Run::Allocate(size_t bytes) {
+  if (allocator_ == nullptr) allocator_.reset(context_.GetAllocator(*allocated_));
   void* const memory = allocator_->Alloc(allocator_.get(), std::max<size_t>(bytes, 1));
   if (memory == nullptr) throw std::bad_alloc();
   memory_.emplace_back(memory, Free{allocator_.get()});
   return memory;
 }
 
-template <class Plan, class Args, class Prepare, class RunPart>
-void Run::ComputeParts(const Plan& plan, Args args, double multiply_adds, Chunks chunks, Prepare prepare,
-                       RunPart run_part) {
-  intact_run_info info = INTACT_RUN_INFO_INIT;
-  Check(prepare(&plan, &args, &info));
-  const double most_threads = settings_.threads;
-  const int threads = static_cast<int>(std::clamp(multiply_adds / kMultiplyAddsOfPart, 1.0, most_threads));
-  const size_t bytes = static_cast<size_t>(threads) * info.part_scratch_bytes;
-  if (scratch_ == nullptr || bytes > scratch_bytes_) {
-    scratch_ = static_cast<std::byte*>(Allocate(bytes));
-    scratch_bytes_ = bytes;
-  }
-  args.scratch_bytes = info.part_scratch_bytes;
-  if (threads == 1) {
-    args.scratch = scratch_;
+template <class Plan, class Args, class RunPart>
+void Run::ComputeParts(const Plan& plan, const Args& args, const PlanWork& work, Chunks chunks,
+                       RunPart run_part) const {
+  const int parts = PartsOf(work);
+  if (parts == 1) {
     for (int i = 0; i < chunks.count; ++i)
       Check(run_part(&plan, &args, chunks.is_reversed ? chunks.count - 1 - i : i, chunks.count));
     return;
   }
-  ForEach(threads, [&](int64_t part) {
-    Args own = args;
-    own.scratch = scratch_ + static_cast<size_t>(part) * info.part_scratch_bytes;
-    Check(run_part(&plan, &own, static_cast<int32_t>(part), threads));
-  });
+  ForEach(parts, [&](int64_t part) { Check(run_part(&plan, &args, static_cast<int32_t>(part), parts)); });
 }
 
-void Run::Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds,
-                  Chunks chunks) {
-  ComputeParts(plan, args, multiply_adds, chunks, intact_gemm_prepare, intact_gemm_run_part);
+void Run::Compute(const intact_gemm& plan, const intact_gemm_args& args, const PlanWork& work,
+                  Chunks chunks) const {
+  ComputeParts(plan, args, work, chunks, intact_gemm_run_part);
 }
-void Run::Compute(const intact_conv& plan, const intact_conv_args& args, double multiply_adds) {
-  ComputeParts(plan, args, multiply_adds, {}, intact_conv_prepare, intact_conv_run_part);
+void Run::Compute(const intact_conv& plan, const intact_conv_args& args, const PlanWork& work) const {
+  ComputeParts(plan, args, work, {}, intact_conv_run_part);
 }
-void Run::Compute(const intact_grouped& plan, const intact_grouped_args& args, double multiply_adds) {
-  ComputeParts(plan, args, multiply_adds, {}, intact_grouped_prepare, intact_grouped_run_part);
+void Run::Compute(const intact_grouped& plan, const intact_grouped_args& args, const PlanWork& work) const {
+  ComputeParts(plan, args, work, {}, intact_grouped_run_part);
 }
 
 void Run::Transpose(const void* source, void* target, size_t element_bytes, int64_t matrices, int64_t rows,

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -25,6 +26,7 @@ struct Settings {
   int32_t mode = INTACT_EXACT;       ///< an intact_mode
   int32_t max_isa = INTACT_ISA_ANY;  ///< an intact_isa, the cap
   int32_t threads = 1;               ///< most parts that a run is cut into
+  double part_products = 1 << 18;    ///< PartProducts()
   /// Outputs are the ones of ONNX Runtime's CPU provider on a CPU with AVX2 and no VNNI; `mode` is INTACT_EXACT.
   bool is_like_avx2 = false;
   bool is_nhwc = true;  ///< whether the provider asks for NHWC
@@ -43,9 +45,17 @@ bool HasAvx2(const Settings& settings);
 /// Whether loops may use AVX-512 F, BW, DQ and VL: the CPU and the caps have them.
 bool HasAvx512(const Settings& settings);
 
+/// The fewest products of u8 and s8 for which a part of a run pays, with the kernels that the CPU and the caps allow.
+double PartProducts(const Settings& settings);
+
 /// The places of an operator's inputs and outputs among the inputs and outputs of a run; −1: the run does not have it.
 struct Places {
   std::vector<int> inputs, outputs;
+};
+
+/// How much a plan computes in a run: rows × columns sums of `depth` products. A convolution's rows are output pixels.
+struct PlanWork {
+  int64_t rows = 0, columns = 0, depth = 0;
 };
 
 /// The order in which one thread computes a product.
@@ -86,14 +96,16 @@ class Run {
   /// Memory of the session's allocator, until the end of the run.
   void* Allocate(size_t bytes);
 
-  /// Calls work(i) for each i in [0, count), on at most `threads` of the session's threads. Throws what one call throws.
+  /// Calls work(i) for each i in [0, count), on at most `most_parts` of the session's threads. Throws what one call throws.
   template <class Work>
-  void ForEach(int64_t count, Work work) const;
-  /// Runs a plan in parts. `multiply_adds`: its work, which decides how many.
-  void Compute(const intact_gemm& plan, const intact_gemm_args& args, double multiply_adds,
-               Chunks chunks = {});
-  void Compute(const intact_conv& plan, const intact_conv_args& args, double multiply_adds);
-  void Compute(const intact_grouped& plan, const intact_grouped_args& args, double multiply_adds);
+  void ForEach(int64_t count, Work work, int64_t most_parts = std::numeric_limits<int64_t>::max()) const;
+  /// How many parts a run of a plan is cut into. Each part takes longer than another thread needs to begin it.
+  int PartsOf(const PlanWork& work) const;
+  /// Runs a plan in PartsOf() parts. Each thread keeps scratch between runs. Any number of threads may, if there is one part.
+  void Compute(const intact_gemm& plan, const intact_gemm_args& args, const PlanWork& work,
+               Chunks chunks = {}) const;
+  void Compute(const intact_conv& plan, const intact_conv_args& args, const PlanWork& work) const;
+  void Compute(const intact_grouped& plan, const intact_grouped_args& args, const PlanWork& work) const;
 
   /// Writes the transpose of `matrices` row-major matrices of rows × columns elements, of one or four bytes.
   void Transpose(const void* source, void* target, size_t element_bytes, int64_t matrices, int64_t rows,
@@ -108,22 +120,21 @@ class Run {
     void operator()(OrtAllocator* allocator) const { Ort::GetApi().ReleaseAllocator(allocator); }
   };
 
-  template <class Plan, class Args, class Prepare, class RunPart>
-  void ComputeParts(const Plan& plan, Args args, double multiply_adds, Chunks chunks, Prepare prepare,
-                    RunPart run_part);
+  template <class Plan, class Args, class RunPart>
+  void ComputeParts(const Plan& plan, const Args& args, const PlanWork& work, Chunks chunks,
+                    RunPart run_part) const;
 
   Ort::KernelContext context_;
   const Places& places_;
   const Settings& settings_;
-  std::unique_ptr<OrtAllocator, ReleaseAllocator> allocator_;
+  const OrtMemoryInfo* allocated_;
+  std::unique_ptr<OrtAllocator, ReleaseAllocator> allocator_;  // null before the first allocation
   std::vector<std::unique_ptr<void, Free>> memory_;
-  std::byte* scratch_ = nullptr;  // of plans: it serves one after the other
-  size_t scratch_bytes_ = 0;
 };
 
 template <class Work>
-void Run::ForEach(int64_t count, Work work) const {
-  const int64_t parts = std::min<int64_t>(count, settings_.threads);
+void Run::ForEach(int64_t count, Work work, int64_t most_parts) const {
+  const int64_t parts = std::min<int64_t>({count, settings_.threads, most_parts});
   if (parts <= 1) {
     for (int64_t i = 0; i < count; ++i) work(i);
     return;

@@ -52,7 +52,9 @@ DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, co
     : data_(data),
       taps_(taps),
       spec_{VectorIsa(isa), KernelDot(data, isa), {}, false, KernelEpilogue(data)},
-      v_(jit::VectorBytes(spec_.isa)) {
+      v_(jit::VectorBytes(spec_.isa)),
+      line_pixels_(kLineElements / taps.pixel_stride_bytes),
+      least_line_pixels_(CeilDivide(v_, taps.pixel_stride_bytes)) {
   spec_ = SpecFor(taps);
 }
 
@@ -353,13 +355,12 @@ void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
   const int64_t step = taps_.pixel_stride_bytes;  // elements from a pixel to the next
   const bool is_dense = step == data_.n && row.output.c_stride_bytes == pixel_bytes;
   if (is_dense && row.pixels * data_.n >= v_) return RunLine(row, row.pixels * data_.n);
-  constexpr int64_t kElements = 1024;
-  alignas(64) std::array<uint8_t, kElements * 4> line;  // 4-byte elements
-  const int64_t most = kElements / step, least = CeilDivide(v_, step);
-  for (int64_t pixel = 0; pixel < row.pixels; pixel += most) {
+  alignas(64) std::array<uint8_t, kLineElements * 4> line;  // 4-byte elements
+  for (int64_t pixel = 0; pixel < row.pixels; pixel += line_pixels_) {
     // The last pixels fill a vector too, if the row does, so that nothing beyond the row is read.
-    const DepthwiseRow remaining = From(row, std::max<int64_t>(std::min(pixel, row.pixels - least), 0), 0);
-    const int64_t pixels = std::min(most, remaining.pixels);
+    const DepthwiseRow remaining =
+        From(row, std::max<int64_t>(std::min(pixel, row.pixels - least_line_pixels_), 0), 0);
+    const int64_t pixels = std::min(line_pixels_, remaining.pixels);
     DepthwiseRow staged = remaining;
     staged.output.c = line.data();
     RunLine(staged, std::max(v_, (pixels - 1) * step + data_.n));
@@ -387,9 +388,9 @@ void DepthwiseEngine::RunLine(const DepthwiseRow& row, int64_t elements) const n
   for (size_t i = 0; i < last; ++i) {
     const int64_t start = flat_.starts[i];
     if (start + v_ > elements) break;
-    run(i, start, (elements - start - v_) / step + 1);
+    run(i, start, Quotient(elements - start - v_, step) + 1);
   }
-  if (elements % v_ != 0) run(last, elements - v_, 1);
+  if ((elements & (v_ - 1)) != 0) run(last, elements - v_, 1);
 }
 
 void DepthwiseEngine::RunThroughScratch(size_t vector, int64_t done, const DepthwiseRow& row) const noexcept {

@@ -121,6 +121,8 @@ class DepthwiseEngine {
     std::vector<int16_t> weights;  // [tap][channel], zero points subtracted
   };
 
+  static constexpr int64_t kLineElements = 1024;
+
   DepthwiseEngine(const KernelData& data, const TapGrid& taps, core::Isa isa);
   void MakePortable();
   void RunPortably(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
@@ -156,7 +158,9 @@ class DepthwiseEngine {
   const KernelData& data_;
   TapGrid taps_;
   DepthwiseKernelSpec spec_;  // the kernel of by_channels_
-  int64_t v_;                 // number of channels of a vector
+  int64_t v_;                 // number of channels of a vector, a power of two
+  // The pixels of a line of scratch, for a cover of pixels with gaps, and the fewest that fill a vector.
+  int64_t line_pixels_, least_line_pixels_;
   Cover by_channels_;
   Cover flat_;  // without a kernel if by_channels_ is better. The last vector ends with a row's last pixel.
   std::vector<std::shared_ptr<const DepthwiseInterleaving>> interleavings_;  // shared with other engines

@@ -4,6 +4,7 @@
 #define INTACT_KERNELS_PLANS_CONV_KERNELS_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -75,6 +76,12 @@ class ConvKernels {
   /// Computes a chunk. `scratch` does not include ConvRun::spread_bytes.
   virtual void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                    uint8_t* scratch) const = 0;
+  /// The calls of Run() for a chunk, also for other values of its input: see Engine::Bind().
+  virtual std::unique_ptr<BoundCalls> Bind(const ConvInput& /*input*/, const RunBuffers& /*buffers*/,
+                                           const ConvRun& /*run*/, const Range& /*chunk*/,
+                                           uint8_t* /*scratch*/) const {
+    return nullptr;
+  }
 
   /// The candidates for tuning. Makes their engines, which exist until Keep().
   virtual Result<std::vector<EngineChoice>> MakeCandidates() { return std::vector<EngineChoice>(1); }

@@ -74,9 +74,8 @@ Error ConvPlan::Choose(const EngineChoice& choice) {
 
 // ----- a run -----------------------------------------------------------------------------------------------
 
-void ConvPlan::RunShare(const ConvInput& input, const PerRunColumnConstants* columns, const OutputMap& output,
-                        const ConvRun& run, const Range& range, uint8_t* scratch) const {
-  if (range.Empty()) return;
+RunBuffers ConvPlan::BuffersOf(const PerRunColumnConstants* columns, const OutputMap& output,
+                               const ConvRun& run) const {
   RunBuffers buffers;
   buffers.output = output;
   buffers.columns = columns;
@@ -85,6 +84,22 @@ void ConvPlan::RunShare(const ConvInput& input, const PerRunColumnConstants* col
         kernels_->CanStream() && MayStream(output, run.rows, geometry_.output_channels * output.c_bytes, 0);
     buffers.output = output.EveryRow(row_step_, first_pixel_);
   }
+  return buffers;
+}
+
+std::unique_ptr<BoundCalls> ConvPlan::Bind(const ConvInput& input, const OutputMap& output,
+                                           const ConvRun& run, const Range& range, uint8_t* scratch) const {
+  if (range.Empty() || run.spread_bytes != 0 || run.is_by_line) return nullptr;
+  const int64_t chunk_end =
+      kernels_->ChunkEnd(range.row_begin, std::min(range.row_end, range.row_begin + run.chunk_rows));
+  if (chunk_end != range.row_end) return nullptr;
+  return kernels_->Bind(input, BuffersOf(nullptr, output, run), run, range, scratch);
+}
+
+void ConvPlan::RunShare(const ConvInput& input, const PerRunColumnConstants* columns, const OutputMap& output,
+                        const ConvRun& run, const Range& range, uint8_t* scratch) const {
+  if (range.Empty()) return;
+  const RunBuffers buffers = BuffersOf(columns, output, run);
   ForEachChunk(run, range, [&](const Range& chunk) {
     if (run.spread_bytes > 0) {
       RunSpread(input, buffers, run, chunk, scratch);

@@ -53,6 +53,9 @@ class ConvPlan {
   /// `output`: the caller's pixels.
   void RunShare(const ConvInput& input, const PerRunColumnConstants* columns, const OutputMap& output,
                 const ConvRun& run, const Range& range, uint8_t* scratch) const;
+  /// The calls of RunShare(): see Engine::Bind(). Shares of several chunks are not bound.
+  std::unique_ptr<BoundCalls> Bind(const ConvInput& input, const OutputMap& output, const ConvRun& run,
+                                   const Range& range, uint8_t* scratch) const;
   /// A range that contains all input pixels that RunShare() of `range` may read.
   InputPixels PixelsOf(const Range& range) const;
 
@@ -82,6 +85,8 @@ class ConvPlan {
   /// Bytes of a row of C and of the residual.
   int64_t SpreadRowBytes() const;
   int64_t MostSpreadRows() const;
+  RunBuffers BuffersOf(const PerRunColumnConstants* columns, const OutputMap& output,
+                       const ConvRun& run) const;
   /// Calls visit(chunk) for the chunks of `share` in their order.
   template <class Visit>
   void ForEachChunk(const ConvRun& run, const Range& share, const Visit& visit) const {

@@ -657,7 +657,22 @@ class Convolution::Bound final : public BoundRun {
   Error SetScratch() {
     return scratch_.Set(args_.scratch, args_.scratch_bytes, prepared_->shared_bytes + prepared_->bytes);
   }
+  /// Binds the kernels' arguments too, if all calls can be repeated. Set the scratch first.
+  void BindCalls() {
+    if (!plan_.IsStatic() || prepared_->bare != nullptr) return;
+    const RunInput from = plan_.MakeInput(args_, *prepared_, prepared_->pixels(), 1, nullptr);
+    const OutputMap output = OutputMap::Of(plan_.problem_.output, plan_.geometry_.output_channels, args_.c,
+                                           args_.c_stride, args_.residual, args_.residual_stride);
+    for (size_t i = 0; i < prepared_->runs.size(); ++i) {
+      auto calls = prepared_->plans->plans[i]->Bind(from.input, output, prepared_->runs[i], cuts_.Share(i, 0),
+                                                    scratch_.data() + prepared_->shared_bytes);
+      if (calls == nullptr) return calls_.clear();
+      calls_.push_back(std::move(calls));
+    }
+  }
   Error Run() override {
+    for (const auto& calls : calls_) calls->Run();
+    if (!calls_.empty()) return {};
     RETURN_IF_ERROR(CheckRowArguments(plan_.problem_, 1, args_.a_zero_points, args_.a_scales));
     const RunInput from = plan_.MakeInput(args_, *prepared_, prepared_->pixels(), 1, scratch_.data());
     plan_.RunShare(args_, from, cuts_, 0, scratch_.data() + prepared_->shared_bytes);
@@ -669,6 +684,7 @@ class Convolution::Bound final : public BoundRun {
   intact_conv_args args_;
   PreparedPointer prepared_;
   Cuts cuts_;
+  std::vector<std::unique_ptr<BoundCalls>> calls_;  // [plan]; empty: Run() finds the calls each time
   BoundScratch scratch_;
 };
 
@@ -690,6 +706,7 @@ Result<std::unique_ptr<BoundRun>> Convolution::Bind(const intact_conv_args& args
   }
   auto bound = std::make_unique<Bound>(*this, args, std::move(found));
   RETURN_IF_ERROR(bound->SetScratch());
+  bound->BindCalls();
   return std::unique_ptr<BoundRun>(std::move(bound));
 }
 

@@ -129,10 +129,10 @@ void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const
                   chunk.column_end,
                   scratch,
                   static_cast<const DepthwiseColumns*>(buffers.columns)};
-  const bool is_in_place = inner_ != nullptr && input.stride == data_.n;
-  for (int64_t line = chunk.row_begin / geometry_.output[kWidth]; line < line_end;) {
-    const int64_t plane = line / height;
-    const Inner all{line % height, std::min(height, line % height + line_end - line)};
+  const bool is_in_place = IsInPlace(input);
+  for (int64_t line = Quotient(chunk.row_begin, geometry_.output[kWidth]); line < line_end;) {
+    const int64_t plane = Quotient(line, height), first = line - plane * height;
+    const Inner all{first, std::min(height, first + line_end - line)};
     if (is_in_place) {
       const Inner inner{std::clamp(inner_y_.begin, all.begin, all.end),
                         std::clamp(inner_y_.end, all.begin, all.end)};
@@ -148,6 +148,40 @@ void DepthwiseConv::Run(const ConvInput& input, const RunBuffers& buffers, const
   }
   if (call.columns != nullptr && !call.columns->has_scale)
     FillWithNan(buffers.output, chunk, data_.problem.output.c_type);
+}
+
+class DepthwiseConv::BoundLine final : public BoundCalls {
+ public:
+  BoundLine(const DepthwiseConv& conv, const ConvInput& input, const OutputMap& output, const Range& chunk,
+            uint8_t* scratch)
+      : conv_(conv), input_(input), chunk_(chunk), scratch_(scratch) {
+    row_.pixel0 = Stage().At(chunk.row_begin);
+    row_.pixels = chunk.row_end - chunk.row_begin;
+    row_.output = output.EveryRow(1, chunk.row_begin);
+  }
+  void Run() const noexcept override {
+    Stage();
+    conv_.lines_.engine->RunRow(row_, chunk_.column_begin, chunk_.column_end);
+  }
+
+ private:
+  RowMap Stage() const noexcept {
+    return conv_.lines_.band.StageSlice(input_, chunk_.column_begin, chunk_.column_end, chunk_.row_begin,
+                                        chunk_.row_end, scratch_);
+  }
+
+  const DepthwiseConv& conv_;
+  ConvInput input_;
+  Range chunk_;
+  uint8_t* scratch_;
+  DepthwiseRow row_;
+};
+
+std::unique_ptr<BoundCalls> DepthwiseConv::Bind(const ConvInput& input, const RunBuffers& buffers,
+                                                const ConvRun& /*run*/, const Range& chunk,
+                                                uint8_t* scratch) const {
+  if (chunk.row_end - chunk.row_begin != geometry_.output[kWidth] || IsInPlace(input)) return nullptr;
+  return std::make_unique<BoundLine>(*this, input, buffers.output, chunk, scratch);
 }
 
 int64_t DepthwiseConv::RunColumnBytes() const {
@@ -194,7 +228,7 @@ void DepthwiseConv::RunLines(const Call& call, int64_t plane, const Inner& lines
     const RowMap map =
         lines_.band.StageSlice(call.input, call.channel_begin, call.channel_end, row, band_end, call.scratch);
     for (; row < band_end; row += width) {
-      DepthwiseRow to = RowAt(call.output, plane, (row - first_row) / width, 0, 1);
+      DepthwiseRow to = RowAt(call.output, plane, Quotient(row - first_row, width), 0, 1);
       to.pixel0 = map.At(row);
       to.pixels = width;
       RunEngine(kLines, call, to);

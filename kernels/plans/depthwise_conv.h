@@ -44,8 +44,12 @@ class DepthwiseConv final : public ConvKernels {
   /// `chunk`: whole lines.
   void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
            uint8_t* scratch) const override;
+  /// Binds a chunk of one line that comes from a band.
+  std::unique_ptr<BoundCalls> Bind(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run,
+                                   const Range& chunk, uint8_t* scratch) const override;
 
  private:
+  class BoundLine;
   /// A band and the engine that reads it. The engine is null if no pixels need the band.
   struct Part {
     Band band;
@@ -87,6 +91,7 @@ class DepthwiseConv final : public ConvKernels {
   Error MakeInner();
   /// Makes `part` for columns [begin, begin + count) of the output. The part's engine runs down a column.
   Error MakeColumns(int64_t begin, int64_t count, Part* part) const;
+  bool IsInPlace(const ConvInput& input) const { return inner_ != nullptr && input.stride == data_.n; }
   /// Pixels of C from (plane, line, x) on, `stride` rows of C apart.
   DepthwiseRow RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x, int64_t stride) const;
 

@@ -244,7 +244,7 @@ const PerRunColumnConstants* UnitConv::MakePerRunColumnConstants(const RowQuanti
 
 void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                    uint8_t* scratch) const {
-  if (HasOneUnit() && source_->groups() == geometry_.groups) {
+  if (IsOneGemm()) {
     RunBuffers unit_buffers = buffers;
     unit_buffers.a = source_->Stage(input, 0, chunk.row_begin, chunk.row_end, scratch);
     return RunUnit(0, run, unit_buffers, chunk, scratch);
@@ -289,6 +289,35 @@ void UnitConv::RunUnit(size_t number, const ConvRun& run, const RunBuffers& buff
     line.row_end = row + rows;
     unit.RunShare(engine, line_buffers, line, scratch + run.staged_bytes);
   });
+}
+
+/// Stages a chunk and repeats the calls of its unit.
+class UnitConv::BoundChunk final : public BoundCalls {
+ public:
+  BoundChunk(const InputSource& source, const ConvInput& input, const Range& chunk, uint8_t* scratch,
+             std::unique_ptr<BoundCalls> calls)
+      : source_(source), input_(input), chunk_(chunk), scratch_(scratch), calls_(std::move(calls)) {}
+  void Run() const noexcept override {
+    source_.Stage(input_, 0, chunk_.row_begin, chunk_.row_end, scratch_);
+    calls_->Run();
+  }
+
+ private:
+  const InputSource& source_;
+  ConvInput input_;
+  Range chunk_;
+  uint8_t* scratch_;
+  std::unique_ptr<BoundCalls> calls_;
+};
+
+std::unique_ptr<BoundCalls> UnitConv::Bind(const ConvInput& input, const RunBuffers& buffers,
+                                           const ConvRun& run, const Range& chunk, uint8_t* scratch) const {
+  if (!IsOneGemm()) return nullptr;
+  RunBuffers staged = buffers;
+  staged.a = source_->Stage(input, 0, chunk.row_begin, chunk.row_end, scratch);
+  auto calls = units_.front()->Bind(*run.engines.front(), staged, chunk, scratch + run.staged_bytes);
+  if (calls == nullptr) return nullptr;
+  return std::make_unique<BoundChunk>(*source_, input, chunk, scratch, std::move(calls));
 }
 
 // ----- candidates ------------------------------------------------------------------------------------------

@@ -42,11 +42,14 @@ class UnitConv final : public ConvKernels {
                                                          uint8_t* to) const override;
   void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
            uint8_t* scratch) const override;
+  std::unique_ptr<BoundCalls> Bind(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run,
+                                   const Range& chunk, uint8_t* scratch) const override;
   Result<std::vector<EngineChoice>> MakeCandidates() override;
   EngineChoice ModelChoice(int64_t rows) const override;
   Error Keep(const EngineChoice& choice) override;
 
  private:
+  class BoundChunk;
   UnitConv(const ConvLayout& layout, const ConvGeometry& geometry, const OutputGrid& grid)
       : layout_(layout), geometry_(geometry), grid_(grid) {}
   Error MakeUnits();
@@ -59,6 +62,8 @@ class UnitConv final : public ConvKernels {
   /// Whether the padding that `taps` skips is worth the smaller tiles.
   bool PaysToSkip(const Taps& taps) const;
   bool HasOneUnit() const { return units_.size() == 1; }
+  /// Whether a chunk is staged at once and computed by one unit.
+  bool IsOneGemm() const { return HasOneUnit() && source_->groups() == geometry_.groups; }
   /// `buffers`, and the columns of `range`, are of unit `number` alone.
   void RunUnit(size_t number, const ConvRun& run, const RunBuffers& buffers, const Range& range,
                uint8_t* scratch) const;

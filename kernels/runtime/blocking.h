@@ -8,6 +8,8 @@
 namespace intact::kernels {
 
 inline constexpr int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/// a / b for a ≥ 0. Without a division if a < b, as in the first line of the first image.
+inline constexpr int64_t Quotient(int64_t a, int64_t b) { return a < b ? 0 : a / b; }
 inline constexpr int64_t RoundUp(int64_t value, int64_t unit) { return CeilDivide(value, unit) * unit; }
 
 /// Rows of A, of `row_bytes` each, in a block that stays in a quarter of L2. A multiple of mr, at least mr.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/runtime/blocking.h"
 #include "kernels/runtime/caches.h"
 #include "kernels/weights/pack.h"
 
@@ -11,9 +12,9 @@ namespace intact::kernels {
 const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, int64_t plane,
                          int64_t depth_tap, int64_t y) noexcept {
   const Spatial& extents = geometry.input;
-  const int64_t image = plane / geometry.output[kDepth];
-  const int64_t z = plane % geometry.output[kDepth] * geometry.stride[kDepth] - geometry.pad_begin[kDepth] +
-                    depth_tap * geometry.dilation[kDepth];
+  const int64_t image = Quotient(plane, geometry.output[kDepth]);
+  const int64_t z = (plane - image * geometry.output[kDepth]) * geometry.stride[kDepth] -
+                    geometry.pad_begin[kDepth] + depth_tap * geometry.dilation[kDepth];
   const int64_t line = y - geometry.pad_begin[kHeight];
   if (z < 0 || z >= extents[kDepth] || line < 0 || line >= extents[kHeight]) return nullptr;
   return input.a + ((image * extents[kDepth] + z) * extents[kHeight] + line) * extents[kWidth] * input.stride;
@@ -58,9 +59,9 @@ int64_t Band::TapOffset(int64_t depth, int64_t height, int64_t width) const {
 
 int64_t Band::EndFrom(int64_t row, int64_t row_end) const {
   const int64_t plane_pixels = geometry_.plane_pixels();
-  const int64_t plane = row / plane_pixels;
+  const int64_t plane = Quotient(row, plane_pixels);
   if (planes_ > 1) return std::min(row_end, (plane + planes_) * plane_pixels);
-  const int64_t line = row % plane_pixels / width();
+  const int64_t line = Quotient(row - plane * plane_pixels, width());
   return std::min(row_end,
                   plane * plane_pixels + std::min(line + lines_, geometry_.output[kHeight]) * width());
 }
@@ -78,13 +79,13 @@ RowMap Band::StageSlice(const ConvInput& input, int64_t begin, int64_t end, int6
 RowMap Band::StageRows(const ConvInput& input, const Slice& slice, int64_t row_begin, int64_t row_end,
                        uint8_t* to) const noexcept {
   const int64_t plane_pixels = geometry_.plane_pixels();
-  const int64_t first_plane = row_begin / plane_pixels;
-  const int64_t last_plane = (row_end - 1) / plane_pixels;
+  const int64_t first_plane = Quotient(row_begin, plane_pixels);
+  const int64_t last_plane = Quotient(row_end - 1, plane_pixels);
   int64_t first_line = 0;
   int64_t end_line = geometry_.output[kHeight];
   if (first_plane == last_plane) {
-    first_line = row_begin % plane_pixels / width();
-    end_line = (row_end - 1) % plane_pixels / width() + 1;
+    first_line = Quotient(row_begin - first_plane * plane_pixels, width());
+    end_line = Quotient(row_end - 1 - first_plane * plane_pixels, width()) + 1;
   }
   for (int64_t plane = first_plane; plane <= last_plane; ++plane) {
     StageLines(input, slice, plane, first_line, end_line - first_line,
@@ -106,7 +107,7 @@ void Band::StageLines(const ConvInput& input, const Slice& slice, int64_t plane,
   const int64_t staged = others + (lines - 1) * geometry_.stride[kHeight] + 1;
   for (int64_t tap = 0; tap < geometry_.kernel[kDepth]; ++tap, to += slice_bytes_) {
     for (int64_t i = 0; i < staged; ++i) {
-      const int64_t height = std::min(i, others) / line_step_;
+      const int64_t height = Quotient(std::min(i, others), line_step_);
       const int64_t y =
           first_line * geometry_.stride[kHeight] + i + height * (geometry_.dilation[kHeight] - line_step_);
       StageLine(input, slice, InputLine(geometry_, input, plane, tap, y), to + i * line_bytes_);

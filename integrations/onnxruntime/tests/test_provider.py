@@ -1950,11 +1950,10 @@ test_provider.session_of(model)
 """
 
 
-@pytest.mark.parametrize("name, how", [("cnn", "QOperator"), ("cnn", "QDQ"), ("mlp", "dynamic")])
-def test_equal_layers_of_living_sessions_have_one_plan(name, how):
-    """Also if ONNX Runtime asks for a layer twice, as it does with convolutions."""
+def child_of(program: str, *arguments: str) -> subprocess.CompletedProcess:
+    """Runs a program that imports these tests. Its stderr has a line for each plan and each run."""
     done = subprocess.run(
-        [sys.executable, "-B", "-c", PLANS_IN_CHILD, name, how],
+        [sys.executable, "-B", "-c", program, *arguments],
         capture_output=True,
         text=True,
         timeout=120,
@@ -1962,6 +1961,13 @@ def test_equal_layers_of_living_sessions_have_one_plan(name, how):
         env=os.environ | {"INTACT_VERBOSE": "1", "PYTHONPATH": str(Path(intact.__file__).parents[1])},
     )
     assert done.returncode == 0, done.stderr
+    return done
+
+
+@pytest.mark.parametrize("name, how", [("cnn", "QOperator"), ("cnn", "QDQ"), ("mlp", "dynamic")])
+def test_equal_layers_of_living_sessions_have_one_plan(name, how):
+    """Also if ONNX Runtime asks for a layer twice, as it does with convolutions."""
+    done = child_of(PLANS_IN_CHILD, name, how)
     plans = []
     for line in done.stderr.splitlines():
         if line in ("first", "second", "with a cap", "a third"):
@@ -1970,6 +1976,28 @@ def test_equal_layers_of_living_sessions_have_one_plan(name, how):
             plans[-1] += 1
     count = LAYERS[name]
     assert plans == [count, 0, count, count]
+
+
+PARTS_IN_CHILD = """
+import numpy as np, layers, test_provider
+
+def run(op, w, shape, **attributes):
+    model = layers.one_node(op, [("a", (np.uint8, shape)), ("w", w)], (np.int32, None), **attributes)
+    test_provider.session_of(model, threads=2, max_isa="avx2").run(None, {"a": np.zeros(shape, np.uint8)})
+
+for m, k in ((1, 256), (1, 1024), (4, 256), (8, 256)):
+    run("MatMulInteger", np.ones((k, k), np.int8), [m, k])
+for side, channels in ((7, 64), (28, 48)):
+    w = np.ones((channels, 1, 1, 1), np.int8)
+    run("ConvInteger", w, [1, channels, side, side], group=channels)
+"""
+
+
+def test_layers_that_take_long_run_in_parts():
+    """Those of many weights, of many products, or of many outputs."""
+    done = child_of(PARTS_IN_CHILD)
+    parts = re.findall(r"^intact: run .* part=0/(\d+) ", done.stderr, re.MULTILINE)
+    assert parts == ["1", "2", "1", "2", "1", "2"]
 
 
 def test_two_sessions_have_the_weights_of_a_layer_once():

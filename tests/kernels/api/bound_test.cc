@@ -146,11 +146,15 @@ TEST_P(BoundRuns, OfProductsEqualPlainRuns) {
 TEST_P(BoundRuns, OfConvolutionsEqualPlainRuns) {
   for (const Layer& layer : {
            Layer{1, 1, 1, 1, 1},
+           Layer{16, 24, 1, 2},
+           Layer{5, 7, 1, 2},
+           Layer{3, 5, 1, 2, 1},
            Layer{16, 24},
            Layer{16, 24, 1, 9, 3, 0, INTACT_QUANTIZATION_STATIC, 2},
            Layer{16, 24, 1, 9, 3, 0, INTACT_QUANTIZATION_STATIC, 1, 2},
            Layer{16, 24, 1, 9, 3, 0, INTACT_QUANTIZATION_STATIC, 1, 2, true},
            Layer{24, 24, 24},
+           Layer{24, 24, 24, 1},
            Layer{8, 8, 1, 5, 3, 1},
            Layer{8, 8, 1, 5, 1, 1},
            Layer{16, 24, 1, 9, 1},
