@@ -55,13 +55,14 @@ struct Range {
   __m256i positive, negative;
 };
 
-// Writes a row of k numbers, `vectors` vectors, as float32 to `to`, with zeros up to a multiple of kStep.
-template <intact_type kSource>
-[[INTACT_AVX2, gnu::always_inline]] inline Range Copy(const uint8_t* x, int64_t k, int64_t vectors,
+// The range of a row of k numbers, `vectors` vectors. With kCopies, writes the numbers to `to` as float32, with zeros
+// up to a multiple of kStep.
+template <intact_type kSource, bool kCopies>
+[[INTACT_AVX2, gnu::always_inline]] inline Range Scan(const uint8_t* x, int64_t k, int64_t vectors,
                                                       float* to) {
   Range range = {_mm256_setzero_si256(), _mm256_setzero_si256()};
   const auto add = [&](__m256 numbers) __attribute__((target("avx2,fma,f16c"), always_inline)) {
-    _mm256_storeu_ps(to, numbers);
+    if constexpr (kCopies) _mm256_storeu_ps(to, numbers);
     range.positive = _mm256_max_epi32(range.positive, _mm256_castps_si256(numbers));
     range.negative = _mm256_max_epu32(range.negative, _mm256_castps_si256(numbers));
     x += kLanes * core::BytesOf(kSource);
@@ -69,7 +70,7 @@ template <intact_type kSource>
   };
   for (int64_t i = 1; i < vectors; ++i) add(Widen<kSource>(x));
   add(WidenTail<kSource>(x, k - (vectors - 1) * kLanes));
-  if (vectors % 2 == 1) _mm256_storeu_ps(to, _mm256_setzero_ps());
+  if (kCopies && vectors % 2 == 1) _mm256_storeu_ps(to, _mm256_setzero_ps());
   return range;
 }
 
@@ -139,22 +140,29 @@ struct Scales {
   scales->undefined_rows |= (~static_cast<uint32_t>(_mm256_movemask_ps(is_defined)) & 0xff) << first;
 }
 
-[[INTACT_AVX2]] inline __m256i Quotients(const float* x, __m256 high, __m256 low) {
-  const __m256 numbers = _mm256_loadu_ps(x);
+[[INTACT_AVX2]] inline __m256i Quotients(__m256 numbers, __m256 high, __m256 low) {
   return _mm256_cvtps_epi32(_mm256_fmadd_ps(numbers, high, _mm256_mul_ps(numbers, low)));
 }
 
-// Writes the bytes of `vectors` vectors, rounded up to a multiple of kStep.
-[[INTACT_AVX2, gnu::always_inline]] inline void QuantizeRow(const float* x, int64_t vectors,
+// Writes the bytes of a row of k numbers, `vectors` vectors, rounded up to a multiple of kStep. With kIsCopy, `x` is
+// what Scan() wrote.
+template <bool kIsCopy>
+[[INTACT_AVX2, gnu::always_inline]] inline void QuantizeRow(const uint8_t* x, int64_t k, int64_t vectors,
                                                             const Scales& scales, int row, bool is_signed,
                                                             uint8_t* a) {
   const auto place = static_cast<size_t>(row);
   const __m256 high = _mm256_broadcast_ss(&scales.high[place]), low = _mm256_broadcast_ss(&scales.low[place]);
   const __m256i zero_point = _mm256_set1_epi16(static_cast<int16_t>(scales.zero_point[place]));
+  const auto numbers = [&](int64_t i) __attribute__((target("avx2,fma,f16c"), always_inline)) {
+    const uint8_t* const from = x + i * kLanes * int64_t{sizeof(float)};
+    if (kIsCopy || i + 1 < vectors) return Widen<INTACT_F32>(from);
+    return i < vectors ? WidenTail<INTACT_F32>(from, k - i * kLanes) : _mm256_setzero_ps();
+  };
   for (int64_t i = 0; i < vectors * kLanes; i += kStep) {
-    const __m256i packed = _mm256_permute4x64_epi64(
-        _mm256_packs_epi32(Quotients(x + i, high, low), Quotients(x + i + kLanes, high, low)),
-        _MM_SHUFFLE(3, 1, 2, 0));
+    const __m256i packed =
+        _mm256_permute4x64_epi64(_mm256_packs_epi32(Quotients(numbers(i / kLanes), high, low),
+                                                    Quotients(numbers(i / kLanes + 1), high, low)),
+                                 _MM_SHUFFLE(3, 1, 2, 0));
     const __m256i sums = _mm256_adds_epi16(packed, zero_point);
     const __m128i first = _mm256_castsi256_si128(sums), second = _mm256_extracti128_si256(sums, 1);
     _mm_storeu_si128(reinterpret_cast<__m128i*>(a + i),
@@ -168,6 +176,7 @@ template <intact_type kSource, int64_t kVectors>
                                       RowValues* values) {
   const int64_t k = rows.k, vectors = kVectors == 0 ? CeilDivide(k, kLanes) : kVectors;
   constexpr int64_t kLongest = ShortRows::kLongest;
+  constexpr bool kCopies = kSource != INTACT_F32 || kVectors == 0;
   std::array<float, kRows * kLongest> numbers;
   __m256i largest[kRows / kLanes], bits[kRows / kLanes];
   for (int first = 0; first < rows.count; first += kLanes) {
@@ -176,7 +185,8 @@ template <intact_type kSource, int64_t kVectors>
       const int row = first + i;
       Range range = {_mm256_setzero_si256(), _mm256_setzero_si256()};
       if (row < rows.count) {
-        range = Copy<kSource>(rows.x[static_cast<size_t>(row)], k, vectors, numbers.data() + row * kLongest);
+        range = Scan<kSource, kCopies>(rows.x[static_cast<size_t>(row)], k, vectors,
+                                       numbers.data() + row * kLongest);
       }
       positive[i] = range.positive;
       negative[i] = range.negative;
@@ -192,16 +202,19 @@ template <intact_type kSource, int64_t kVectors>
   // A row is written in whole steps. What a step writes behind its row is between rows, or a later row
   // overwrites it. A row with a step that passes the end of the last row is written elsewhere first.
   const int64_t end = (rows.count - 1) * stride + k, written = RoundUp(k, kStep);
-  for (int row = 0; row < rows.count; ++row) {
-    uint8_t* const to = a + row * stride;
-    const bool fits = row * stride + written <= end;
-    std::array<uint8_t, kLongest> whole;
-    QuantizeRow(numbers.data() + row * kLongest, vectors, scales, row, is_signed, fits ? to : whole.data());
-    if (!fits) std::memcpy(to, whole.data(), static_cast<size_t>(k));
-  }
-  for (int row = 0; row < rows.count; ++row) {
-    values[row].zero_point = scales.zero_point[static_cast<size_t>(row)];
-    values[row].scale = scales.scale[static_cast<size_t>(row)];
+  for (int row = 0; row < rows.count; ++row, a += stride) {
+    const auto place = static_cast<size_t>(row);
+    const uint8_t* const x =
+        kCopies ? reinterpret_cast<const uint8_t*>(numbers.data() + row * kLongest) : rows.x[place];
+    if (row * stride + written <= end) {
+      QuantizeRow<kCopies>(x, k, vectors, scales, row, is_signed, a);
+    } else {
+      std::array<uint8_t, kLongest> whole;
+      QuantizeRow<kCopies>(x, k, vectors, scales, row, is_signed, whole.data());
+      std::memcpy(a, whole.data(), static_cast<size_t>(k));
+    }
+    values[row].zero_point = scales.zero_point[place];
+    values[row].scale = scales.scale[place];
   }
   return scales.undefined_rows & AllRows(rows.count);
 }
