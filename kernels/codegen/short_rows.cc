@@ -55,22 +55,25 @@ struct Range {
   __m256i positive, negative;
 };
 
-// The range of a row of k numbers, `vectors` vectors. With kCopies, writes the numbers to `to` as float32, with zeros
+// The range of a row of k numbers, `vectors` vectors, except that Range::positive may be negative. With kCopies, writes the numbers to `to` as float32, with zeros
 // up to a multiple of kStep.
 template <intact_type kSource, bool kCopies>
 [[INTACT_AVX2, gnu::always_inline]] inline Range Scan(const uint8_t* x, int64_t k, int64_t vectors,
                                                       float* to) {
-  Range range = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-  const auto add = [&](__m256 numbers) __attribute__((target("avx2,fma,f16c"), always_inline)) {
+  const uint8_t* const tail = x + (vectors - 1) * kLanes * core::BytesOf(kSource);
+  const __m256i last = _mm256_castps_si256(WidenTail<kSource>(tail, k - (vectors - 1) * kLanes));
+  Range range = {last, last};
+  for (int64_t i = 1; i < vectors; ++i) {
+    const __m256 numbers = Widen<kSource>(x);
     if constexpr (kCopies) _mm256_storeu_ps(to, numbers);
     range.positive = _mm256_max_epi32(range.positive, _mm256_castps_si256(numbers));
     range.negative = _mm256_max_epu32(range.negative, _mm256_castps_si256(numbers));
     x += kLanes * core::BytesOf(kSource);
     to += kLanes;
-  };
-  for (int64_t i = 1; i < vectors; ++i) add(Widen<kSource>(x));
-  add(WidenTail<kSource>(x, k - (vectors - 1) * kLanes));
-  if (kCopies && vectors % 2 == 1) _mm256_storeu_ps(to, _mm256_setzero_ps());
+  }
+  if constexpr (!kCopies) return range;
+  _mm256_storeu_ps(to, _mm256_castsi256_ps(last));
+  if (vectors % 2 == 1) _mm256_storeu_ps(to + kLanes, _mm256_setzero_ps());
   return range;
 }
 
@@ -159,14 +162,12 @@ template <bool kIsCopy>
     return i < vectors ? WidenTail<INTACT_F32>(from, k - i * kLanes) : _mm256_setzero_ps();
   };
   for (int64_t i = 0; i < vectors * kLanes; i += kStep) {
-    const __m256i packed =
-        _mm256_permute4x64_epi64(_mm256_packs_epi32(Quotients(numbers(i / kLanes), high, low),
-                                                    Quotients(numbers(i / kLanes + 1), high, low)),
-                                 _MM_SHUFFLE(3, 1, 2, 0));
+    const __m256i packed = _mm256_packs_epi32(Quotients(numbers(i / kLanes), high, low),
+                                              Quotients(numbers(i / kLanes + 1), high, low));
     const __m256i sums = _mm256_adds_epi16(packed, zero_point);
     const __m128i first = _mm256_castsi256_si128(sums), second = _mm256_extracti128_si256(sums, 1);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(a + i),
-                     is_signed ? _mm_packs_epi16(first, second) : _mm_packus_epi16(first, second));
+    const __m128i bytes = is_signed ? _mm_packs_epi16(first, second) : _mm_packus_epi16(first, second);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(a + i), _mm_shuffle_epi32(bytes, _MM_SHUFFLE(3, 1, 2, 0)));
   }
 }
 
@@ -182,16 +183,13 @@ template <intact_type kSource, int64_t kVectors>
   for (int first = 0; first < rows.count; first += kLanes) {
     __m256i positive[kLanes], negative[kLanes];
     for (int i = 0; i < kLanes; ++i) {
-      const int row = first + i;
-      Range range = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-      if (row < rows.count) {
-        range = Scan<kSource, kCopies>(rows.x[static_cast<size_t>(row)], k, vectors,
-                                       numbers.data() + row * kLongest);
-      }
+      const int row = std::min(first + i, rows.count - 1);
+      const Range range = Scan<kSource, kCopies>(rows.x[static_cast<size_t>(row)], k, vectors,
+                                                 numbers.data() + row * kLongest);
       positive[i] = range.positive;
       negative[i] = range.negative;
     }
-    largest[first / kLanes] = LargestOf<true>(positive);
+    largest[first / kLanes] = _mm256_max_epi32(LargestOf<true>(positive), _mm256_setzero_si256());
     bits[first / kLanes] = LargestOf<false>(negative);
   }
   Scales scales;
