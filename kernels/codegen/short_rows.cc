@@ -171,6 +171,24 @@ template <bool kIsCopy>
   }
 }
 
+// Writes rows of up to kStep float32, and nothing between them.
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void QuantizeByAvx512(const ShortRows& rows,
+                                                                   const Scales& scales, bool is_signed,
+                                                                   uint8_t* a, int64_t stride) {
+  const auto mask = static_cast<__mmask16>((1u << rows.k) - 1);
+  for (size_t row = 0; row < static_cast<size_t>(rows.count); ++row, a += stride) {
+    const __m512 numbers = _mm512_maskz_loadu_ps(mask, rows.x[row]);
+    const __m512 low = _mm512_mul_ps(numbers, _mm512_set1_ps(scales.low[row]));
+    const __m512 quotients = _mm512_fmadd_ps(numbers, _mm512_set1_ps(scales.high[row]), low);
+    const __m512i sums = _mm512_maskz_add_epi32(mask, _mm512_maskz_cvtps_epi32(mask, quotients),
+                                                _mm512_set1_epi32(scales.zero_point[row]));
+    const __m512i positive = _mm512_maskz_max_epi32(mask, sums, _mm512_setzero_si512());
+    _mm_mask_storeu_epi8(
+        a, mask,
+        is_signed ? _mm512_maskz_cvtsepi32_epi8(mask, sums) : _mm512_maskz_cvtusepi32_epi8(mask, positive));
+  }
+}
+
 // kVectors: the vectors of a row, so that loops over them are unrolled; or 0.
 template <intact_type kSource, int64_t kVectors>
 [[INTACT_AVX2]] uint32_t QuantizeFrom(const ShortRows& rows, intact_type a_type, uint8_t* a, int64_t stride,
@@ -196,7 +214,16 @@ template <intact_type kSource, int64_t kVectors>
   for (int first = 0; first < rows.count; first += kLanes) {
     Choose(a_type, largest[first / kLanes], bits[first / kLanes], first, &scales);
   }
+  for (int row = 0; row < rows.count; ++row) {
+    values[row].zero_point = scales.zero_point[static_cast<size_t>(row)];
+    values[row].scale = scales.scale[static_cast<size_t>(row)];
+  }
   const bool is_signed = a_type == INTACT_S8;
+  const uint32_t undefined_rows = scales.undefined_rows & AllRows(rows.count);
+  if (!kCopies && kVectors * kLanes <= kStep && jit::HardwareIsas().Has(core::Isa::kAvx512)) {
+    QuantizeByAvx512(rows, scales, is_signed, a, stride);
+    return undefined_rows;
+  }
   // A row is written in whole steps. What a step writes behind its row is between rows, or a later row
   // overwrites it. A row with a step that passes the end of the last row is written elsewhere first.
   const int64_t end = (rows.count - 1) * stride + k, written = RoundUp(k, kStep);
@@ -211,10 +238,8 @@ template <intact_type kSource, int64_t kVectors>
       QuantizeRow<kCopies>(x, k, vectors, scales, row, is_signed, whole.data());
       std::memcpy(a, whole.data(), static_cast<size_t>(k));
     }
-    values[row].zero_point = scales.zero_point[place];
-    values[row].scale = scales.scale[place];
   }
-  return scales.undefined_rows & AllRows(rows.count);
+  return undefined_rows;
 }
 
 #undef INTACT_AVX2
