@@ -106,6 +106,9 @@ struct LayoutLimits {
   // line of each row at a time write them past the caches only at these depths or more: panel kernels, and kernels
   // whose lanes are rows.
   int64_t streaming_panel_quads = 0, streaming_row_quads = 0;
+  // Schedules whose rows fill the lanes pack rows tap by tap: the cost of a tap after the first, in products, in addition
+  // to its quads.
+  double packed_tap = 0;
 };
 
 struct CostTable {
@@ -238,6 +241,7 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.rows_in_turn", "rows", layout.rows_in_turn);
   visit("layout.streaming_panel_quads", "quads", layout.streaming_panel_quads);
   visit("layout.streaming_row_quads", "quads", layout.streaming_row_quads);
+  visit("layout.packed_tap", kProducts, layout.packed_tap);
 }
 
 /// A table of the tree, and the CPU that it was measured on.
