@@ -154,13 +154,15 @@ void Quantizer::Quantize(const uint8_t* x, int64_t count, const RowQuantization&
   }
 }
 
-void Quantizer::QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int64_t k, uint8_t* a,
+bool Quantizer::QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int64_t k, uint8_t* a,
                              int64_t stride, RowValues* values) const noexcept {
+  bool has_scales = true;
   const auto quantize = [&](const uint8_t* x, uint8_t* to, RowValues* own) {
     const RowQuantization how = Choose(Scan(x, k));
     Quantize(x, k, how, to);
     own->zero_point = how.zero_point;
     own->scale = how.scale;
+    has_scales = has_scales && !std::isnan(how.scale);
   };
   const bool is_short =
       k <= ShortRows::kLongest && end - begin >= ShortRows::kLeastCount && block_ != 0 && ShortRows::Exist();
@@ -173,14 +175,18 @@ void Quantizer::QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int
     }
     ShortRows some;
     some.k = k;
-    for (; some.count < ShortRows::kCount && row < end; ++row) {
-      some.x[static_cast<size_t>(some.count++)] = cursor.Next();
+    some.count = static_cast<int>(std::min<int64_t>(ShortRows::kCount, end - row));
+    cursor.Take(some.count, some.x.data());
+    uint32_t undefined_rows = some.Quantize(source_, a_type_, a, stride, values);
+    for (; undefined_rows != 0; undefined_rows &= undefined_rows - 1) {
+      const int i = std::countr_zero(undefined_rows);
+      quantize(some.x[static_cast<size_t>(i)], a + i * stride, values + i);
     }
-    const uint32_t undefined_rows = some.Quantize(source_, a_type_, a, stride, values);
-    for (int i = 0; i < some.count; ++i, ++values, a += stride) {
-      if ((undefined_rows >> i & 1) != 0) quantize(some.x[static_cast<size_t>(i)], a, values);
-    }
+    row += some.count;
+    values += some.count;
+    a += some.count * stride;
   }
+  return has_scales;
 }
 
 }  // namespace intact::kernels

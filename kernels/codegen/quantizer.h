@@ -38,8 +38,9 @@ class Quantizer {
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
   /// Quantizes rows [begin, end) of `k` numbers, each with its own scale, to `a` and every `stride` bytes
   /// from there on. Sets their zero points and scales in `values`, from row `begin` on. `stride` is at least k;
-  /// bytes between rows are undefined; nothing is written behind the last row's k bytes.
-  void QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int64_t k, uint8_t* a, int64_t stride,
+  /// bytes between rows are undefined; nothing is written behind the last row's k bytes. Returns whether each
+  /// row has a scale.
+  bool QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int64_t k, uint8_t* a, int64_t stride,
                     RowValues* values) const noexcept;
 
  private:

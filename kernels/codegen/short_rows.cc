@@ -55,21 +55,25 @@ struct Range {
   __m256i positive, negative;
 };
 
-// Writes a row of k numbers, `vectors` vectors, as float32 to `to`, with zeros up to a multiple of kStep.
-template <intact_type kSource>
-[[INTACT_AVX2, gnu::always_inline]] inline Range Copy(const uint8_t* x, int64_t k, int64_t vectors,
+// The range of a row of k numbers, `vectors` vectors, except that Range::positive may be negative. With kCopies, writes the numbers to `to` as float32, with zeros
+// up to a multiple of kStep.
+template <intact_type kSource, bool kCopies>
+[[INTACT_AVX2, gnu::always_inline]] inline Range Scan(const uint8_t* x, int64_t k, int64_t vectors,
                                                       float* to) {
-  Range range = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-  const auto add = [&](__m256 numbers) __attribute__((target("avx2,fma,f16c"), always_inline)) {
-    _mm256_storeu_ps(to, numbers);
+  const uint8_t* const tail = x + (vectors - 1) * kLanes * core::BytesOf(kSource);
+  const __m256i last = _mm256_castps_si256(WidenTail<kSource>(tail, k - (vectors - 1) * kLanes));
+  Range range = {last, last};
+  for (int64_t i = 1; i < vectors; ++i) {
+    const __m256 numbers = Widen<kSource>(x);
+    if constexpr (kCopies) _mm256_storeu_ps(to, numbers);
     range.positive = _mm256_max_epi32(range.positive, _mm256_castps_si256(numbers));
     range.negative = _mm256_max_epu32(range.negative, _mm256_castps_si256(numbers));
     x += kLanes * core::BytesOf(kSource);
     to += kLanes;
-  };
-  for (int64_t i = 1; i < vectors; ++i) add(Widen<kSource>(x));
-  add(WidenTail<kSource>(x, k - (vectors - 1) * kLanes));
-  if (vectors % 2 == 1) _mm256_storeu_ps(to, _mm256_setzero_ps());
+  }
+  if constexpr (!kCopies) return range;
+  _mm256_storeu_ps(to, _mm256_castsi256_ps(last));
+  if (vectors % 2 == 1) _mm256_storeu_ps(to + kLanes, _mm256_setzero_ps());
   return range;
 }
 
@@ -139,26 +143,49 @@ struct Scales {
   scales->undefined_rows |= (~static_cast<uint32_t>(_mm256_movemask_ps(is_defined)) & 0xff) << first;
 }
 
-[[INTACT_AVX2]] inline __m256i Quotients(const float* x, __m256 high, __m256 low) {
-  const __m256 numbers = _mm256_loadu_ps(x);
+[[INTACT_AVX2]] inline __m256i Quotients(__m256 numbers, __m256 high, __m256 low) {
   return _mm256_cvtps_epi32(_mm256_fmadd_ps(numbers, high, _mm256_mul_ps(numbers, low)));
 }
 
-// Writes the bytes of `vectors` vectors, rounded up to a multiple of kStep.
-[[INTACT_AVX2, gnu::always_inline]] inline void QuantizeRow(const float* x, int64_t vectors,
+// Writes the bytes of a row of k numbers, `vectors` vectors, rounded up to a multiple of kStep. With kIsCopy, `x` is
+// what Scan() wrote.
+template <bool kIsCopy>
+[[INTACT_AVX2, gnu::always_inline]] inline void QuantizeRow(const uint8_t* x, int64_t k, int64_t vectors,
                                                             const Scales& scales, int row, bool is_signed,
                                                             uint8_t* a) {
   const auto place = static_cast<size_t>(row);
   const __m256 high = _mm256_broadcast_ss(&scales.high[place]), low = _mm256_broadcast_ss(&scales.low[place]);
   const __m256i zero_point = _mm256_set1_epi16(static_cast<int16_t>(scales.zero_point[place]));
+  const auto numbers = [&](int64_t i) __attribute__((target("avx2,fma,f16c"), always_inline)) {
+    const uint8_t* const from = x + i * kLanes * int64_t{sizeof(float)};
+    if (kIsCopy || i + 1 < vectors) return Widen<INTACT_F32>(from);
+    return i < vectors ? WidenTail<INTACT_F32>(from, k - i * kLanes) : _mm256_setzero_ps();
+  };
   for (int64_t i = 0; i < vectors * kLanes; i += kStep) {
-    const __m256i packed = _mm256_permute4x64_epi64(
-        _mm256_packs_epi32(Quotients(x + i, high, low), Quotients(x + i + kLanes, high, low)),
-        _MM_SHUFFLE(3, 1, 2, 0));
+    const __m256i packed = _mm256_packs_epi32(Quotients(numbers(i / kLanes), high, low),
+                                              Quotients(numbers(i / kLanes + 1), high, low));
     const __m256i sums = _mm256_adds_epi16(packed, zero_point);
     const __m128i first = _mm256_castsi256_si128(sums), second = _mm256_extracti128_si256(sums, 1);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(a + i),
-                     is_signed ? _mm_packs_epi16(first, second) : _mm_packus_epi16(first, second));
+    const __m128i bytes = is_signed ? _mm_packs_epi16(first, second) : _mm_packus_epi16(first, second);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(a + i), _mm_shuffle_epi32(bytes, _MM_SHUFFLE(3, 1, 2, 0)));
+  }
+}
+
+// Writes rows of up to kStep float32, and nothing between them.
+[[gnu::target("avx512f,avx512bw,avx512vl")]] void QuantizeByAvx512(const ShortRows& rows,
+                                                                   const Scales& scales, bool is_signed,
+                                                                   uint8_t* a, int64_t stride) {
+  const auto mask = static_cast<__mmask16>((1u << rows.k) - 1);
+  for (size_t row = 0; row < static_cast<size_t>(rows.count); ++row, a += stride) {
+    const __m512 numbers = _mm512_maskz_loadu_ps(mask, rows.x[row]);
+    const __m512 low = _mm512_mul_ps(numbers, _mm512_set1_ps(scales.low[row]));
+    const __m512 quotients = _mm512_fmadd_ps(numbers, _mm512_set1_ps(scales.high[row]), low);
+    const __m512i sums = _mm512_maskz_add_epi32(mask, _mm512_maskz_cvtps_epi32(mask, quotients),
+                                                _mm512_set1_epi32(scales.zero_point[row]));
+    const __m512i positive = _mm512_maskz_max_epi32(mask, sums, _mm512_setzero_si512());
+    _mm_mask_storeu_epi8(
+        a, mask,
+        is_signed ? _mm512_maskz_cvtsepi32_epi8(mask, sums) : _mm512_maskz_cvtusepi32_epi8(mask, positive));
   }
 }
 
@@ -168,42 +195,51 @@ template <intact_type kSource, int64_t kVectors>
                                       RowValues* values) {
   const int64_t k = rows.k, vectors = kVectors == 0 ? CeilDivide(k, kLanes) : kVectors;
   constexpr int64_t kLongest = ShortRows::kLongest;
+  constexpr bool kCopies = kSource != INTACT_F32 || kVectors == 0;
   std::array<float, kRows * kLongest> numbers;
   __m256i largest[kRows / kLanes], bits[kRows / kLanes];
   for (int first = 0; first < rows.count; first += kLanes) {
     __m256i positive[kLanes], negative[kLanes];
     for (int i = 0; i < kLanes; ++i) {
-      const int row = first + i;
-      Range range = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-      if (row < rows.count) {
-        range = Copy<kSource>(rows.x[static_cast<size_t>(row)], k, vectors, numbers.data() + row * kLongest);
-      }
+      const int row = std::min(first + i, rows.count - 1);
+      const Range range = Scan<kSource, kCopies>(rows.x[static_cast<size_t>(row)], k, vectors,
+                                                 numbers.data() + row * kLongest);
       positive[i] = range.positive;
       negative[i] = range.negative;
     }
-    largest[first / kLanes] = LargestOf<true>(positive);
+    largest[first / kLanes] = _mm256_max_epi32(LargestOf<true>(positive), _mm256_setzero_si256());
     bits[first / kLanes] = LargestOf<false>(negative);
   }
   Scales scales;
   for (int first = 0; first < rows.count; first += kLanes) {
     Choose(a_type, largest[first / kLanes], bits[first / kLanes], first, &scales);
   }
-  const bool is_signed = a_type == INTACT_S8;
-  // A row is written in whole steps. What a step writes behind its row is between rows, or a later row
-  // overwrites it. A row with a step that passes the end of the last row is written elsewhere first.
-  const int64_t end = (rows.count - 1) * stride + k, written = RoundUp(k, kStep);
-  for (int row = 0; row < rows.count; ++row) {
-    uint8_t* const to = a + row * stride;
-    const bool fits = row * stride + written <= end;
-    std::array<uint8_t, kLongest> whole;
-    QuantizeRow(numbers.data() + row * kLongest, vectors, scales, row, is_signed, fits ? to : whole.data());
-    if (!fits) std::memcpy(to, whole.data(), static_cast<size_t>(k));
-  }
   for (int row = 0; row < rows.count; ++row) {
     values[row].zero_point = scales.zero_point[static_cast<size_t>(row)];
     values[row].scale = scales.scale[static_cast<size_t>(row)];
   }
-  return scales.undefined_rows & AllRows(rows.count);
+  const bool is_signed = a_type == INTACT_S8;
+  const uint32_t undefined_rows = scales.undefined_rows & AllRows(rows.count);
+  if (!kCopies && kVectors * kLanes <= kStep && jit::HardwareIsas().Has(core::Isa::kAvx512)) {
+    QuantizeByAvx512(rows, scales, is_signed, a, stride);
+    return undefined_rows;
+  }
+  // A row is written in whole steps. What a step writes behind its row is between rows, or a later row
+  // overwrites it. A row with a step that passes the end of the last row is written elsewhere first.
+  const int64_t end = (rows.count - 1) * stride + k, written = RoundUp(k, kStep);
+  for (int row = 0; row < rows.count; ++row, a += stride) {
+    const auto place = static_cast<size_t>(row);
+    const uint8_t* const x =
+        kCopies ? reinterpret_cast<const uint8_t*>(numbers.data() + row * kLongest) : rows.x[place];
+    if (row * stride + written <= end) {
+      QuantizeRow<kCopies>(x, k, vectors, scales, row, is_signed, a);
+    } else {
+      std::array<uint8_t, kLongest> whole;
+      QuantizeRow<kCopies>(x, k, vectors, scales, row, is_signed, whole.data());
+      std::memcpy(a, whole.data(), static_cast<size_t>(k));
+    }
+  }
+  return undefined_rows;
 }
 
 #undef INTACT_AVX2

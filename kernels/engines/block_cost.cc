@@ -57,7 +57,10 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
   packing_ = RuntimePackingCost(data, block.isa);
   taps_ = data.taps().count();
   vectors_ = CeilDivide(data.n, lanes);
-  quads_ = static_cast<double>(quads);
+  quads_ = tile_quads_ = static_cast<double>(quads);
+  if (block.packing == Packing::kWidePanels && data.weights.data != nullptr) {
+    tile_quads_ = static_cast<double>(taps_ * WidePanels::TapPairs(data.weights, data.taps().depth)) / 2;
+  }
   if (statistics.quads != 0) {
     items_ = static_cast<double>(statistics.items) / static_cast<double>(statistics.quads);
     groups_ = static_cast<double>(statistics.groups) / static_cast<double>(statistics.quads);
@@ -153,7 +156,7 @@ double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
 double BlockCost::OfTile(const PanelCosts& costs, int64_t rows, int64_t vectors) const {
   const double quad = costs.product * static_cast<double>(rows) + costs.vector;
   const double output = stores_bytes_ ? costs.output * static_cast<double>(rows) : 0;
-  return (quads_ * quad + output) * static_cast<double>(vectors) + costs.tile;
+  return (tile_quads_ * quad + output) * static_cast<double>(vectors) + costs.tile;
 }
 
 double BlockCost::OfTile(const ScheduledPanelCosts& costs, int64_t rows, int64_t vectors) const {

@@ -81,6 +81,8 @@ class BlockCost {
   int64_t taps_ = 1;
   int64_t vectors_ = 0;  // vectors of columns
   double quads_ = 0;
+  double tile_quads_ =
+      0;  // quads that tiles multiply: the wide variant leaves out padding at the ends of taps
   double items_ = 0, groups_ = 0;  // items and groups of the schedule, per quad
   bool streams_weights_ = false;   // each tile reads the weights from L2 or beyond
   int64_t run_rows_ = 0;

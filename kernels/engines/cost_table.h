@@ -102,6 +102,13 @@ struct LayoutLimits {
   int64_t fetching_rows = 0, panel_ahead = 0, strip_ahead = 0;
   // VNNI kernels of up to rows_in_turn rows multiply panels in turn (PanelsInTurn).
   int64_t rows_in_turn = 0;
+  // Lines of C that are a multiple of 512 bytes apart, but not of 4096, share few memory banks. Kernels that store one
+  // line of each row at a time write them past the caches only at these depths or more: panel kernels, and kernels
+  // whose lanes are rows.
+  int64_t streaming_panel_quads = 0, streaming_row_quads = 0;
+  // Schedules whose rows fill the lanes pack rows tap by tap: the cost of a tap after the first, in products, in addition
+  // to its quads.
+  double packed_tap = 0;
 };
 
 struct CostTable {
@@ -232,6 +239,9 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.panel_ahead", "bytes", layout.panel_ahead);
   visit("layout.strip_ahead", "bytes", layout.strip_ahead);
   visit("layout.rows_in_turn", "rows", layout.rows_in_turn);
+  visit("layout.streaming_panel_quads", "quads", layout.streaming_panel_quads);
+  visit("layout.streaming_row_quads", "quads", layout.streaming_row_quads);
+  visit("layout.packed_tap", kProducts, layout.packed_tap);
 }
 
 /// A table of the tree, and the CPU that it was measured on.

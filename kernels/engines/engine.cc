@@ -189,4 +189,12 @@ bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes, int64_t
          reinterpret_cast<uintptr_t>(output.c) % kLine == 0;
 }
 
+bool StreamsLines(const RunBuffers& buffers, const KernelData& data, int64_t least_quads) {
+  constexpr int64_t kBankBytes = 512, kPageBytes = 4096;
+  if (!buffers.may_stream) return false;
+  const int64_t stride = buffers.output.c_stride_bytes;
+  const bool share_banks = stride % kBankBytes == 0 && stride % kPageBytes != 0;
+  return !share_banks || data.weights.quads() >= least_quads;
+}
+
 }  // namespace intact::kernels

@@ -537,7 +537,10 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
                            Caller* caller) const {
   call->pixel_offsets = heights_[static_cast<size_t>(tiles.rows - 1)].pixel_offsets.data();
   SetTaps(a, tiles.compensation, call);
-  const size_t stores = buffers.may_stream && can_stream_ ? 1 : 0;  // in ByStores
+  const bool streams =
+      can_stream_ && (nr_ == lanes_ ? StreamsLines(buffers, data_, Costs().layout.streaming_panel_quads)
+                                    : buffers.may_stream);
+  const size_t stores = streams ? 1 : 0;  // in ByStores
   const bool fetches_own = can_fetch_own_ && HasFewRows(range);
   const int64_t columns = range.column_end - range.column_begin;
   const int64_t edge_columns = columns < nr_ ? columns : columns % nr_;

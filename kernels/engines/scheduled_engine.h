@@ -33,7 +33,7 @@ class ScheduledEngine final : public Engine {
   std::string KernelName() const override { return sums_.kernel_name(); }
   std::shared_ptr<const PanelSource> panel_source() const override { return sums_.schedule(); }
   ScheduleStatistics statistics() const override { return sums_.schedule()->statistics(); }
-  double Cost(int64_t m) const override { return sums_.Cost(m, sums_.costs().packed_quad); }
+  double Cost(int64_t m) const override { return sums_.Cost(m, PackingCost()); }
   int64_t packed_bytes() const override { return sums_.packed_bytes(); }
   int64_t WholeRows(int64_t m) const override { return m / sums_.lanes() * sums_.lanes(); }
   int64_t ScratchBytes(int64_t rows) const override;
@@ -44,6 +44,11 @@ class ScheduledEngine final : public Engine {
 
  private:
   ScheduledEngine(const GemmData& data, core::Isa isa) : data_(data), sums_(data, isa) {}
+  /// The cost of packing a quad of a row, on average.
+  double PackingCost() const {
+    const double taps = Costs().layout.packed_tap * static_cast<double>(data_.taps().count() - 1);
+    return sums_.costs().packed_quad + taps / static_cast<double>(CeilDivide(data_.k, kQuad));
+  }
   int64_t RowsPerBlock(const ScheduledSums& sums) const;
   int64_t ScratchBytes(const ScheduledSums& sums, int64_t rows) const;
   void RunRange(const ScheduledSums& sums, const RunBuffers& buffers, const Range& range,

@@ -15,9 +15,12 @@ namespace {
 
 constexpr int64_t kColumns = UnpackedProduct::kColumns;
 constexpr int64_t kDepths = UnpackedProduct::kDepths;
-constexpr int64_t kBlockDepths = 16;    // depths of a block of rows of B
-constexpr int64_t kColumnsAhead = 512;  // columns to the block that is prefetched
-constexpr int64_t kAtOnce = 4;          // columns of B that are read together
+constexpr int64_t kBlockDepths = 16;     // the most depths of a block of rows of B
+constexpr int64_t kFewDepths = 8;        // depths of a block whose rows share a set of L1
+constexpr int64_t kL1WayBytes = 4096;    // rows at a multiple of this distance share sets of L1
+constexpr int64_t kMostReadingRows = 4;  // rows of A that read a block of such rows without a copy
+constexpr int64_t kColumnsAhead = 512;   // columns to the block that is prefetched
+constexpr int64_t kAtOnce = 4;           // columns of B that are read together
 
 int DwordAt(const uint8_t* from) {
   int dword = 0;
@@ -25,7 +28,7 @@ int DwordAt(const uint8_t* from) {
   return dword;
 }
 
-// A block of kBlockDepths × kColumns weights, rows `stride` bytes apart.
+// A block of kBlockDepths or kFewDepths rows of kColumns weights, `stride` bytes apart.
 struct Block {
   const int8_t* b;
   int64_t stride;
@@ -37,6 +40,7 @@ using AddBlock = void (*)(const Block& block, const uint8_t* staged, int64_t sta
                           int32_t* sums, int64_t sums_stride);
 
 // Blocks are read line after line of columns: at the end of a line, the next rows follow.
+template <int64_t kBlock>
 struct Line {
   int64_t begin, width;               // columns; `width` with padding
   int64_t rows_ahead, columns_ahead;  // from a block to the block that is read kColumnsAhead columns later
@@ -44,54 +48,68 @@ struct Line {
   Line(int64_t first, int64_t columns)
       : begin(first),
         width(RoundUp(columns, kColumns)),
-        rows_ahead(kColumnsAhead / width * kBlockDepths),
+        rows_ahead(kColumnsAhead / width * kBlock),
         columns_ahead(kColumnsAhead % width) {}
 };
 
 // Prefetches the block that is read kColumnsAhead columns after the block at `depth` and `column`. A block has
-// 16 rows, and hardware prefetchers follow fewer streams. Inlined, because GCC takes out calls that only
+// 8 or 16 rows, and hardware prefetchers follow fewer streams. Inlined, because GCC takes out calls that only
 // prefetch.
-[[gnu::always_inline]] inline void PrefetchAhead(const WeightView& b, const Line& line, int64_t depth,
+template <int64_t kBlock>
+[[gnu::always_inline]] inline void PrefetchAhead(const WeightView& b, const Line<kBlock>& line, int64_t depth,
                                                  int64_t column) {
   depth += line.rows_ahead;
   column += line.columns_ahead;
   if (column >= line.begin + line.width) {
     column -= line.width;
-    depth += kBlockDepths;
+    depth += kBlock;
   }
-  if (depth + kBlockDepths > b.k) return;
-  for (int64_t i = depth; i < depth + kBlockDepths; ++i) {
+  if (depth + kBlock > b.k) return;
+  for (int64_t i = depth; i < depth + kBlock; ++i) {
     _mm_prefetch(b.data + i * b.stride_k + column, _MM_HINT_T0);
   }
 }
 
-template <AddBlock kAdd, int64_t kDepthBytes>
+// Whether the rows of B share a set of L1.
+bool SharesSet(const WeightView& b) { return b.stride_k % kL1WayBytes == 0; }
+
+// Copies `depths` rows of `columns` weights to a block, and pads them with zeros.
+void CopyBlock(const WeightView& b, const int8_t* from, int64_t depths, int64_t columns, int8_t* block) {
+  if (columns < kColumns || depths < kBlockDepths) std::fill_n(block, kBlockDepths * kColumns, int8_t{0});
+  for (int64_t i = 0; i < depths; ++i, from += b.stride_k, block += kColumns) {
+    if (columns == kColumns) {
+      std::memcpy(block, from, size_t{kColumns});
+    } else {
+      std::memcpy(block, from, static_cast<size_t>(columns));
+    }
+  }
+}
+
+// By blocks of kBlock depths, which `kAdd` adds. L1 has fewer ways than a block of kBlockDepths rows, so if these
+// rows share a set, a block for many rows of A is copied.
+template <AddBlock kAdd, int64_t kDepthBytes, int64_t kBlock = kBlockDepths>
 void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
              int32_t* sums, int64_t sums_stride) noexcept {
   const int64_t staged_stride = RoundUp(b.k, kDepths) * kDepthBytes;
   const bool is_far = b.k * (end - begin) > Caches().StreamedWeights();
+  const bool copies = SharesSet(b) && rows > kMostReadingRows;
   const int64_t sums_bytes = rows * int64_t{sizeof(int32_t)};  // of a column
   const int64_t line_columns = std::max(kColumns, Caches().UnpackedSums() / sums_bytes / kColumns * kColumns);
   for (int64_t line = begin; line < end; line += line_columns) {
     const int64_t line_end = std::min(end, line + line_columns);
-    const Line ahead(line, line_end - line);
-    for (int64_t depth = 0; depth < b.k; depth += kBlockDepths) {
-      const int64_t depths = std::min(kBlockDepths, b.k - depth);
+    const Line<kBlock> ahead(line, line_end - line);
+    for (int64_t depth = 0; depth < b.k; depth += kBlock) {
+      const int64_t depths = std::min(kBlock, b.k - depth);
       for (int64_t column = line; column < line_end; column += kColumns) {
         const int64_t columns = std::min(kColumns, line_end - column);
         const int8_t* const from = b.data + depth * b.stride_k + column;
         alignas(64) std::array<int8_t, kBlockDepths * kColumns> edge;
         Block block = {from, b.stride_k, b.shift};
         // Beyond its last column, a row of a dense B may be read, because the next row follows.
-        const int64_t last = (depth + kBlockDepths - 1) * b.stride_k + column;
+        const int64_t last = (depth + kBlock - 1) * b.stride_k + column;
         const bool is_whole = columns == kColumns || (b.stride_k == b.n && last + kColumns <= b.k * b.n);
-        if (depths < kBlockDepths || !is_whole) {
-          for (int64_t i = 0; i < kBlockDepths; ++i) {
-            int8_t* const to = edge.data() + i * kColumns;
-            if (i < depths) std::memcpy(to, from + i * b.stride_k, static_cast<size_t>(columns));
-            std::memset(to + (i < depths ? columns : 0), 0,
-                        static_cast<size_t>(kColumns - (i < depths ? columns : 0)));
-          }
+        if (depths < kBlock || !is_whole || copies) {
+          CopyBlock(b, from, depths, columns, edge.data());
           block = {edge.data(), kColumns, b.shift};
         }
         if (is_far) PrefetchAhead(b, ahead, depth, column);
@@ -207,12 +225,15 @@ struct PairSums {
 
 // A block's products for one row. A line of B is read as a whole: if rows of B lie a multiple of 4 KiB apart,
 // L1 may not hold the lines of a block.
-[[gnu::target("avx2")]] inline void AddPairs(const int8_t* b, int64_t stride, __m256i shift,
-                                             const uint8_t* staged, int32_t* sums) {
-  constexpr int kPairs = kBlockDepths / 2;  // their int16 sums are exact: 8 · 2 · 15 · 128 < 2¹⁵
+template <int64_t kBlock>
+[[gnu::target("avx2")]] inline void AddPairs(const Block& block, __m256i shift, const uint8_t* staged,
+                                             int32_t* sums) {
+  // The int16 sums of all pairs are exact: 8 · 2 · 15 · 128 < 2¹⁵.
   PairSums first = {}, second = {};
+  const int8_t* b = block.b;
+  const int64_t stride = block.stride;
 #pragma GCC unroll 1
-  for (int pair = 0; pair < kPairs; ++pair, b += 2 * stride) {
+  for (int pair = 0; pair < kBlock / 2; ++pair, b += 2 * stride) {
     const __m256i l = _mm256_set1_epi32(DwordAt(staged + pair * 8));
     const __m256i h = _mm256_set1_epi32(DwordAt(staged + pair * 8 + 4));
     const auto weights = [&](int64_t at) __attribute__((target("avx2"))) {
@@ -227,12 +248,22 @@ struct PairSums {
   AddWidened(second, sums + kColumns / 2);
 }
 
+template <int64_t kBlock>
 [[gnu::target("avx2")]] void AddBlockByAvx2(const Block& block, const uint8_t* staged, int64_t staged_stride,
                                             int64_t rows, int32_t* sums, int64_t sums_stride) {
   const __m256i shift = _mm256_set1_epi8(static_cast<char>(block.shift));
   for (int64_t row = 0; row < rows; ++row) {
-    AddPairs(block.b, block.stride, shift, staged + row * staged_stride, sums + row * sums_stride);
+    AddPairs<kBlock>(block, shift, staged + row * staged_stride, sums + row * sums_stride);
   }
+}
+
+// AddPairs() reads halves of lines. Blocks of fewer rows stay in L1 until it has read both.
+void AddRowsByAvx2(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
+                   int32_t* sums, int64_t sums_stride) noexcept {
+  const bool has_few = SharesSet(b) && rows <= kMostReadingRows;
+  const auto add =
+      has_few ? AddRows<AddBlockByAvx2<kFewDepths>, 4, kFewDepths> : AddRows<AddBlockByAvx2<kBlockDepths>, 4>;
+  add(b, begin, end, staged, rows, sums, sums_stride);
 }
 
 // The low halves of 64 depths, then their high halves.
@@ -502,7 +533,7 @@ UnpackedProduct UnpackedProduct::For(core::Isa isa, const WeightView& b) {
   if (has_avx_vnni) return {StageBytes, AddRows<AddBlockByAvxVnni, 1>, 1, &costs.ymm_vnni_rows, "vnni"};
   if (has(core::kZmm, core::Isa::kAvx512))
     return {StagePairs, AddRows<AddBlockByAvx512, 4>, 4, &costs.zmm_split_rows, "split"};
-  return {StagePairs, AddRows<AddBlockByAvx2, 4>, 4, &costs.split_rows, "split"};
+  return {StagePairs, AddRowsByAvx2, 4, &costs.split_rows, "split"};
 }
 
 }  // namespace intact::kernels

@@ -28,10 +28,12 @@ int64_t RowPreparer::ChunkRows() const {
   return std::min(RowsPerBlock(data_.k, kUnit), most);
 }
 
-void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, uint8_t* values,
+bool RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, uint8_t* values,
                           RunBuffers* buffers) const noexcept {
+  bool has_scales = true;
   if (data_.problem.IsDynamic()) {
-    buffers->a = Quantize(buffers->rows(), buffers->tensor, chunk, copied, numbers, values);
+    has_scales = Quantize(buffers->rows(), buffers->tensor, chunk, copied, numbers, values);
+    buffers->a = RowMap::From(chunk.row_begin, copied, CopiedStride());
   } else if (buffers->IsTransposed()) {
     buffers->a = CopyTransposed(buffers->rows(), chunk.row_begin, chunk.row_end, copied, CopiedStride());
   }
@@ -39,6 +41,7 @@ void RowPreparer::Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers,
       !data_.problem.IsDynamic() && data_.problem.a_quantization != INTACT_QUANTIZATION_STATIC;
   if (has_given) CopyGiven(*buffers, chunk, values);
   if (data_.epilogue.has_b_zero_points) SumRows(buffers->rows(), chunk, values);
+  return has_scales;
 }
 
 RowMap RowPreparer::CopyTransposed(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* to,
@@ -52,10 +55,10 @@ bool RowPreparer::AreOneRow(const RowMap& rows) const {
   return !rows.IsTransposed() && rows.stride == data_.k * data_.problem.a_bytes();
 }
 
-RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk,
-                             uint8_t* quantized, uint8_t* numbers, uint8_t* values) const noexcept {
+bool RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk,
+                           uint8_t* quantized, uint8_t* numbers, uint8_t* values) const noexcept {
   const bool is_by_rows = data_.problem.a_quantization == INTACT_QUANTIZATION_DYNAMIC_ROWS;
-  const RowMap rows = RowMap::From(chunk.row_begin, quantized, CopiedStride());
+  bool has_scales = is_by_rows || !std::isnan(tensor.scale);
   const int64_t padding = CopiedStride() - data_.k;
   if (!is_by_rows && padding < kQuad && AreOneRow(source)) {
     // A call for each short row takes longer than moving the quantized rows apart.
@@ -67,7 +70,7 @@ RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor
       At(values, i)->zero_point = tensor.zero_point;
       At(values, i)->scale = tensor.scale;
     }
-    return rows;
+    return has_scales;
   }
   for (int64_t row = chunk.row_begin; row < chunk.row_end;) {
     const int64_t end = source.IsTransposed() ? std::min(chunk.row_end, row + NumberRows()) : chunk.row_end;
@@ -75,7 +78,7 @@ RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor
         source.IsTransposed() ? CopyTransposed(source, row, end, numbers, NumberStride()) : source;
     if (is_by_rows) {
       RowValues* const own = At(values, row - chunk.row_begin);
-      quantizer_.QuantizeRows(x_rows, row, end, data_.k, quantized, CopiedStride(), own);
+      has_scales &= quantizer_.QuantizeRows(x_rows, row, end, data_.k, quantized, CopiedStride(), own);
       quantized += (end - std::exchange(row, end)) * CopiedStride();
       continue;
     }
@@ -86,7 +89,7 @@ RowMap RowPreparer::Quantize(const RowMap& source, const RowQuantization& tensor
       own->scale = tensor.scale;
     }
   }
-  return rows;
+  return has_scales;
 }
 
 void RowPreparer::CopyGiven(const RunBuffers& buffers, const Range& chunk, uint8_t* values) const noexcept {

@@ -67,9 +67,9 @@ class RowPreparer {
       chunk.row_end = std::min(range.row_end, chunk.row_begin + ChunkRows());
       buffers.a = given.a;
       buffers.row_values_begin = chunk.row_begin;
-      Prepare(chunk, copied, numbers, values, &buffers);
+      const bool has_scales = Prepare(chunk, copied, numbers, values, &buffers);
       run(buffers, chunk, free_scratch);
-      if (data_.problem.IsDynamic()) FillWithoutScale(values, buffers.output, chunk);
+      if (!has_scales) FillWithoutScale(values, buffers.output, chunk);
     }
   }
 
@@ -101,8 +101,9 @@ class RowPreparer {
   static int64_t PaddedStride(int64_t row_bytes) {
     return row_bytes < 64 ? RoundUp(row_bytes, kQuad) : RoundUp(row_bytes, 64) + 64;
   }
-  /// Collects the values of the rows of `chunk`, and quantizes or transposes them.
-  void Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, uint8_t* values,
+  /// Collects the values of the rows of `chunk`, and quantizes or transposes them. Returns false if a quantized
+  /// row has no scale.
+  bool Prepare(const Range& chunk, uint8_t* copied, uint8_t* numbers, uint8_t* values,
                RunBuffers* buffers) const noexcept;
   /// Copies rows [row_begin, row_end) of a transposed A to `to`, `stride` bytes apart. Returns the copies,
   /// with unchanged row numbers.
@@ -110,9 +111,10 @@ class RowPreparer {
                         int64_t stride) const noexcept;
   /// Whether rows of A are adjacent: then they can be scanned, or quantized with one scale, as one row.
   bool AreOneRow(const RowMap& rows) const;
-  /// Quantizes the rows of `chunk`. Returns the quantized rows, with unchanged row numbers.
-  RowMap Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk, uint8_t* quantized,
-                  uint8_t* numbers, uint8_t* values) const noexcept;
+  /// Quantizes the rows of `chunk` to `quantized`, CopiedStride() bytes apart. Returns whether each row has a
+  /// scale.
+  bool Quantize(const RowMap& source, const RowQuantization& tensor, const Range& chunk, uint8_t* quantized,
+                uint8_t* numbers, uint8_t* values) const noexcept;
   void SumRows(const RowMap& rows, const Range& chunk, uint8_t* values) const noexcept;
   void CopyGiven(const RunBuffers& buffers, const Range& chunk, uint8_t* values) const noexcept;
   /// Stores the outputs of rows that have no scale.

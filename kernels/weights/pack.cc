@@ -425,7 +425,7 @@ bool PackWeights(const WeightView& b, PackedWeights* packed) noexcept {
   return true;
 }
 
-bool WidePanels::Widen(const PackedWeights& weights, int64_t tap_depth) noexcept {
+int64_t WidePanels::TapPairs(const PackedWeights& weights, int64_t tap_depth) noexcept {
   const auto is_zero = [&](int64_t depth) {
     for (int64_t k = depth; k < weights.k; k += tap_depth) {
       for (int64_t n = 0; n < weights.n; ++n) {
@@ -434,10 +434,14 @@ bool WidePanels::Widen(const PackedWeights& weights, int64_t tap_depth) noexcept
     }
     return true;
   };
-  tap_depth_ = tap_depth;
   int64_t depths = tap_depth;
   while (depths > 1 && is_zero(depths - 1)) --depths;
-  tap_pairs_ = (depths + 1) / 2;
+  return (depths + 1) / 2;
+}
+
+bool WidePanels::Widen(const PackedWeights& weights, int64_t tap_depth) noexcept {
+  tap_depth_ = tap_depth;
+  tap_pairs_ = TapPairs(weights, tap_depth);
   const int64_t words = int64_t{2} * weights.width;  // of a pair of depths
   const int64_t panel_words = weights.k / tap_depth * tap_pairs_ * words;
   panel_stride_bytes_ = panel_words * static_cast<int64_t>(sizeof(int16_t));

@@ -80,6 +80,8 @@ class WidePanels {
  public:
   /// Taps of `tap_depth` depths follow each other in the depth. False if memory ran out.
   [[nodiscard]] bool Widen(const PackedWeights& weights, int64_t tap_depth) noexcept;
+  /// The pairs of a tap that Widen() does not leave out.
+  static int64_t TapPairs(const PackedWeights& weights, int64_t tap_depth) noexcept;
   int64_t tap_depth() const { return tap_depth_; }
   int64_t tap_pairs() const { return tap_pairs_; }
   int64_t panel_stride_bytes() const { return panel_stride_bytes_; }

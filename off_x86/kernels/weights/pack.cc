@@ -71,5 +71,8 @@ bool HasAvx512() { return false; }
 
 // For generated kernels only.
 bool WidePanels::Widen(const PackedWeights& /*weights*/, int64_t /*tap_depth*/) noexcept { std::abort(); }
+int64_t WidePanels::TapPairs(const PackedWeights& /*weights*/, int64_t /*tap_depth*/) noexcept {
+  std::abort();
+}
 
 }  // namespace intact::kernels

@@ -205,6 +205,42 @@ TEST(CostTable, KernelsInTurnAreExact) {
   }
 }
 
+// Packing the taps of a row costs time, so schedules are chosen less often the more it costs.
+TEST(CostTable, SchedulesPayForTheTapsTheyPack) {
+  for (const Isa isa : {Isa::kAvx2, Isa::kAvx512}) {
+    if (intact_isa_available(static_cast<intact_isa>(isa)) == 0) continue;
+    verify::Problem problem = tests::Parsed("conv u8s8u8 in=30x30 c=3 o=64 kernel=3x3 pad=1x1 fill=laplace");
+    problem.isa = static_cast<intact_isa>(isa);
+    for (const double cost : {0, 100}) {
+      CostTable table = Costs();
+      table.layout.packed_tap = cost;
+      const tests::ScopedCosts scope(table);
+      const auto plan = verify::CreatePlan(verify::MaterializeConv(problem), verify::RunOptionsOf(problem));
+      ASSERT_TRUE(plan) << plan.error().message;
+      const std::string kernel = plan->Info().kernel;
+      EXPECT_EQ(kernel.find("u8s8_scheduled_") != std::string::npos, cost == 0) << kernel;
+      ASSERT_NO_FATAL_FAILURE(tests::ExpectItsModel(problem));
+    }
+  }
+}
+
+// Some tables have kernels of few depths store C to the caches. All bytes are the same.
+TEST(CostTable, StoresAreExact) {
+  const CacheSizes caches = Caches();
+  SetCachesForTesting({2 << 10, 8 << 10});
+  for (const int64_t quads : {0, 100}) {
+    CostTable table = Costs();
+    table.layout.streaming_panel_quads = table.layout.streaming_row_quads = quads;
+    const tests::ScopedCosts scope(table);
+    for (const char* line : {"gemm u8s8s32 m=70 n=128 k=20", "gemm u8s8f32 m=200 n=256 k=64 fill=laplace"}) {
+      verify::Problem problem = tests::Parsed(line);
+      problem.isa = INTACT_ISA_AVX512;
+      if (intact_isa_available(INTACT_ISA_AVX512) != 0) tests::ExpectItsModel(problem);
+    }
+  }
+  SetCachesForTesting(caches);
+}
+
 // Some CPUs' tables have kernels multiply the rows of a tile in two parts.
 TEST(CostTable, KernelsInPartsAreExact) {
   CostTable table = Costs();

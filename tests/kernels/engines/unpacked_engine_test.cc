@@ -69,6 +69,16 @@ TEST_P(UnpackedB, IsExactAtEveryEdge) {
   }
 }
 
+// Rows of B at a distance of 4096 bytes share a set of L1. Blocks of such rows have fewer rows or are copied.
+TEST_P(UnpackedB, IsExactIfRowsShareASet) {
+  for (const int64_t m : {1, 4, 5}) {
+    for (const int64_t k : {8, 20, 32}) {
+      ExpectExact("u8s8s32 m=" + std::to_string(m) + " n=65 k=" + std::to_string(k) +
+                  " bpad=4031 wmax=128 fill=extremes");
+    }
+  }
+}
+
 // The engine cuts B into lines of columns, so that L1 holds the sums of a line. It prefetches a B that is larger
 // than L2.
 TEST_P(UnpackedB, IsExactWhereLinesAreCut) {
