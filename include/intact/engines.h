@@ -1,8 +1,9 @@
 /** @file
- * Which products inference engines add in int16 on x86-64 CPUs. Kernels without VNNI add pairs of products with
- * VPMADDUBSW, which clamps to int16; engines differ in which products are a pair. The source is one table,
- * core/engines.json; docs/peers_methods.md describes how its rows were measured. This header continues
- * intact/intact.h: statuses, structs that begin with their size, and errors work as described there. */
+ * The products that inference engines add in int16 on x86-64 CPUs. Kernels without VNNI add pairs of products
+ * with VPMADDUBSW. This instruction clamps each sum to int16. Engines differ in the products that form a
+ * pair. The source is one table, core/engines.json; docs/peers_methods.md describes how its rows were
+ * measured. This header continues intact/intact.h: statuses, structs that begin with their size, and errors
+ * work as described there. */
 #ifndef INTACT_ENGINES_H_
 #define INTACT_ENGINES_H_
 
@@ -77,10 +78,10 @@ INTACT_API int32_t intact_engine_count(void);
 /** Describes engine `index`, 0 … intact_engine_count() − 1. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_engine_describe(int32_t index, intact_engine_info* info);
 
-/** Reports the products of `layer` that its engine adds in int16. Without a second depth or a second channel
- * in a tap there are no pairs: NONE. Thread-safe. Errors: INVALID_ARGUMENT (a field is out of range, or no
- * engine has the name); UNSUPPORTED (nothing is known about the operator with these types, or about CPUs
- * without AVX2). */
+/** Reports the products of `layer` that its engine adds in int16. If the layer has one depth, the answer is
+ * NONE. If pairs are within taps and a group has one input channel, the answer is NONE too. Thread-safe.
+ * Errors: INVALID_ARGUMENT (a field is out of range, or no engine has the name); UNSUPPORTED (the table does
+ * not know the operator with these types, or the CPU has no AVX2). */
 INTACT_API intact_status intact_engine_ask(const intact_engine_layer* layer, intact_engine_answer* answer);
 
 #ifdef __cplusplus

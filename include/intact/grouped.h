@@ -25,7 +25,7 @@
  *     sum_g = Σ_{k in g} (a[m,k] − za)                             exact integer arithmetic
  *     f     = +0, then for g = 0, 1, …: f = fma(u_g, mb[n,g], f)   one float32 rounding
  *
- * where u_g is float(sum_g), and with INTACT_GRANULARITY_GROUPS u_g = sa[m,g]·float(sum_g), rounded to float32.
+ * Here u_g is float(sum_g). With INTACT_GRANULARITY_GROUPS, u_g is sa[m,g]·float(sum_g), rounded to float32.
  *
  * sb is the float32 that equals the stored f32, f16 or bf16 scale. A bf16 or f16 output is f rounded to
  * nearest even. An f16 output keeps subnormal numbers, and is infinite from 65520 on. If f is a NaN before
@@ -36,8 +36,9 @@
  * row or one of its groups has no scale, all outputs of the row are NaNs (0x7FC00000; bfloat16: 0x7FC0;
  * float16: 0x7E00).
  *
- * ## Experts A plan of `experts` > 1 has a matrix B, scales, zero points and a bias for each expert (mixture
- * of experts). The rows of A are sorted by expert: a run passes the number of rows of each expert. A row of C
+ * ## Experts
+ * A plan of `experts` > 1 has a matrix B, scales, zero points and a bias for each expert (mixture of
+ * experts). The rows of A are sorted by expert: a run passes the number of rows of each expert. A row of C
  * has the bytes that a plan of the row's expert alone computes. A run reads only the weights of experts that
  * have rows.
  *
@@ -101,15 +102,16 @@ typedef struct intact_grouped_desc {
   float clamp_max;        /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
   int32_t max_isa;        /**< an intact_isa, the cap; INTACT_ISA_ANY: all that the machine offers */
   int64_t experts;        /**< matrices B, 1 to 65536; 1 if the struct ends before this field */
-  /** Bytes from an expert's B to the next, at most 2^40; 0: n·b_stride_n or k·b_stride_k, whichever is larger
-   * (with the values that 0 stands for; for 4 bits n·b_stride_n). Experts may share memory. */
+  /** Bytes from an expert's B to the next, at most 2^40. 0: the larger of n·b_stride_n and k·b_stride_k; for
+   * 4 bits n·b_stride_n. In these products, a stride of 0 counts as the value that it stands for. Experts may
+   * share memory. */
   int64_t b_stride_expert;
-  /** Elements from an expert's scales and zero points to the next, at most 2^40; 0: n·scale_stride_n or
-   * groups·scale_stride_g, whichever is larger. */
+  /** Elements from an expert's scales and zero points to the next, at most 2^40. 0: the larger of
+   * n·scale_stride_n and groups·scale_stride_g. */
   int64_t scale_stride_expert;
   int64_t bias_stride_expert; /**< elements from an expert's bias to the next, at most 2^40; 0: n */
-  /** A finite value for each column and group, laid out as b_scales; then b_zero_points is NULL, and every zero
-   * point is 0. NULL: there are no minimums. */
+  /** A finite value for each column and group, laid out as b_scales. NULL: there are no minimums. With
+   * minimums, b_zero_points must be NULL, and every zero point is 0. */
   const float* b_minimums;
 } intact_grouped_desc;
 
@@ -125,11 +127,11 @@ typedef struct intact_grouped_desc {
 /** The buffers of one run, row-major. No alignment is needed. Nothing beyond the m·k elements of A and the
  * m·n elements of C is read or written. C must not overlap A.
  *
- * A batch is `batch` items of m rows each. Item i of A begins at a + i·a_batch_stride elements; C works the
- * same way. Items of A may share memory; items of C must not. A run compares addresses of C with addresses of
- * A of the same item. Limit: m·batch at most 2^31 − 1.
+ * A batch is `batch` items of m rows each. Item i of A begins at a + i·a_batch_stride elements. C works the
+ * same way. Items of A may share memory. Items of C must not share memory. A run checks for overlap only the
+ * A and the C of one item. Limit: m·batch at most 2^31 − 1.
  *
- * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no
+ * If m or batch is 0, the run does nothing and returns INTACT_OK. It then needs no scratch and touches no
  * memory.
  */
 typedef struct intact_grouped_args {
@@ -194,11 +196,11 @@ typedef struct intact_grouped_info {
  * kernels of intact never saturate; the certificate is about kernels of other libraries. It holds for all
  * activations at once, and is the same on every machine.
  *
- * A pair is depths (k, k+1) of a column, k even; both belong to one group. An odd last depth is alone. Let a
- * from 0 to 255 and w be activations and weights as the instruction sees them: s8 activations shifted by
- * +128, u8 weights by −128, weights of 4 bits as 0 to 15. The largest sum of a pair is the value of a0·w0 +
- * a1·w1 that is farthest from 0. A pair fails if its largest sum is not an int16. Pairs of 4-bit weights never
- * fail: their sums are at most 2·255·15 = 7650. Scales and zero points do not matter.
+ * A pair is depths (k, k+1) of a column, with k even. Both depths belong to one group. An odd last depth is
+ * alone. Let a be an activation (0 to 255) and w a weight, both as the instruction sees them: s8 activations
+ * are shifted by +128, u8 weights by −128, and weights of 4 bits are 0 to 15. The largest sum of a pair is
+ * the value of a0·w0 + a1·w1 that is farthest from 0. A pair fails if its largest sum is not an int16. Pairs
+ * of 4-bit weights never fail: their sums are at most 2·255·15 = 7650. Scales and zero points do not matter.
  *
  * Columns of all experts are numbered in one order: column j of expert e has the number e·n + j. A certificate
  * is about all experts.
@@ -257,8 +259,7 @@ INTACT_API intact_status intact_grouped_run_part(const intact_grouped* grouped,
 INTACT_API intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped_info* info);
 
 /** Reports which pairs of weights can saturate in kernels of other libraries: see intact_pairs_certificate.
- * Like the next two functions, it unpacks the weights. Thread-safe. Errors: INVALID_ARGUMENT,
- * OUT_OF_MEMORY. */
+ * This call and the next two calls unpack the weights. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_certificate(const intact_grouped* grouped,
                                                     intact_pairs_certificate* certificate);
 
@@ -284,11 +285,10 @@ INTACT_API intact_status intact_grouped_save(const intact_grouped* grouped, cons
 INTACT_API intact_status intact_grouped_save_memory(const intact_grouped* grouped, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_grouped_save() wrote. The file is mapped: it must not change while
- * the plan lives. If this machine packs weights as the machine that saved the file did, the plan uses the
- * weights in the file; else it packs them again. `max_isa`, an intact_isa, is a cap as in a descriptor.
- * Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, or
- * holds no grouped weights; the message says which), and those of intact_grouped_create(); `*grouped` is then
- * NULL. */
+ * the plan lives. If this machine packs weights as the saving machine did, the plan uses the weights in the
+ * file. Otherwise the plan packs the weights again. `max_isa`, an intact_isa, is a cap as in a descriptor.
+ * Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, or holds no
+ * grouped weights; the message says which), and those of intact_grouped_create(); `*grouped` is then NULL. */
 INTACT_API intact_status intact_grouped_load(const char* path, int32_t max_isa, intact_grouped** grouped);
 
 /** As intact_grouped_load(), from `size` bytes at `data`, of any alignment. These bytes are not needed
