@@ -17,8 +17,8 @@
 //
 // The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer inputs. A row
 // of all channels is computed flat in two cases:
-//   - its pixels are adjacent in the band and in the output. The outputs are stored in place, except a row of
-//     fewer than V elements, which is copied from scratch;
+//   - its pixels are adjacent in the band and in the output. The outputs are stored in place. Exception: a
+//     row of fewer than V elements is copied from scratch;
 //   - the distance to the next pixel is at most V. Pixels in between are computed too, and dropped: the outputs
 //     are copied from scratch.
 // Other rows are computed by channels. If n < V, each of their pixels goes through scratch.

@@ -75,8 +75,8 @@ class ScheduledSums {
 
   /// Chooses the cheapest of `variants` by the cost model, for the activation range. The last variant must
   /// have strips of one column, which suit any weights. `spec`: common to all variants. `like`: the sums of
-  /// these weights for other extents of a convolution's input, or null. If given, its variant is chosen, and it
-  /// must outlive Build().
+  /// these weights for other extents of a convolution's input, or null. If `like` is given, its variant is
+  /// chosen, and `like` must outlive Build().
   Error Choose(std::span<const StripVariant> variants, const ScheduleSpec& spec, const ScheduledSums* like);
   using Schedule = std::shared_ptr<const ScheduledWeights>;
   /// Makes the schedule for `spec`. `like`: the schedule for other extents, or null.
@@ -138,8 +138,8 @@ class ScheduledSums {
   /// The number of panels that have accumulators at the same time: one, or with several windows the panels of
   /// a chunk.
   int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
-  // Scratch has three parts: accumulators, unless one panel's are enough, which lie on the stack; one row of
-  // C that takes all dropped rows; a tile of C for columns that fill no whole tile.
+  // Scratch has three parts: accumulators; one row of C that takes all dropped rows; a tile of C for columns
+  // that fill no whole tile. If the accumulators of one panel are enough, they lie on the stack instead.
   int64_t AccumulatorBytes() const {
     return schedule_->windows() == 1 ? 0 : PanelsAtOnce() * kPanelColumns * tile_rows() * 4;
   }
