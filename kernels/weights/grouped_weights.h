@@ -20,9 +20,9 @@
 // nibbles: kNibbles becomes kBytes, and kSplitBytes becomes kHalves. All values of an expanded header
 // have 32 bits.
 //
-// Weights of 4 bits are packed as 0 to 15. Weights of 8 bits are packed with the sign that the activations do
-// not have, because the dot product multiplies u8 by s8; kSplitBytes is unsigned, kSignBytes signed. Zero points
-// are shifted as the weights are.
+// Weights of 4 bits are packed as 0 to 15. Weights of 8 bits in kBytes are packed as s8 for u8 activations,
+// and as u8 for s8 activations, because the dot product multiplies u8 by s8. Weights of kSplitBytes are
+// always u8, weights of kSignBytes always s8. Zero points are shifted as the weights are.
 #ifndef INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_
 #define INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_
 

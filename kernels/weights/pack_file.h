@@ -1,7 +1,7 @@
 // The pack file: a plan on disk. It loads on any machine, with any ISA. Weights have the canonical layout,
 // which VNNI and AMX kernels read in place. What other kernels need (a schedule, a convolution's own layout)
-// is made when the file is loaded. A schedule is restored from its order in the file, if the machine has the
-// ISA and the caches of the machine that saved the file.
+// is made when the file is loaded. If the machine has the ISA and the caches of the saving machine, a
+// schedule is restored from its order in the file.
 //
 //   offset        contents, little-endian
 //   0             PackHeader, version 10: the kind of plan, the descriptors
@@ -89,7 +89,7 @@ struct ImageBegin {
 };
 
 /// Checks that an image is as long as its begin says, that it has the magic, version and header bytes of
-/// `expected`, and that its checksum is right. `what`: what it should be.
+/// `expected`, and that its checksum is right. `what`: the kind of the image, for messages.
 Error CheckImage(const void* image, size_t size, const ImageBegin& expected, const char* what);
 
 /// The checksum of an image of `size` bytes.
@@ -100,7 +100,7 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
                                     const PackedWeights& weights, int64_t usual_m = 0,
                                     const TunedChoices& tuned = {},
                                     std::span<const SavedSchedule> schedules = {});
-/// The size of the image. Reads no weights, and of the schedules no orders, only their sizes.
+/// The size of the image. Reads neither weights nor orders of schedules, only the sizes of the orders.
 size_t PackImageBytes(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
                       const PackedWeights& weights, int64_t usual_m, const TunedChoices& tuned,
                       std::span<const SavedSchedule> schedules);

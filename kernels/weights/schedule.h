@@ -12,10 +12,11 @@
 // runs them all, and the result is exact for any weights.
 //
 // Weights are broadcast, and rows of activations fill the vector's lanes. So the weights of a group must be
-// light only in the one to four columns of their `strip`. With columns in the lanes, as scheduled_vectors.h
-// has them for few rows, they must be light in all columns of a vector. Integer addition commutes, so each
-// strip has its own order of depths: a bin packing, first fit, heaviest item first. It takes some tens of ns
-// per item, which is most of the time to create a plan. So files of plans keep the order (pack_file.h).
+// light only in the one to four columns of their `strip`. For few rows, columns fill the lanes
+// (scheduled_vectors.h). The weights of a group must then be light in all columns of a vector. Integer
+// addition commutes, so each strip has its own order of depths: a bin packing, first fit, heaviest item
+// first. This packing takes some tens of ns per item: most of the time to create a plan. So files of plans
+// keep the order (pack_file.h).
 //
 //   window       depths whose packed rows of A stay in L1; every strip lies in one window
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items, group after group]
@@ -50,15 +51,15 @@ namespace intact::kernels {
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
                                                    const ScheduleSpec& spec) noexcept;
 
-/// Statistics that EstimateSchedule() cannot fall below, found in a fraction of its time: an item for each
-/// quad that has weights, in groups of the largest size. Without items if zero points are folded in.
+/// A lower bound of EstimateSchedule(), found in a fraction of its time: an item for each quad that has
+/// weights, in groups of the largest size. If zero points are folded in, the bound has no items.
 ScheduleStatistics LeastSchedule(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
 
 /// The order of a schedule: the order of each strip (StripScheduler::AppendOrder()), in the order in which
-/// ScheduledWeights or ScheduledVectors have them. A schedule is restored from its order and the weights in a
-/// fraction of the time that it takes to find it. Nothing if memory ran out.
+/// ScheduledWeights or ScheduledVectors have them. Restoring a schedule from its order and the weights takes
+/// a fraction of the time of finding the schedule. Nothing if memory ran out.
 std::optional<std::vector<uint8_t>> OrderOf(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
-/// INVALID_ARGUMENT unless nothing of an order is left.
+/// INVALID_ARGUMENT if a part of an order is left.
 Error CheckOrderEnd(std::span<const uint8_t> order);
 Error NoMemoryForSchedule();
 

@@ -144,9 +144,9 @@ class Load {
 
 // The groups of a strip, with the room that each group has left. Finds the first group with room for an item.
 //
-// A chunk has 32 groups: for each lane of a load, a vector with the rooms of the groups, at most 255 each. So
-// a comparison of each lane, and a mask, find the groups of a chunk that may have room. Groups that no item
-// has joined are open too; a chunk is added when no group has room.
+// A chunk has 32 groups. For each lane of a load, it has a vector with the rooms of the groups, at most 255
+// each. Comparing each lane gives a mask of the groups that may have room. Groups that no item has joined are
+// open too. If no group has room, a chunk is added.
 template <int kColumns>
 class OpenGroups {
  public:
@@ -279,9 +279,9 @@ class StripScheduler {
     AddSizes(weights, window, statistics);
   }
 
-  /// As Schedule(), but in the order of AppendOrder() that `order` begins with; removes it from `order`.
-  /// INVALID_ARGUMENT unless that is an order of all items, no group has more than spec.largest_group items,
-  /// and no group can leave int16.
+  /// As Schedule(), but in the order of AppendOrder() at the begin of `order`. Removes this order from
+  /// `order`. INVALID_ARGUMENT unless it is an order of all items, no group has more than spec.largest_group
+  /// items, and no group can leave int16.
   Error Restore(const PackedWeights& weights, int64_t column, int64_t window, std::span<const uint8_t>* order,
                 ScheduleStatistics* statistics) {
     CollectItems(weights, column, window);
