@@ -120,7 +120,7 @@ inline int64_t StrideOfA(const intact_gemm_args& args, int64_t k) {
 class Batch {
  public:
   /// `args` have been checked and are not IsEmpty(). The plan's B is k×n. `args` and `problem` outlive the
-  /// batch. Items are joined (JoinItems()), except without `may_join` and if pointers give the items.
+  /// batch. Items are joined (JoinItems()) if `may_join`, and if no pointers give the items.
   Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k, bool may_join = true)
       : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
     first_ = {args.a,        StrideOfA(args, k), args.c,

@@ -1,5 +1,5 @@
 // An interface to compute chunks of a convolution's output: by GEMMs of units (unit_conv.h) or by depthwise
-// kernels (depthwise_conv.h). ConvPlan cuts runs into shares and chunks and knows neither implementation.
+// kernels (depthwise_conv.h). ConvPlan cuts runs into shares and chunks, and knows only this interface.
 #ifndef INTACT_KERNELS_PLANS_CONV_KERNELS_H_
 #define INTACT_KERNELS_PLANS_CONV_KERNELS_H_
 
@@ -16,8 +16,8 @@
 
 namespace intact::kernels {
 
-/// The engine that tuning chose for all units of a convolution. None: the cost model chooses one for each
-/// unit, or there are no units.
+/// The engine that tuning chose for all units of a convolution. None: the cost model chooses an engine for
+/// each unit, or there are no units.
 using EngineChoice = std::optional<EngineId>;
 
 /// Decisions that are made once for all runs with one batch size, and passed to each run.
@@ -68,8 +68,8 @@ class ConvKernels {
   virtual Error PrepareRows(const ConvRun& /*run*/, int64_t /*rows*/, bool /*or_fewer*/) const { return {}; }
   /// Scratch for the column constants that a run computes, a multiple of 64; 0 if runs compute none.
   virtual int64_t RunColumnBytes() const = 0;
-  /// Computes the column constants for an A that is quantized as in `a`. `to`: RunColumnBytes(), aligned to
-  /// 64 bytes. The result becomes RunBuffers::columns.
+  /// Computes the column constants. `a`: the quantization of A. `to`: RunColumnBytes(), aligned to 64 bytes.
+  /// The result becomes RunBuffers::columns.
   virtual const PerRunColumnConstants* MakePerRunColumnConstants(const RowQuantization& a,
                                                                  uint8_t* to) const = 0;
   /// Computes a chunk. `scratch` does not include ConvRun::spread_bytes.

@@ -44,7 +44,7 @@ class RowPreparer {
   int64_t ScratchBytes(int64_t m, bool transposed) const {
     return ValueBytes(m) + CopiedBytes(m, transposed) + NumberBytes(m, transposed);
   }
-  /// The rows of a chunk of ForEachChunk(), except the last.
+  /// The number of rows of a chunk of ForEachChunk(); the last chunk may have fewer.
   int64_t ChunkRows(bool transposed) const {
     const bool prepares = data_.epilogue.has_row_values() || transposed;
     return prepares ? ChunkRows() : std::numeric_limits<int64_t>::max();

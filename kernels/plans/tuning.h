@@ -2,8 +2,8 @@
 // time decides.
 //
 // Candidates take turns until the budget is spent, and medians are compared. The model's choice stays unless
-// another candidate takes clearly less time, in its best turn as well: a disturbance of the machine may
-// affect only one candidate's turns.
+// another candidate takes clearly less time, both in the median and in the best turn. Reason: a disturbance
+// of the machine may affect only one candidate's turns.
 #ifndef INTACT_KERNELS_PLANS_TUNING_H_
 #define INTACT_KERNELS_PLANS_TUNING_H_
 
