@@ -16,11 +16,11 @@
 // For 8-bit outputs, lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
 // type's bounds are integers and rounding is monotonic, so clamping before rounding equals clamping after it.
 // The upper bound is applied before rounding, because a larger value could not be converted to int32. The
-// lower bound, lowest = rne(lo) + zero_point, is applied to bytes after packing: too low values are converted
-// to the least int32, which packing saturates. If f is known to lie within int32, the upper bound is applied
-// after packing too. If zero point and bounds change nothing, packing suffices. With fixed point, v is an
-// int32, so both bounds are applied after packing. A residual can make a NaN, so the lower bound is then also
-// applied before rounding: max(NaN, lo) is lo.
+// lower bound, lowest = rne(lo) + zero_point, is applied to bytes after packing. Values that are too low are
+// converted to the least int32, and packing saturates this value. If f is known to lie within int32, the
+// upper bound is applied after packing too. If zero point and bounds change nothing, packing suffices. With
+// fixed point, v is an int32, so both bounds are applied after packing. A residual can make a NaN, so the
+// lower bound is then also applied before rounding: max(NaN, lo) is lo.
 #ifndef INTACT_KERNELS_CODEGEN_EPILOGUE_H_
 #define INTACT_KERNELS_CODEGEN_EPILOGUE_H_
 
@@ -89,7 +89,7 @@ struct EpilogueSpec {
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8", "bf16_za_rows"
 };
 
-/// OutputBounds and ResidualScale as vectors, because the code has too few registers and reads them from
+/// OutputBounds and ResidualScale as vectors. The code has too few registers, so it reads these vectors from
 /// memory.
 struct alignas(64) EpilogueConstants {
   std::array<float, 16> lo, hi;

@@ -1,4 +1,4 @@
-// The range of numbers to be quantized, and the quantization that follows from it: quantizer.h.
+// The range of numbers to be quantized, and the quantization that follows from the range: quantizer.h.
 #ifndef INTACT_KERNELS_CODEGEN_NUMBER_RANGE_H_
 #define INTACT_KERNELS_CODEGEN_NUMBER_RANGE_H_
 

@@ -36,9 +36,9 @@ class Quantizer {
   /// rounds to the same integer as the quotient: tests/kernels/codegen/quantizer_test.cc tries all mantissas of
   /// scales, and all x near ties.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
-  /// Quantizes rows [begin, end) of `k` numbers, each with its own scale, to `a` and every `stride` bytes
-  /// from there on. Sets their zero points and scales in `values`, from row `begin` on. `stride` is at least k;
-  /// bytes between rows are undefined; nothing is written behind the last row's k bytes.
+  /// Quantizes rows [begin, end) of `k` numbers, each with its own scale. Row begin + i goes to a + i·stride.
+  /// Sets the rows' zero points and scales in `values`, from row `begin` on. `stride` is at least k. Bytes
+  /// between rows are undefined. Nothing is written behind the last row's k bytes.
   void QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int64_t k, uint8_t* a, int64_t stride,
                     RowValues* values) const noexcept;
 
@@ -71,8 +71,8 @@ class Quantizer {
     Reciprocal reciprocal;
     int32_t zero_point = 0;
     const int32_t* pack_order = nullptr;
-    // Scratch for a vector of zero points. The function fills it: it loads whole vectors from there, which the
-    // caller's narrower stores would delay.
+    // Scratch for a vector of zero points. The function itself fills the scratch and loads whole vectors from
+    // it. Narrower stores by the caller would delay these loads.
     alignas(64) std::array<int16_t, 32> zero_points;
   };
   using ScanFunction = jit::Function<void(ScanArgs*)>;

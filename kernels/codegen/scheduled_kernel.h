@@ -12,9 +12,9 @@
 // VPDPBUSD adds each item to the accumulators itself; then groups only unroll the loop.
 //
 // The first window's accumulators start from `compensation`, which holds constants per column; later windows
-// continue from the accumulators in memory. These are stored column by column: [columns][rows],
+// continue from the accumulators in memory. Accumulators are stored column by column: [columns][rows],
 // block_vectors·lanes rows, the transposed result of a tile. The tile epilogue (tile_epilogue.h) transposes
-// and requantizes it.
+// and requantizes this result.
 #ifndef INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
 

@@ -1,6 +1,5 @@
 // The columns of the input that neighbouring output pixels share, along the filter's width. Kernels depend on
-// this pattern, and read the columns' offsets from a table, so that one kernel serves all widths and
-// channels.
+// this pattern, and read the columns' offsets from a table. So one kernel serves all widths and channels.
 //
 //   the columns of a filter of three taps    stride 1    stride 2    stride 3
 //     pixel 0                                0 1 2       0 1 2       0 1 2
