@@ -45,9 +45,9 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
 
 class Band {
  public:
-  /// Bytes behind the staged bytes that kernels may read: the end of a tap's last quad, or of its last tile.
-  /// Their weights contribute nothing, so they need not be written. Kernels may also read past a tap inside
-  /// the band. Bytes there must lie in the activation range, so each line is staged, even if no tap reads it.
+  /// Kernels may read these bytes behind the staged bytes: the end of a tap's last quad or last tile. Their
+  /// weights contribute nothing, so the bytes need not be written. Inside the band, bytes past a tap must lie
+  /// in the activation range, so each line is staged, even if no tap reads it.
   static constexpr int64_t kSlackBytes = 128;
 
   Band() = default;

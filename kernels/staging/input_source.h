@@ -1,6 +1,6 @@
 // Where a convolution's kernels find their input: in place, in a band (band.h), in windows or in a planar
 // band (planar_band.h). Each source stages the input pixels that some output pixels read, and returns where
-// they are.
+// the staged pixels are.
 #ifndef INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
 #define INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
 

@@ -16,7 +16,8 @@
 // lines, and drop them. The padding right of a line also serves as the padding left of the next line.
 //
 // Groups do not read each other's channels. So a band holds only a few groups: about a cache line of each
-// pixel. Its lines take a little more than L1. Bands with fewer lines would transpose more lines twice.
+// pixel. Its lines take a little more than L1. With fewer lines in a band, more lines would be transposed
+// twice.
 #ifndef INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 #define INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 
