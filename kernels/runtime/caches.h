@@ -80,8 +80,8 @@ CacheSizes CachesOf(const jit::MachineFacts& facts) noexcept;
 /// The caches of this machine, detected once.
 const CacheSizes& Caches();
 
-/// Makes Caches() return `sizes` from now on. Plans keep the sizes of their creation, so call it while no
-/// plan exists.
+/// Makes Caches() return `sizes` from now on. Plans keep the sizes of their creation, so call this function
+/// while no plan exists.
 void SetCachesForTesting(const CacheSizes& sizes);
 
 }  // namespace intact::kernels

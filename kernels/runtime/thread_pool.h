@@ -9,10 +9,10 @@
 // process holds a thread's core. They end the process if a thread cannot be created, and hang in the child of
 // a fork. This library asks OpenMP only how many threads to use (threads.h).
 //
-// A run creates the helpers that it lacks. If the system refuses, it runs without them. After a short spin
-// helpers sleep. They block all signals except their own faults, and run on the processors of the thread that
-// they help. They never end: the shared library stays loaded (-z nodelete). A forked child creates new
-// helpers.
+// A run creates the helpers that it lacks. If the system refuses, the run proceeds without them. After a
+// short spin, helpers sleep. Helpers block all signals except their own faults, and run on the processors of
+// the thread that they help. Helpers never end: the shared library stays loaded (-z nodelete). A forked child
+// creates new helpers.
 #ifndef INTACT_KERNELS_RUNTIME_THREAD_POOL_H_
 #define INTACT_KERNELS_RUNTIME_THREAD_POOL_H_
 

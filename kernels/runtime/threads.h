@@ -15,10 +15,10 @@ namespace intact::kernels {
 inline size_t ScratchSize(int64_t bytes) { return static_cast<size_t>(bytes) + 63; }
 
 /// Scratch memory, aligned to 64: `shared_bytes` for all threads, then `*threads` shares of `share_bytes`
-/// each. It is the caller's `scratch`, or, if that is null, memory that the calling thread keeps between
-/// runs. If the caller's scratch serves fewer threads, `*threads` is reduced to that number: OpenMP's default
-/// may have grown since the caller asked for the size. Errors: INVALID_ARGUMENT (it serves no thread, or has
-/// a size and is NULL), OUT_OF_MEMORY.
+/// each. The memory is the caller's `scratch`. If `scratch` is null, the calling thread keeps the memory
+/// between runs. If `scratch` serves fewer threads, `*threads` is reduced: OpenMP's default may have grown
+/// since the caller asked for the size. Errors: INVALID_ARGUMENT (`scratch` serves no thread, or is null and
+/// has a size), OUT_OF_MEMORY.
 Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads,
                            int64_t shared_bytes = 0);
 
