@@ -1,6 +1,6 @@
-// The linear problem: what a GEMM and a convolution have in common, checked and owned. It is made once, from
-// an intact_linear_desc (checks.h) or from a pack file. Weights, plans and files read it. The phases of a
-// transposed convolution and groups of output channels are slices of it.
+// The linear problem: what a GEMM and a convolution have in common, checked and owned. The problem is made
+// once, from an intact_linear_desc (checks.h) or from a pack file. Weights, plans and files read the problem.
+// The phases of a transposed convolution and groups of output channels are slices of the problem.
 //
 // Values of columns are padded to whole panels with the last value: kernels compute the padding and drop it.
 #ifndef INTACT_KERNELS_PROBLEM_LINEAR_PROBLEM_H_
@@ -50,8 +50,8 @@ struct LinearProblem : core::Linear {
   LinearProblem Slice(int64_t first, int64_t count) const;
   /// The problem for activations that staging has already shifted to u8 (a convolution's band).
   LinearProblem WithShiftedActivations() const;
-  /// The static problem that remains if A as a whole is quantized before the kernels run, and each run puts
-  /// its zero point and scale into constants of columns.
+  /// The static problem that remains if A as a whole is quantized before the kernels run. Each run then puts
+  /// A's zero point and scale into constants of columns.
   LinearProblem WithPerRunColumnConstants() const;
 
   uint8_t a_shift() const { return ActivationShift(a_type); }
@@ -64,7 +64,7 @@ struct LinearProblem : core::Linear {
   /// The zero points that A may have, as kernels see them: the plan's zero point, or all values.
   std::vector<int32_t> PaddingZeroPoints() const;
   bool HasWeightZeroPoints() const { return !b_zero_points.empty() || may_have_b_zero_points; }
-  /// Whether the weights of all columns have one zero point, which is not zero and which the plan knows.
+  /// Whether the weights of all columns have one zero point that is not zero, and that the plan knows.
   bool HasOneWeightZeroPoint() const {
     const auto is_first = [this](int32_t zero_point) { return zero_point == b_zero_points.front(); };
     return !may_have_b_zero_points && !b_zero_points.empty() && std::ranges::all_of(b_zero_points, is_first);
@@ -106,8 +106,8 @@ struct LinearProblem : core::Linear {
   int a_bytes() const { return IsDynamic() ? core::BytesOf(a_source_type) : 1; }
 };
 
-/// The descriptor from which CheckLinear() would make `problem`. It points into `problem` and to
-/// `b_zero_points`, which is filled with the weights' zero points in b_type.
+/// The descriptor from which CheckLinear() would make `problem`. The descriptor points into `problem` and to
+/// `b_zero_points`. Fills `b_zero_points` with the weights' zero points in b_type.
 intact_linear_desc DescOf(const LinearProblem& problem, std::vector<int32_t>* b_zero_points);
 
 /// Pads `values`, one for each of n columns, to whole panels.

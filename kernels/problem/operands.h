@@ -3,8 +3,9 @@
 //
 //   Σ_k (a − za)·(b − zb) = Σ_k a'·b'  −  za'·Σ_k (b' − zb')  −  zb'·Σ_k a'
 //
-// Kernels compute the first sum. The second term is a constant of the column: accumulators start from it. The
-// third needs the sum of each row of A (row_sums.h); it is computed only if zb' is not 0 (epilogue.h).
+// Kernels compute the first sum. The second term is a constant of the column: accumulators start from this
+// constant. The third term needs the sum of each row of A (row_sums.h). It is computed only if zb' is not 0
+// (epilogue.h).
 #ifndef INTACT_KERNELS_PROBLEM_OPERANDS_H_
 #define INTACT_KERNELS_PROBLEM_OPERANDS_H_
 
