@@ -27,9 +27,9 @@ struct CpuKind {
 CpuKind HostCpu();
 
 /// HardwareIsas() and emulated ISAs under `cap`, if given, and under INTACT_MAX_ISA, which is read once.
-/// Error if the variable names no ISA. Only portable if the process may have no executable memory; each call
-/// tests this, unless the caps leave only portable. Unless the caps exclude AMX, the operating system's
-/// permission for it is requested here, once for the whole process.
+/// Error if the variable names no ISA. Only portable if the process may have no executable memory. Each call
+/// tests this, unless the caps leave only portable. If the caps keep AMX, this call requests the operating
+/// system's permission for AMX, once for the whole process.
 Result<core::IsaSet> PermittedIsas(std::optional<core::Isa> cap = std::nullopt);
 
 /// The reason why `isa` is not permitted; "" if it is.

@@ -31,9 +31,9 @@ class Emitter {
   virtual void Store(const Mem& to, const Vec& from) = 0;
   virtual void Copy(const Vec& to, const Vec& from) = 0;
   virtual void Zero(const Vec& to) = 0;
-  /// Packs one, two or four vectors of int32 into the low bytes of the first, in their order: saturates each
-  /// value to int16, adds `offset`, a vector of int16, and saturates to s8 or u8. `order` addresses
-  /// PackOrder(). Destroys the other vectors. Needs one free register.
+  /// Packs one, two or four vectors of int32 into the low bytes of the first vector, in their order.
+  /// Saturates each value to int16, adds `offset`, a vector of int16, and saturates to s8 or u8. `order`
+  /// addresses PackOrder(). Destroys the other vectors. Needs one free register.
   void PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed, const Mem& order);
   /// PackBytes() for quartered vectors (OrderQuarters()); the bytes come out in order. `offset` may be null. Needs no
   /// free register.
