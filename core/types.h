@@ -139,8 +139,8 @@ inline uint32_t EncodeFloat(const ElementType& type, double number) noexcept {
   if (std::isinf(number)) return sign | infinity;
   const int exponent = number == 0 ? type.exponent : std::max(std::ilogb(number), type.exponent);
   const auto significand = static_cast<uint32_t>(std::ldexp(std::fabs(number), type.fraction - exponent));
-  // A normal number's leading 1 carries into the exponent's field and adds 1 to it. A subnormal number has no
-  // leading 1, so its field stays 0.
+  // A normal number's leading 1 carries into the exponent's field and adds 1 to the field. A subnormal number
+  // has no leading 1, so its field stays 0.
   return sign | (significand + (static_cast<uint32_t>(exponent - type.exponent) << type.fraction));
 }
 

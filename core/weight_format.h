@@ -12,8 +12,8 @@
 
 namespace intact::core {
 
-/// A weight is an element of b_type, a code. Each group of a column has a scale, and a zero point or a minimum,
-/// or neither. The value of a weight is scale·(code − zero point) + minimum.
+/// A weight is an element of b_type, a code. Each group of a column has a scale. It may also have a zero
+/// point or a minimum. The value of a weight is scale·(code − zero point) + minimum.
 struct WeightFormat {
   intact_type b_type = INTACT_U4;
   int64_t group = 32;                   // depths of a group; 0: all depths are one group
