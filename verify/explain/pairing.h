@@ -41,8 +41,8 @@ EngineLayer EngineLayerOf(const reference::Operation& operation);
 
 /// Whether two kinds of pairs are the same pairs of `layer`.
 bool AreSame(intact_engine_pairs one, intact_engine_pairs other, const EngineLayer& layer);
-/// The kinds of pairs of this layer that differ: of a matrix product the adjacent depths, and the depths of
-/// each half if an engine has them; of a convolution both pairings.
+/// The kinds of pairs of this layer that differ. Of a matrix product: adjacent depths, and the depths of each
+/// half if an engine has such pairs. Of a convolution: both pairings.
 std::vector<intact_engine_pairs> PairsOf(const EngineLayer& layer);
 
 /// An engine with certain pairs. `only_with_avx512`: only on CPUs with AVX-512 and without VNNI, not on CPUs
@@ -51,11 +51,11 @@ struct EngineUse {
   const Engine* engine;
   bool only_with_avx512;
 };
-/// The engines that have these pairs, or the same ones, on CPUs without VNNI. `skips_padding`: only engines
-/// that do not multiply padding.
+/// The engines with these pairs, or with equal pairs of `layer`, on CPUs without VNNI. `skips_padding`: only
+/// engines that do not multiply padding.
 std::vector<EngineUse> EnginesWith(intact_engine_pairs pairs, const EngineLayer& layer,
                                    bool skips_padding = false);
-/// Their names: "FBGEMM, ONNX Runtime, OpenVINO with AVX-512", or "no known engine".
+/// The names of `engines`: "FBGEMM, ONNX Runtime, OpenVINO with AVX-512", or "no known engine".
 std::string InWords(const std::vector<EngineUse>& engines);
 
 }  // namespace intact::verify

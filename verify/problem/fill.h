@@ -31,8 +31,8 @@ std::vector<uint8_t> FillActivations(const Problem& problem);
 /// Weights w: n×k (for each item with runtime B), or output channels × taps × channels of a group.
 std::vector<int8_t> FillWeights(const Problem& problem);
 
-/// An operation whose fields are filled, one after the other (FillFields() in verify/problem/fields.h). The
-/// functions below fill in one field each; A and B are made before.
+/// An operation whose fields are filled, one after the other (FillFields() in verify/problem/fields.h). Each
+/// function below fills in one field. A and B are made before.
 struct Filling {
   const Problem& problem;
   reference::Linear* linear = nullptr;      // a GEMM or a convolution

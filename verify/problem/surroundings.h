@@ -13,8 +13,8 @@ struct Surroundings {
   // Bytes between the end of a tensor and the inaccessible page behind it. 0 finds every access beyond the
   // end; other values change the tensor's alignment.
   size_t shift = 0;
-  // The tensor begins right behind an inaccessible page, which finds every access before it. Its end is not
-  // aligned to a page.
+  // The tensor begins right behind an inaccessible page, so that every access before the tensor faults. The
+  // tensor's end is not aligned to a page.
   bool is_behind_a_page = false;
   bool operator==(const Surroundings&) const = default;
 };

@@ -54,8 +54,8 @@ struct RunSettings {
 
 struct RunOptions : RunSettings {
   std::string line;  // the problem line, for messages; "" if there is none
-  // A target in its own process (isolated_target.h) repeats each run with its tensors in other places. true:
-  // in both of the other places; false: in one of them. One suffices for a sweep of many problems.
+  // A target in its own process (isolated_target.h) repeats each run with its tensors in another place. true:
+  // in both other places; false: in one other place. One place suffices for a sweep of many problems.
   bool in_all_places = false;
   Surroundings surroundings;
 };
@@ -95,7 +95,7 @@ class Target {
   virtual std::string Printed() const { return {}; }
   /// Output bytes, dense rows of c_type: m×n for a GEMM, item after item, and with grouped weights;
   /// [batch][OD][OH][OW][output_channels] for a convolution. UNSUPPORTED if the machine or the target cannot
-  /// run it.
+  /// run the operation.
   virtual Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                            const RunOptions& options) const = 0;
 };

@@ -1,5 +1,6 @@
-// The report on targets, several side by side: what each computes, for each kind of operation, what the sweep
-// found, where it saturates, and its ramp. report.json for programs and report.html for people.
+// The report on targets, several side by side. For each target: what it computes for each kind of operation,
+// what the sweep found, where the target saturates, and its ramp. report.json is for programs, report.html
+// for people.
 //
 // report.json, schema version 2:
 //

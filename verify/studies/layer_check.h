@@ -1,6 +1,6 @@
-// Runs a layer with our own kernels or on a target. Compares its output with the exact reference, the model
-// of the requested mode, and an output that another engine recorded; and identifies the arithmetic of that
-// engine.
+// Runs a layer with our own kernels or on a target. Compares the output with the exact reference, with the
+// model of the requested mode, and with an output that another engine recorded. Identifies the arithmetic of
+// this engine.
 #ifndef INTACT_VERIFY_STUDIES_LAYER_CHECK_H_
 #define INTACT_VERIFY_STUDIES_LAYER_CHECK_H_
 

@@ -57,8 +57,8 @@ struct Takes {
 /// support all types that its features include: the sweep then reports its errors.
 Takes TakesOf(const Target& target);
 
-/// `problem`, a product with grouped weights, changed so that it needs only `features` where a change can do
-/// that.
+/// `problem`, a product with grouped weights, changed so that it needs as few features beyond `features` as
+/// changes allow.
 Problem FittedGrouped(Problem problem, uint64_t features);
 
 /// `problem` fitted to `takes`; nullopt if that is impossible. If its types are not supported, a hash of its

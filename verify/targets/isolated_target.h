@@ -1,5 +1,5 @@
 // A target in its own process. A crash, an exit, a hang or an access beyond its tensors becomes an error with
-// a description; the next run starts another process.
+// a description. The next run then starts another process.
 //
 //   this process          worker, made by fork()
 //   tensors, options ──►  shared memory (memfd) ──►  Target::Run() between guard pages
