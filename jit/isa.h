@@ -26,10 +26,9 @@ struct CpuKind {
 };
 CpuKind HostCpu();
 
-/// HardwareIsas() and emulated ISAs under `cap`, if given, and under INTACT_MAX_ISA, which is read once.
-/// Error if the variable names no ISA. Only portable if the process may have no executable memory. Each call
-/// tests this, unless the caps leave only portable. If the caps keep AMX, this call requests the operating
-/// system's permission for AMX, once for the whole process.
+/// HardwareIsas() and emulated ISAs under `cap`, if given, and under INTACT_MAX_ISA. Error if the variable
+/// names no ISA. Only portable if the process may have no executable memory. If the caps keep AMX, the first
+/// call requests the operating system's permission for AMX.
 Result<core::IsaSet> PermittedIsas(std::optional<core::Isa> cap = std::nullopt);
 
 /// The reason why `isa` is not permitted; "" if it is.

@@ -31,10 +31,9 @@ class Quantizer {
   /// floating-point environment.
   NumberRange Scan(const uint8_t* x, int64_t count) const noexcept;
   RowQuantization Choose(const NumberRange& range) const noexcept;
-  /// Writes `count` bytes; zero points if there is no scale. The definition divides x by the scale, but the
-  /// kernel multiplies: x·high + x·low, where the second product is rounded, and the sum once. The result
-  /// rounds to the same integer as the quotient: tests/kernels/codegen/quantizer_test.cc tries all mantissas of
-  /// scales, and all x near ties.
+  /// Writes `count` bytes; zero points if there is no scale. The definition divides x by the scale. The
+  /// kernel computes x·high + x·low: it rounds the second product, and the sum once. This rounds to the
+  /// integer of the quotient, as quantizer_test.cc proves for all mantissas of scales and all x near ties.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
   /// Quantizes rows [begin, end) of `k` numbers, each with its own scale. Row begin + i goes to a + i·stride.
   /// Sets the rows' zero points and scales in `values`, from row `begin` on. `stride` is at least k. Bytes

@@ -21,11 +21,9 @@ struct ShortRows {
   /// Whether this CPU has the instructions.
   static bool Exist();
 
-  /// Quantizes rows [0, count) from `source` to `a_type`, with the results of Quantizer::Choose() and
-  /// Quantizer::Quantize(). Row i goes to a + i·stride. Sets zero points and scales of `values`. Returns a
-  /// bit for each row with a scale that has no Quantizer::Reciprocal, or without a scale: the results of
-  /// these rows are undefined. `stride` is at least k. Bytes between rows are undefined. Nothing is written
-  /// behind the last row's k bytes.
+  /// Quantizes rows [0, count) as Quantizer::QuantizeRows() does, row i to a + i·stride. Returns a bit for
+  /// each row whose scale has no Quantizer::Reciprocal, or that has no scale. The results of these rows are
+  /// undefined.
   uint32_t Quantize(intact_type source, intact_type a_type, uint8_t* a, int64_t stride,
                     RowValues* values) const noexcept;
 

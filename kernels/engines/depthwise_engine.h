@@ -84,10 +84,9 @@ class DepthwiseEngine {
     return !by_channels_.kernel || data_.n >= v_ || (is_adjacent && pixels * data_.n >= v_);
   }
 
-  /// Writes elements [channel_begin, channel_end) of each pixel, and reads these elements of the residual.
-  /// `channel_begin` is a multiple of channel_step(); `channel_end` is a multiple too, or data.n. Reads only
-  /// these channels of the band. But the vector that ends with the last channel may also read channels before
-  /// `channel_begin`.
+  /// Writes elements [channel_begin, channel_end) of each pixel, and reads these elements of the residual and
+  /// of the band. The bounds are multiples of channel_step(); `channel_end` may also be data.n. The vector
+  /// that ends with the last channel may also read channels of the band before `channel_begin`.
   void RunRow(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
 
  private:

@@ -74,9 +74,8 @@ class ScheduledSums {
   ScheduledSums(const KernelData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
 
   /// Chooses the cheapest of `variants` by the cost model, for the activation range. The last variant must
-  /// have strips of one column, which suit any weights. `spec`: common to all variants. `like`: the sums of
-  /// these weights for other extents of a convolution's input, or null. If `like` is given, its variant is
-  /// chosen, and `like` must outlive Build().
+  /// have strips of one column. `spec`: common to all variants. `like`: the sums of these weights for other
+  /// extents of a convolution's input, or null. Its variant is chosen, and it must outlive Build().
   Error Choose(std::span<const StripVariant> variants, const ScheduleSpec& spec, const ScheduledSums* like);
   using Schedule = std::shared_ptr<const ScheduledWeights>;
   /// Makes the schedule for `spec`. `like`: the schedule for other extents, or null.

@@ -87,8 +87,7 @@ class ConvLayout {
   static std::vector<Variant> VariantsOf(const LinearProblem& problem, const ConvGeometry& geometry,
                                          core::Isa isa);
 
-  /// `geometry` is not transposed. If extents are open, `geometry` has typical extents, and the layout is
-  /// chosen for these extents. `weights` hold a depth for each (tap, channel of the group). `variant`: one of
+  /// `geometry` is not transposed. If extents are open, `geometry` has typical extents. `variant`: one of
   /// VariantsOf(). `saved`: all schedules of a file, which must stay in memory until LeaveImage(). The layout
   /// uses the schedules of `phase` and `variant`. Errors: as for creating a plan or reading a file.
   static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem, ConvWeights* weights,

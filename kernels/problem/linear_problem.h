@@ -31,9 +31,8 @@ struct Scaling {
 };
 
 /// Vectors have a value for each column, padded as above, or are empty. Zero points of weights are as kernels
-/// see them. The activation range and the post-operations are normalized: a_min and a_max are 0 for the whole
-/// range, and an output that is not s32 ends with a Clamp to the values that the activation and the type
-/// permit.
+/// see them. a_min and a_max are 0 for the whole range. The post-operations of an output that is not s32 end
+/// with a Clamp to the values that the activation and the type permit.
 struct LinearProblem : core::Linear {
   int64_t n = 0;                        // columns
   ActivationRange range;                // the activation range, as kernels see it

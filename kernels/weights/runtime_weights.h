@@ -40,10 +40,9 @@ struct RuntimeWeights : PerRunColumnConstants {
 /// Bytes of scratch for `columns` columns.
 int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64_t columns);
 
-/// Packs columns [begin, end) of `b`; `begin` is a multiple of 16. `weights` come from
-/// LinearWeights::OfRuntimeB() and must outlive the result. `scratch` has the columns from `first` on. With
-/// kPanels, several calls may fill one scratch. kUnpacked: an engine must call FinishColumns() before it
-/// reads the columns' values.
+/// Packs columns [begin, end) of `b`; `begin` is a multiple of 16. `weights` must outlive the result.
+/// `scratch` has the columns from `first` on. With kPanels, several calls may fill one scratch. With
+/// kUnpacked, an engine must call FinishColumns() before it reads the columns' values.
 RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t first,
                             int64_t begin, int64_t end, uint8_t* scratch) noexcept;
 

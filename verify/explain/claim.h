@@ -1,10 +1,10 @@
 // What a target claims to compute, for each kind of operation.
 //
 // A claim is "exact", "any" or a name that `intact verify models` lists. If the claims for kinds of
-// operations differ, they are joined by "|". Each claim except the last begins with its operations: "u8s8:
-// maddubs | depthwise: any | exact". A name of operations is a kind, as in reports ("gemm", "conv", "depthwise",
-// "deconvolution" or "grouped"); or the types of A and B ("u8s8"), or of A, B and C; or a kind and types. The
-// first claim that fits an operation counts.
+// operations differ, they are joined by "|". Each claim except the last begins with its operations. Example:
+// "u8s8: maddubs | depthwise: any | exact". Operations are named by kind, as in reports ("gemm", "conv",
+// "depthwise", "deconvolution" or "grouped"), by types ("u8s8" or "u8s8u8"), or by kind and types. The first
+// claim that fits an operation counts.
 #ifndef INTACT_VERIFY_EXPLAIN_CLAIM_H_
 #define INTACT_VERIFY_EXPLAIN_CLAIM_H_
 

@@ -61,11 +61,9 @@ Result<std::vector<uint8_t>> RunChecked(const Target& target, const Oracle& orac
 /// `operation`, changed so that its outputs are the accumulators.
 reference::Operation AccumulatorProblem(reference::Operation operation);
 
-/// Compares the output of RunChecked(). If it differs from the reference, runs `target` for s32 output too.
-/// If `options` name no ISA, the comparison also names the arithmetics that may have made all outputs. If
-/// there are several arithmetics, the first one in `of_larger` comes first. `of_larger`: the causes of a
-/// larger problem that fails in the same way; nullptr if there is none. With `of_larger`, outputs get no
-/// other cause.
+/// Compares the output of RunChecked(). If the output differs, runs `target` for s32 output too. If `options`
+/// name no ISA, also names the arithmetics that may have made all outputs. `of_larger`: the only causes to
+/// try, from a larger problem that fails in the same way; nullptr: all causes.
 Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions& options,
                    const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed,
                    const Causes* of_larger = nullptr);

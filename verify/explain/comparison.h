@@ -28,10 +28,9 @@ enum class Cause : uint8_t {
 inline constexpr int kCauseCount = 6;
 std::string_view ToString(Cause cause);
 
-/// VPMADDUBSW clamps the sum of this pair of depths. For a convolution, m, n and depths are rows, output channels
-/// and depths of the lowered GEMM (reference/models/lowering.h). Activations and weights are as the
-/// instruction sees them: s8 activations + 128, u8 weights − 128. a0 and a1 are the unsigned operand. In some
-/// kernels the weights are the unsigned operand.
+/// VPMADDUBSW clamps the sum of this pair of depths. For a convolution, m, n and depths are those of the
+/// lowered GEMM (reference/models/lowering.h). Activations and weights are as the instruction sees them. a0
+/// and a1 are the unsigned operand. In some kernels the weights are the unsigned operand.
 struct SaturatedPair {
   int64_t m = 0, n = 0, k = 0, k1 = 0;  // depths k and k1
   uint8_t a0 = 0, a1 = 0;

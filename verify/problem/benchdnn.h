@@ -32,10 +32,9 @@ struct BenchdnnCase {
   std::string ToString() const;
 };
 
-/// The cases of a command line of benchdnn and of its batch files. There is a case for each combination of
-/// the options' values and each descriptor. A batch file is searched as given, then in the folders of earlier
-/// batch files. Options that do not change a result are left out. Errors name an option that benchdnn does
-/// not have, or a file that cannot be read.
+/// The cases of a command line of benchdnn and of its batch files: one for each combination of the options'
+/// values and each descriptor. A batch file is searched as given, then in the folders of earlier batch files.
+/// Options that do not change a result are left out. Errors name an unknown option or an unreadable file.
 Result<std::vector<BenchdnnCase>> ReadBenchdnn(std::string_view command);
 
 /// The problem of a case. Problem lines have no tensors and no values of scales and clips: these come from

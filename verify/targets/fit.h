@@ -50,11 +50,9 @@ struct Takes {
   bool operator==(const Takes&) const = default;
 };
 
-/// Reads the features of `target`, and runs small problems on target.Fresh(), or on `target` if Fresh() is
-/// nullptr. The problems show which combinations of types the target supports, and the smallest power of two
-/// that each size must be a multiple of (1 if no problem with multiples of kMaxMultiple runs). Any error
-/// except UNSUPPORTED counts as support. A target that supports none of the problems, or hangs, is assumed to
-/// support all types that its features include: the sweep then reports its errors.
+/// Reads the features of `target`, and runs small problems on target.Fresh(), or on `target`. They show the
+/// supported types and multiples of sizes. Any error except UNSUPPORTED counts as support. If all problems
+/// are UNSUPPORTED, or the target hangs, all types of its features count as supported.
 Takes TakesOf(const Target& target);
 
 /// `problem`, a product with grouped weights, changed so that it needs as few features beyond `features` as
