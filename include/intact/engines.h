@@ -1,9 +1,9 @@
 /** @file
  * The products that inference engines add in int16 on x86-64 CPUs. Kernels without VNNI add pairs of products
  * with VPMADDUBSW. This instruction clamps each sum to int16. Engines differ in the products that form a
- * pair. The source is one table, core/engines.json; docs/peers_methods.md describes how its rows were
- * measured. This header continues intact/intact.h: statuses, structs that begin with their size, and errors
- * work as described there. */
+ * pair. The source is one table, core/engines.json. docs/peers_methods.md describes how the rows of the table
+ * were measured. This header continues intact/intact.h: statuses, structs that begin with their size, and
+ * errors work as described there. */
 #ifndef INTACT_ENGINES_H_
 #define INTACT_ENGINES_H_
 
@@ -29,7 +29,7 @@ typedef struct intact_engine_info {
   const char* name;      /**< for options: "onnxruntime" */
   const char* words;     /**< for people: "ONNX Runtime" */
   const char* versions;  /**< the measured versions, with commas between: "3.12.0, PyTorch 2.13.0" */
-  int32_t skips_padding; /**< 1: the padding of convolutions is not multiplied, so it is in no pair */
+  int32_t skips_padding; /**< 1: the padding of convolutions is not multiplied, so padding is in no pair */
 } intact_engine_info;
 
 /** The initial value of a struct that a call fills. */
@@ -49,7 +49,7 @@ typedef struct intact_engine_layer {
   int32_t b_type; /**< INTACT_U8 or INTACT_S8: the weights */
   int64_t depth;  /**< products of an output: K, or taps times group_inputs; 1 or more */
   int64_t groups; /**< groups of a convolution; 1 for others */
-  int64_t group_inputs; /**< input channels of a group; 1 or more for a convolution, which divide the depth */
+  int64_t group_inputs;  /**< input channels of a group; of a convolution: 1 or more, dividing the depth */
   int64_t group_outputs; /**< output channels of a group; 1 or more for a convolution */
   int32_t isa;           /**< an intact_isa: the best of the CPU, AVX2 or newer. AVX2 and AVX512 are CPUs
                               without VNNI */

@@ -5,7 +5,7 @@
  *
  * ## Arithmetic
  * Activations A (M×K), weights B (K×N), output C (M×N). The depths 0 … K−1 are cut into groups of `group`
- * depths; the last group may be shorter. With g as the number of a group:
+ * depths. The last group may be shorter. With g as the number of a group:
  *
  *     acc_g = Σ_{k in g} (a[m,k] − za)·(b[k,n] − zb[n,g])         exact integer arithmetic
  *     f     = +0, then for g = 0, 1, …: f = fma(float(acc_g), s_g, f)              one float32 rounding
@@ -13,7 +13,7 @@
  *     f     = f + bias_f32[n]                                      only with a bias; float32 rounding
  *     f     = activation(f)                                        an f32 output is f
  *
- * float() rounds to nearest even; for groups of at most 256 depths float(acc_g) is exact. The order of the
+ * float() rounds to nearest even. For groups of at most 256 depths, float(acc_g) is exact. The order of the
  * groups is part of the definition. So C has the same bytes on every ISA, for every number of threads and
  * however M is split. The scale s_g and the zero point za depend on the granularity of A's scales:
  *
@@ -44,7 +44,7 @@
  *
  * ## Common formats of weights
  *   - ONNX MatMulNBits with 4 bits: b_type U4, group = block_size, b_stride_n = ⌈K/group⌉·group/2. Zero
- *     points must be unpacked to a byte each; without zero points b_zero_points is NULL.
+ *     points must be unpacked to a byte each. Without zero points, b_zero_points is NULL.
  *   - GGUF Q8_0: after removing the scales from the blocks, b_type S8, group 32, f16 scales.
  *   - GGUF Q4_0: b_type U4, group 32, f16 scales, no zero points; the nibbles of a block must be reordered,
  *     because its high nibbles have depths 16 to 31.
@@ -128,8 +128,8 @@ typedef struct intact_grouped_desc {
  * m·n elements of C is read or written. C must not overlap A.
  *
  * A batch is `batch` items of m rows each. Item i of A begins at a + i·a_batch_stride elements. C works the
- * same way. Items of A may share memory. Items of C must not share memory. A run checks for overlap only the
- * A and the C of one item. Limit: m·batch at most 2^31 − 1.
+ * same way. Items of A may share memory. Items of C must not share memory. A run checks that the C of an item
+ * does not overlap the A of this item. It does not compare different items. Limit: m·batch at most 2^31 − 1.
  *
  * If m or batch is 0, the run does nothing and returns INTACT_OK. It then needs no scratch and touches no
  * memory.
@@ -153,7 +153,7 @@ typedef struct intact_grouped_args {
   void* scratch;        /**< memory for the run to work in, as in intact_gemm_args */
   size_t scratch_bytes; /**< bytes of `scratch`; 0 with NULL */
   /** With several experts: the number of rows of each expert, 0 or more. Their sum is m. The first rows of A
-   * and C belong to expert 0, the next to expert 1. With one expert: NULL, or one number, which is m. */
+   * and C belong to expert 0, the next to expert 1. With one expert: NULL, or one number that equals m. */
   const int64_t* expert_rows;
   int64_t batch; /**< number of items, ≥ 0; with several experts 1; 1 if the struct ends before this field */
   /** Elements from an item of A to the next, 1 to 2^40; 0 = m·a_stride. So items cannot all have one A. */
@@ -192,15 +192,16 @@ typedef struct intact_grouped_info {
 #define INTACT_GROUPED_INFO_INIT \
   { sizeof(intact_grouped_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
 
-/** Which pairs of weights could make VPMADDUBSW saturate in a kernel that adds two products in int16. The
- * kernels of intact never saturate; the certificate is about kernels of other libraries. It holds for all
- * activations at once, and is the same on every machine.
+/** The pairs of weights that could make VPMADDUBSW saturate in a kernel that adds two products in int16. The
+ * kernels of intact never saturate. The certificate is about kernels of other libraries. The certificate
+ * holds for all activations at once, and is the same on every machine.
  *
- * A pair is depths (k, k+1) of a column, with k even. Both depths belong to one group. An odd last depth is
- * alone. Let a be an activation (0 to 255) and w a weight, both as the instruction sees them: s8 activations
- * are shifted by +128, u8 weights by −128, and weights of 4 bits are 0 to 15. The largest sum of a pair is
- * the value of a0·w0 + a1·w1 that is farthest from 0. A pair fails if its largest sum is not an int16. Pairs
- * of 4-bit weights never fail: their sums are at most 2·255·15 = 7650. Scales and zero points do not matter.
+ * A pair is two depths (k, k+1) of a column, with k even. Both depths belong to one group. An odd last depth
+ * is alone. Let a be an activation (0 to 255) and w a weight, both as the instruction sees them: s8
+ * activations are shifted by +128, u8 weights by −128, and weights of 4 bits are 0 to 15. The largest sum of
+ * a pair is the value of a0·w0 + a1·w1 that is farthest from 0. A pair fails if its largest sum is not an
+ * int16. Pairs of 4-bit weights never fail: their sums are at most 2·255·15 = 7650. Scales and zero points do
+ * not matter.
  *
  * Columns of all experts are numbered in one order: column j of expert e has the number e·n + j. A certificate
  * is about all experts.
@@ -233,8 +234,8 @@ typedef struct intact_group_certificate {
   int64_t safe_activation; /**< the largest a with which no pair of this group fails, 128 to 255 */
 } intact_group_certificate;
 
-/** Packs `b` and chooses kernels. On success `*grouped` owns copies of everything that it needs; destroy it
- * with intact_grouped_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, OVERFLOW, CODEGEN_FAILED,
+/** Packs `b` and chooses kernels. On success `*grouped` owns copies of everything that it needs. Destroy the
+ * plan with intact_grouped_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, OVERFLOW, CODEGEN_FAILED,
  * OUT_OF_MEMORY; `*grouped` is then NULL. */
 INTACT_API intact_status intact_grouped_create(const intact_grouped_desc* desc, const void* b,
                                                intact_grouped** grouped);
@@ -258,8 +259,8 @@ INTACT_API intact_status intact_grouped_run_part(const intact_grouped* grouped,
 /** Reports what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped_info* info);
 
-/** Reports which pairs of weights can saturate in kernels of other libraries: see intact_pairs_certificate.
- * This call and the next two calls unpack the weights. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+/** Reports which weights can saturate in kernels of other libraries: see intact_pairs_certificate. This call
+ * and the next two calls unpack the weights. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_certificate(const intact_grouped* grouped,
                                                     intact_pairs_certificate* certificate);
 

@@ -2,7 +2,7 @@
  * intact: exact int8 GEMM and convolution for x86-64, the same bytes on every CPU.
  *
  * This is the C ABI of the library. Every object is an opaque handle. Every call that can fail returns a
- * status; intact_last_error() then names the argument, its value and what was expected.
+ * status. After a failure, intact_last_error() names the argument, its value and what was expected.
  *
  * ## Arithmetic
  * With activations A (M×K), weights B (K×N) and output C (M×N):
@@ -14,12 +14,12 @@
  *     f        = activation(f)                                   an f32 output is f
  *     c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne: to nearest even
  *
- * With a lookup table, an 8-bit output is lookup_table[c − lowest(c_type)], where lowest is 0 or −128. So the
- * output can be any function of c.
+ * With a lookup table, an 8-bit output is lookup_table[c − lowest(c_type)]. lowest is 0 for u8 and −128 for
+ * s8. So the output can be any function of c.
  *
  * A bf16 or f16 output is f rounded to nearest even. An f16 output keeps subnormal numbers, and is infinite
  * from 65520 on. f can be a NaN only if the residual term is a NaN or infinite, or if a_scales[m]·scales[n]
- * is infinite. Such an f is replaced by −∞. A scale may be 0 (a pruned channel): then float(y) · 0 is 0, or
+ * is infinite. If f is a NaN, −∞ replaces f. A scale may be 0 (a pruned channel): then float(y) · 0 is 0, or
  * −0 for a negative y.
  *
  * If the run determines A's zero point and scale (intact_quantization), a_zero_point is the zero point of row
@@ -121,10 +121,10 @@ typedef enum intact_mode {
    * weights by −128. FBGEMM and ONNX Runtime compute GEMMs in this way. oneDNN does so up to some depth
    * (docs/peers.md). For convolutions, the descriptor's `pairing` says which depths are adjacent. Padding has
    * the value of the zero point. The products of padding are added in pairs too. FBGEMM has the arithmetic of
-   * INTACT_PAIRING_FLATTENED. So has ONNX Runtime, except for its depthwise kernels, which are exact. oneDNN
-   * has the pairs of INTACT_PAIRING_WITHIN_TAP, but adds no products of padding. On VNNI, AMX and PORTABLE
-   * this mode equals INTACT_EXACT. This mode is for study and comparison. The library never chooses it by
-   * itself. */
+   * INTACT_PAIRING_FLATTENED. ONNX Runtime has this arithmetic too, but its depthwise kernels are exact.
+   * oneDNN has the pairs of INTACT_PAIRING_WITHIN_TAP, but adds no products of padding. On VNNI, AMX and
+   * PORTABLE this mode equals INTACT_EXACT. This mode is for study and comparison. The library never chooses
+   * it by itself. */
   INTACT_SATURATING = 1
 } intact_mode;
 
@@ -226,7 +226,7 @@ typedef enum intact_fixed_point {
 } intact_fixed_point;
 
 /** The arithmetic that a GEMM and a convolution share. "Columns" are the columns of B and C, or the output
- * channels of a convolution; n is their number. Pointers are read only during creation. */
+ * channels of a convolution. n is the number of columns. Pointers are read only during creation. */
 typedef struct intact_linear_desc {
   size_t struct_size;           /**< sizeof(intact_linear_desc) */
   int32_t a_type;               /**< INTACT_U8 or INTACT_S8 */
@@ -266,12 +266,12 @@ typedef struct intact_linear_desc {
   /** With a fixed_point: scale_count values, each 0 or 2^30 to 2^31 − 1. NULL: only shifts apply. */
   const int32_t* multipliers;
   const int32_t* shifts; /**< with a fixed_point: scale_count values, −31 to 30; positive: to the left */
-  /** An intact_fixed_point. All except NONE need a c_type of u8 or s8 and a STATIC a_quantization; scales,
-   * bias_f32 and the residual must then be absent. */
+  /** An intact_fixed_point. All except NONE need a c_type of u8 or s8 and a STATIC a_quantization. With them,
+   * scales, bias_f32 and the residual must be absent. */
   int32_t fixed_point;
   /** 256 elements of c_type (u8 or s8), or NULL. An output is lookup_table[c − lowest(c_type)]: c is the
-   * output without a table, and lowest is 0 or −128. Example: the sigmoid of an s8 c of scale 1/16, as s8
-   * of scale 1/256 and zero point −128:
+   * output without a table, and lowest is 0 for u8 and −128 for s8. Example: the sigmoid of an s8 c of scale
+   * 1/16, as s8 of scale 1/256 and zero point −128:
    *
    *     for (int c = -128; c < 128; ++c) table[c + 128] = min(255, rint(256 / (1 + exp(-c / 16.0)))) - 128;
    */
@@ -323,8 +323,8 @@ typedef struct intact_gemm_desc {
  * No alignment is needed. Nothing beyond the m·k and m·n elements is read or written.
  *
  * C must not overlap A, B or the residual. Exception: the residual may be C itself, with the same pointer,
- * stride and element size. A run checks for overlap only the A, the C and the residual of one item. It does
- * not check B, and it does not compare items.
+ * stride and element size. A run checks that the C of an item does not overlap the A and the residual of this
+ * item. It does not check B, and does not compare different items.
  *
  * A batch is `batch` items of m rows each. All items have one B. Exception: with runtime_b, each item has its
  * own B. Without a_items, item i of A begins at a + i·a_batch_stride elements. With a_items, item i of A
@@ -465,14 +465,14 @@ typedef enum intact_pairing {
   /** For a convolution: channels (c, c+1) of a tap, c even within the group; an odd last channel is alone. */
   INTACT_PAIRING_WITHIN_TAP = 0,
   /** For a convolution: adjacent depths of the window (kd, kh, kw, channel of the group), the first one even.
-   * With an odd number of channels in a group, pairs cross taps; with one channel, adjacent taps are
+   * With an odd number of channels in a group, pairs cross taps. With one channel, adjacent taps are
    * pairs. */
   INTACT_PAIRING_FLATTENED = 1
 } intact_pairing;
 
-/** Which weights can make VPMADDUBSW saturate. The certificate holds for all activations in the plan's range
- * at once, and is the same on every machine. Kernels without VNNI that add two products in int16 can be wrong
- * for these weights. Plans with INTACT_EXACT are never wrong.
+/** The weights that can make VPMADDUBSW saturate. The certificate holds for all activations in the plan's
+ * range at once, and is the same on every machine. Kernels without VNNI that add two products in int16 can be
+ * wrong for these weights. Plans with INTACT_EXACT are never wrong.
  *
  * `pairing` says which depths of a column are pairs. Let w be a weight and [lo, hi] the range of activations,
  * both as the instruction sees them: s8 activations are shifted by +128, u8 weights by −128. A pair fails if
@@ -490,8 +490,9 @@ typedef struct intact_certificate {
    * activations reach the bound. Possible exceptions: runtime_b, and convolutions of small inputs (for both
    * see intact_overflow); DYNAMIC quantizations that never make all values of their type. */
   int64_t accumulator_min;
-  /** Largest y. Both bounds are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of acc
-   * + bias_s32 before it wraps. If a bound is beyond int32, sums can wrap to any int32. */
+  /** Largest y. Without INTACT_OVERFLOW_WRAPS, both bounds are within int32. With INTACT_OVERFLOW_WRAPS, they
+   * are bounds of acc + bias_s32 before this sum wraps. If a bound is then beyond int32, sums can wrap to any
+   * int32. */
   int64_t accumulator_max;
   int64_t panels; /**< ⌈n/16⌉ */
   /** The number of quads in the schedule of exact kernels without VNNI (for large m, or for usual_m), summed
@@ -544,7 +545,7 @@ INTACT_API int32_t intact_isa_available(int32_t isa);
 
 /** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements; b[k,n]
  * is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success `*gemm`
- * owns copies of everything that it needs; destroy it with intact_gemm_destroy(). Thread-safe. Errors:
+ * owns copies of everything that it needs. Destroy the plan with intact_gemm_destroy(). Thread-safe. Errors:
  * INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
@@ -592,7 +593,7 @@ INTACT_API intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_
  * INVALID_ARGUMENT; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate);
 
-/** Copies the certificates of panels [first, first + count) to `panels`, which has room for `count`.
+/** Copies the certificates of panels [first, first + count) to `panels`. `panels` has room for `count`.
  * Thread-safe. A plan with usual_m unpacks its weights in each call. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY;
  * UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
@@ -607,15 +608,16 @@ INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int6
 /** Writes the plan to `path`: weights in the canonical layout, arithmetic, the orders of its schedules, a
  * checksum. The file loads on any ISA. The file's bytes depend on the ISA and the caches of the machine,
  * because schedules do. The file appears whole or not at all. A new file has the permissions that the umask
- * leaves; a file that is replaced keeps its own. Symbolic links are followed. Thread-safe. Errors:
+ * leaves. A replaced file keeps its own permissions. Symbolic links are followed. Thread-safe. Errors:
  * INVALID_ARGUMENT (the file cannot be written; the message says why), OUT_OF_MEMORY; UNSUPPORTED with
  * runtime_b. */
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
-/** Writes the bytes of intact_gemm_save() to `data`, which has room for `*size` bytes, and sets `*size` to
- * the number of bytes. With `data` NULL, or with too little room, nothing is written to `data`. With NULL,
- * the call computes only the size, and is quick. Writing the bytes can take as long as creating the plan.
- * Thread-safe. Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
+/** Writes the bytes of intact_gemm_save() to `data`. Before the call, `*size` is the room at `data`, in
+ * bytes. The call sets `*size` to the number of bytes of the plan. With `data` NULL, or with too little room,
+ * nothing is written to `data`. With NULL, the call computes only the size, and is quick. Writing the bytes
+ * can take as long as creating the plan. Thread-safe. Errors: INVALID_ARGUMENT (too little room),
+ * OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
@@ -647,17 +649,19 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  *
  *     O = (in + pad_begin + pad_end − dilation·(kernel − 1) − 1) / stride + 1   in each spatial dimension
  *
- * It is a GEMM with a row for each output pixel and a column for each output channel. Depth k is (tap,
- * channel of the group); tap (kd, kh, kw) of output (od, oh, ow) reads input pixel (od·stride − pad_begin +
- * kd·dilation, …). A tap outside the input contributes zero: padding has the value of the zero point. Output
- * channel n belongs to group n / (output_channels/groups) and reads the input channels of its group.
+ * The convolution is a GEMM with a row for each output pixel and a column for each output channel. Depth k is
+ * (tap, channel of the group). Tap (kd, kh, kw) of output (od, oh, ow) reads input pixel (od·stride −
+ * pad_begin + kd·dilation, …). A tap outside the input contributes zero: padding has the value of the zero
+ * point. Output channel n belongs to group n / (output_channels/groups) and reads the input channels of its
+ * group.
  *
  * In INTACT_SATURATING mode without VNNI, `pairing` says which products are added in int16:
  *   - INTACT_PAIRING_WITHIN_TAP: adjacent channels of a tap, (c, c+1), c even within the group; an odd last
  *     channel is alone. Depthwise convolutions have no pairs.
  *   - INTACT_PAIRING_FLATTENED: depths (k, k+1), k even, with k as above; an odd last depth is alone. With an
- *     odd number of channels, pairs cross taps; a depthwise convolution pairs adjacent taps. A transposed
- *     convolution must then have one tap, or an even number of channels per group; else it is UNSUPPORTED.
+ *     odd number of channels, pairs cross taps. A depthwise convolution pairs adjacent taps. A transposed
+ *     convolution must then have one tap, or an even number of channels per group. Otherwise it is
+ *     UNSUPPORTED.
  *
  * **Transposed convolution** ("deconvolution"; ConvTranspose of ONNX and PyTorch): the same tensors, but
  * input pixel i contributes with tap k to output o:
@@ -673,7 +677,7 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  * c][n][kd][kh][kw] is intact's weight [g·output_channels/groups + n][kd][kh][kw][c]: input channel c and
  * output channel n of group g.
  *
- * Arrays of spatial values are outermost first: (W), (H, W) or (D, H, W); entries beyond spatial_dims are not
+ * Arrays of spatial values are outermost first: (W), (H, W) or (D, H, W). Entries beyond spatial_dims are not
  * read.
  *
  * Limits: every number, taps·input_channels/groups, and output pixels per image at most 2^31 − 1. The numbers
@@ -762,8 +766,8 @@ typedef struct intact_conv_info {
   int64_t output[INTACT_MAX_SPATIAL]; /**< extents of the output; INTACT_ANY_EXTENT if they depend on the
                                          run */
   const char* kernel;                 /**< name of the main kernel, as in logs, dumps and perf */
-  /** Memory that the packed weights occupy. With INTACT_ANY_EXTENT: only the memory that all sizes share;
-   * intact_conv_prepare() keeps more for each size. */
+  /** Memory that the packed weights occupy. With INTACT_ANY_EXTENT: only the memory that all sizes share.
+   * intact_conv_prepare() keeps more memory for each size. */
   int64_t packed_bytes;
   /** Smallest y that activations in the activation range can make, bias_s32 included: see
    * intact_certificate. */
@@ -781,7 +785,7 @@ typedef struct intact_conv_info {
   }
 
 /** Packs `weights`, dense in the layout of intact_conv_desc, and chooses kernels. `linear`: NULL for the
- * defaults. On success `*conv` owns copies of everything that it needs; destroy it with
+ * defaults. On success `*conv` owns copies of everything that it needs. Destroy the plan with
  * intact_conv_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED,
  * OUT_OF_MEMORY; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const intact_linear_desc* linear,
@@ -842,7 +846,7 @@ typedef struct intact_conv_failing_pair {
   int32_t sum; /**< a0·w0 + a1·w1, outside int16 */
 } intact_conv_failing_pair;
 
-/** Writes the failing pairs with `pairing`, an intact_pairing, to `pairs`. They are ordered by output
+/** Writes the failing pairs with `pairing`, an intact_pairing, to `pairs`. The pairs are ordered by output
  * channel, then tap, then channel. Writes at most `count` pairs, from number `first` on. `*written` is the
  * number written. Each call reads all packed weights. Thread-safe. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY. */

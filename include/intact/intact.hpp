@@ -521,7 +521,7 @@ class Conv : public Plan<detail::ConvCalls> {
     return Arguments(a, c, options, &args, &error) ? Run(args) : error;
   }
 
-  /// Run() for a plan with a residual, which has the shape of `c` and may be `c` itself.
+  /// Run() for a plan with a residual. `residual` has the shape of `c`, and may be `c` itself.
   template <class A, class C, class R>
   Error Run(const PixelView<const A>& a, const PixelView<C>& c, const PixelView<const R>& residual,
             const RunOptions& options = {}) const {

@@ -126,7 +126,7 @@ typedef struct intact_target {
    * deconvolution s8s8u8: maddubs | exact". */
   const char* arithmetic;
   /** Computes C of a GEMM. `b` is laid out by the descriptor's strides; NULL with runtime_b. The function is
-   * called many times, with equal or different weights; it may keep data between calls. The pointers are
+   * called many times, with equal or different weights. It may keep data between calls. The pointers are
    * valid during the call. args->scratch is NULL. linear->mode, pairing, max_isa, the activation range and
    * usual_m may be ignored. Returns INTACT_OK. If the target cannot run the problem, returns
    * INTACT_UNSUPPORTED; the verifier then skips the problem. Any other status is a failure. Unless it returns
