@@ -160,7 +160,7 @@ constexpr std::optional<Isa> IsaOf(int64_t value) {
   return std::nullopt;
 }
 
-/// SaturatesInt16() of a value that may be INTACT_ISA_ANY, which does not saturate.
+/// SaturatesInt16() of a value that may be INTACT_ISA_ANY. INTACT_ISA_ANY does not saturate.
 constexpr bool SaturatesInt16(intact_isa value) {
   const std::optional<Isa> isa = IsaOf(value);
   return isa && SaturatesInt16(*isa);

@@ -89,8 +89,8 @@ constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).fracti
 constexpr bool IsHalfFloat(intact_type type) noexcept { return IsFloat(type) && BytesOf(type) == 2; }
 /// Whether `type` is a quantized type: u8 or s8.
 constexpr bool IsInt8(intact_type type) noexcept { return type == INTACT_U8 || type == INTACT_S8; }
-/// The least and the greatest element of a quantized type, which also bound its zero points; 0 for other
-/// types.
+/// The least and the greatest element of a quantized type; 0 for other types. These elements also bound the
+/// type's zero points.
 constexpr int32_t LowestOf(intact_type type) noexcept { return TraitsOf(type).lowest; }
 constexpr int32_t HighestOf(intact_type type) noexcept { return TraitsOf(type).highest; }
 static_assert(

@@ -48,7 +48,7 @@ class Emitter {
   /// Adds the sum of each vector's int32 lanes to one of four int32 in memory; destroys the vectors.
   virtual void AddLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) = 0;
   /// Loads lanes()/2 rows of lanes() int32 from memory that holds them column by column: `columns` addresses
-  /// the first row of each column. `rows` has a register for each row; the registers come back in another
+  /// the first row of each column. `rows` has a register for each row. The registers come back in another
   /// order, with the rows in order. Needs one free register.
   void LoadTransposed(const std::vector<Mem>& columns, std::vector<Vec>* rows);
 

@@ -13,10 +13,10 @@
 // may have fewer than 16 rows. All tiles of a block have equally many rows.
 //
 // Blocks of small M or of narrow layers have 1×4 or 4×1 tiles. A dot product has a latency of 52 cycles and
-// occupies the unit for 16 cycles; four independent sums hide the latency. The eight tile registers in order:
-// four sums, two of A, two of B. Each operand tile is loaded again as soon as its last dot product is issued,
-// so that loads overlap with products. The first-level cache keeps one operand. TILELOADDT1 loads the other
-// operand without displacing the first. Usually A stays in the cache and B streams past it.
+// occupies the unit for 16 cycles. So four independent sums hide the latency. The eight tile registers in
+// order: four sums, two of A, two of B. Each operand tile is loaded again as soon as its last dot product is
+// issued, so that loads overlap with products. The first-level cache keeps one operand. TILELOADDT1 loads the
+// other operand without displacing the first. Usually A stays in the cache and B streams past it.
 //
 // Sums begin with zeros or with the sums of earlier depths. At the end, sums are stored to memory that stays
 // in the first-level cache. Meanwhile the kernel adds the compensation to the previous block and requantizes
@@ -26,8 +26,8 @@
 // loads. The sums of shallow blocks may be stored to C itself. Such sums begin with the compensation, as
 // their `seed`.
 //
-// Contract: ScopedTiles has configured the tiles for their number of rows; per step, the kernel reads rows ×
-// 64 depths of A and nothing beyond; registers follow the System V ABI.
+// Contract: ScopedTiles has configured the tiles for their number of rows. Per step, the kernel reads rows ×
+// 64 depths of A and nothing beyond. Registers follow the System V ABI.
 #ifndef INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
 
@@ -80,8 +80,8 @@ struct AmxKernelArgs {
   const AmxSegment* segments_end = nullptr;
   // Adjacent blocks, at least 1. If there are several, there is one segment, and nothing waits in `store`.
   int64_t blocks = 1;
-  // Rows of blocks, at least 1. After each, next_rows_* are added to the segment's `a`, to `sums`, `b` and `seed`;
-  // next_rows_b and next_rows_seed are at most 0.
+  // Rows of blocks, at least 1. After each row of blocks, next_rows_* are added to the segment's `a`, to
+  // `sums`, `b` and `seed`. next_rows_b and next_rows_seed are at most 0.
   int64_t row_blocks = 1;
   int64_t blocks_again = 1;  // `blocks` of each row of blocks after the first
   int64_t next_rows_a = 0, next_rows_sums = 0, next_rows_b = 0, next_rows_seed = 0;  // in bytes

@@ -114,7 +114,7 @@ class DepthwiseInterleaving {
   static constexpr int kUnused = -1;
 
   size_t size() const { return static_cast<size_t>(TapsPerGroup(dot_)); }
-  /// The groups of one set of pixels, which share places.
+  /// The groups of one set of pixels that share places.
   std::vector<Places> GroupsOfSet(const Layout& layout) const;
   void AppendGroups(const std::vector<Place>& places, std::vector<Places>* groups) const;
   /// The taps of `pixel` at `places`; all are kUnused if `pixel` has no tap there.

@@ -38,7 +38,7 @@
 
 namespace intact::kernels {
 
-/// Knowledge about an 8-bit output that saves instructions.
+/// What is known about an 8-bit output. This knowledge saves instructions.
 enum class KnownOutput : uint8_t {
   kNothing,
   kFitsInt32,  // f lies within int32
@@ -48,10 +48,10 @@ enum class KnownOutput : uint8_t {
 /// How an epilogue is emitted. No variant changes a byte of C.
 struct EpilogueVariant {
   // Stores are non-temporal. This pays if C is larger than L2, because ordinary stores read each line of C
-  // first. Vectors must be whole, aligned cache lines; a store fence is needed before other threads may read.
+  // first. Vectors must be whole, aligned cache lines. A store fence is needed before other threads may read.
   bool streams = false;
-  // Rows, scales and bias are four quartered vectors (Emitter::OrderQuarters()), which packing 8-bit outputs
-  // puts in order. Rows have no residual.
+  // Rows, scales and bias are four quartered vectors (Emitter::OrderQuarters()). Packing 8-bit outputs puts
+  // the vectors in order. Rows have no residual.
   bool is_quartered = false;
   KnownOutput known = KnownOutput::kNothing;  // always kNothing with an f32 residual
   // For float outputs: whether f may be below lo (or NaN), and whether it may be above hi.

@@ -175,8 +175,8 @@ struct MicrokernelSpec {
 inline constexpr int kInFlight = 10;
 
 /// Bytes that a prefetching kernel fetches per quad. VNNI multiplies one panel's quad faster than a line
-/// arrives from L3. So kernels of one panel fetch half a line, and two tiles fetch one panel. With AVX-VNNI
-/// on a Xeon with AMX, 8×4096×4096 is 1.24 times as fast as with a line per quad.
+/// arrives from L3. So kernels of one panel fetch half a line, and two tiles fetch one panel. AVX-VNNI on a
+/// Xeon with AMX: 1.24 times as fast at 8×4096×4096 as with a line per quad. AVX-512-VNNI: not measured.
 constexpr int PrefetchQuadBytes(jit::DotKind dot, int nr) {
   return dot == jit::DotKind::kVnni && nr == kPanelColumns ? 32 : 64;
 }

@@ -30,7 +30,7 @@ struct NumberRange {
   }
 };
 
-/// The scale of s8 is the largest magnitude over kS8Width; the scale of u8 is the range over kU8Width.
+/// The scale of s8 is the largest magnitude over kS8Width. The scale of u8 is the range over kU8Width.
 inline constexpr float kS8Width = core::HighestOf(INTACT_S8), kU8Width = core::HighestOf(INTACT_U8);
 /// Scales from kLeastScale to kLargestScale have a reciprocal without underflow or overflow.
 inline constexpr float kLeastScale = 0x1p-60f, kLargestScale = 0x1p60f;

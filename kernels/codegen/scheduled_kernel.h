@@ -11,7 +11,7 @@
 //
 // VPDPBUSD adds each item to the accumulators itself; then groups only unroll the loop.
 //
-// The first window's accumulators start from `compensation`, which holds constants per column; later windows
+// The first window's accumulators start from `compensation`, the constants of the columns. Later windows
 // continue from the accumulators in memory. Accumulators are stored column by column: [columns][rows],
 // block_vectors·lanes rows, the transposed result of a tile. The tile epilogue (tile_epilogue.h) transposes
 // and requantizes this result.

@@ -73,8 +73,8 @@ struct LayoutLimits {
   // Kernels share the pixels of adjacent taps if lines have at least least_sharing_rows rows, and the taps
   // have at most most_sharing_quads k-quads. The taps are then unrolled.
   int64_t least_sharing_rows = 0, most_sharing_quads = 0;
-  // Output pixels that lie apart are computed line by line if lines have at least this number of pixels; else
-  // they are copied from scratch.
+  // Output pixels that lie apart are computed line by line if lines have at least this number of pixels.
+  // Otherwise the pixels are copied from scratch.
   int64_t least_line_rows = 0;
   // Depthwise kernels are unrolled for filters of at most this number of taps.
   int64_t most_unrolled_taps = 0;
@@ -118,7 +118,7 @@ struct CostTable {
   }
 };
 
-/// The constants of one vector register: see ForEachCost(), which puts `path` before their names.
+/// Visits the constants of one vector register: see ForEachCost(). `path` comes before their names.
 template <class Costs, class Visit>
 void ForEachVectorCost(const std::string& path, Costs& vector, const Visit& visit) {
   constexpr const char* kProducts = "products";

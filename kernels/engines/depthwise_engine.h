@@ -143,7 +143,7 @@ class DepthwiseEngine {
 
   /// The part of `row` from a pixel and a channel on.
   DepthwiseRow From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const;
-  /// Computes a vector of `cover` for all pixels of `row`, which begins at the vector's first channel.
+  /// Computes a vector of `cover` for all pixels of `row`. `row` begins at the vector's first channel.
   void RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept;
   void RunByChannels(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
   bool RunsFlat(const DepthwiseRow& row) const;

@@ -145,8 +145,7 @@ class PanelEngine final : public Engine {
   Input Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   bool Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
              RowMap* rows) const noexcept;
-  /// Computes `range` from `a`, whose row i belongs to row i of C. Prefetches the columns up to
-  /// `next_end`.
+  /// Computes `range` from `a`. Row i of `a` belongs to row i of C. Prefetches the columns up to `next_end`.
   void RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
                 MicrokernelArgs* call) const noexcept;
   /// Whether a chunk of these rows is one tile.

@@ -1,5 +1,5 @@
 // Tiles of C from scheduled weights (schedule.h): the common part of the engines that run schedules.
-// ScheduledEngine packs rows of A for this class; PlanarEngine finds the rows in planar bands.
+// ScheduledEngine packs rows of A for this class. PlanarEngine finds the rows in planar bands.
 //
 //   RunTile ─► panels with accumulators in one buffer ─► windows of depth: one scheduled kernel call for each
 //   panel ─► tile epilogue
@@ -125,7 +125,7 @@ class ScheduledSums {
     /// The cost of one quad and one row, in a full block.
     double QuadCost() const { return costs->item * items + costs->group * groups; }
   };
-  /// Makes sums for activations in [0, amax]. `fallback_` sums rows with larger activations; without a
+  /// Makes sums for activations in [0, amax]. `fallback_` sums rows with larger activations. Without a
   /// fallback, the caller guarantees that no activation is larger.
   ScheduledSums(const KernelData& data, core::Isa isa, int amax);
   Error ChooseVariant(std::span<const StripVariant> variants, const ScheduleSpec& spec,

@@ -76,7 +76,7 @@ class ConvKernels {
   virtual void Run(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,
                    uint8_t* scratch) const = 0;
 
-  /// The candidates for tuning. Makes their engines, which exist until Keep().
+  /// The candidates for tuning. Makes their engines. These engines exist until Keep().
   virtual Result<std::vector<EngineChoice>> MakeCandidates() { return std::vector<EngineChoice>(1); }
   /// The candidate that the cost model chooses for runs of `rows` rows at a time.
   virtual EngineChoice ModelChoice(int64_t /*rows*/) const { return {}; }

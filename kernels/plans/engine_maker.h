@@ -66,7 +66,7 @@ class EngineMaker {
   std::weak_ptr<const WidePanels> wide_;           // the weights of the wide variant
 };
 
-/// Makes the engine for a planar band. Its functions are those of EngineMaker.
+/// Makes the engine for a planar band. This class has the functions of EngineMaker.
 class PlanarMaker {
  public:
   PlanarMaker(const PlanarData& data, core::Isa isa) : data_(data), isa_(isa) {}

@@ -1,6 +1,6 @@
-// Prepares rows of A before an engine reads them: computes their sums, if weights have zero points; collects
-// their scales and zero points, if the plan does not have them; quantizes them, with dynamic quantization;
-// and copies the rows of a transposed A.
+// Prepares rows of A before an engine reads them. Computes the rows' sums, if weights have zero points.
+// Collects the rows' scales and zero points, if the plan lacks them. Quantizes rows, with dynamic
+// quantization. Copies the rows of a transposed A.
 #ifndef INTACT_KERNELS_PLANS_ROW_PREPARER_H_
 #define INTACT_KERNELS_PLANS_ROW_PREPARER_H_
 

@@ -89,7 +89,7 @@ struct RowMap {
   int64_t line_stride = 0;
   int64_t plane_lines = std::numeric_limits<int64_t>::max();
   int64_t plane_stride = 0;
-  // The distance between elements of a row of a transposed A; such rows are copied (row_preparer.h). 0:
+  // The distance between elements of a row of a transposed A. Such rows are copied (row_preparer.h). 0:
   // elements are adjacent, as kernels read them.
   int64_t depth_stride = 0;
 

@@ -38,7 +38,8 @@ struct LinearProblem : core::Linear {
   ActivationRange range;                // the activation range, as kernels see it
   bool has_runtime_b = false;           // each run gives the weights
   bool may_have_b_zero_points = false;  // each run may give zero points of the weights
-  // Each run gives A's zero point or scale; its own constants of columns include them (per_run_column_constants.h).
+  // Each run gives A's zero point or scale. The run's own constants of columns include both
+  // (per_run_column_constants.h).
   bool has_run_zero_point = false, has_run_scale = false;
   Requantization output;  // c_type, c_zero_point and post_ops, as kernels are generated for them
   // Added to accumulators on ISAs where pairs saturate: the clamping of padding that is not computed

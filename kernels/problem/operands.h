@@ -1,5 +1,6 @@
-// A and B as kernels see them: all activations are u8 and all weights s8. s8 activations are shifted by +128
-// and u8 weights by −128, which inverts the top bit. With a', b' and zero points za', zb' after these shifts,
+// A and B as kernels see them: all activations are u8 and all weights s8. s8 activations are shifted by +128,
+// and u8 weights by −128. Both shifts invert the top bit. With a', b' and zero points za', zb' after these
+// shifts,
 //
 //   Σ_k (a − za)·(b − zb) = Σ_k a'·b'  −  za'·Σ_k (b' − zb')  −  zb'·Σ_k a'
 //
@@ -15,7 +16,7 @@
 
 namespace intact::kernels {
 
-/// Columns in a canonical panel (pack.h); arrays with a value for each column are padded to whole panels.
+/// Columns in a canonical panel (pack.h). Arrays with a value for each column are padded to whole panels.
 inline constexpr int kPanelColumns = 16;
 /// Depths in a quad (kr, "c4").
 inline constexpr int kQuad = 4;

@@ -16,9 +16,9 @@ struct CacheSizes {
 
   // ----- L1
 
-  /// Panel engine: rows of A that L1 holds while kernels read them; other rows are prefetched.
+  /// Panel engine: rows of A that L1 holds while kernels read them. Other rows are prefetched.
   int64_t TileRows() const { return l1d_bytes / 2; }
-  /// Panel engine: weights of a block of columns; a larger block is read from L2 in each pass.
+  /// Panel engine: weights of a block of columns. A larger block is read from L2 in each pass.
   int64_t StayingWeights() const { return l1d_bytes / 2; }
   /// Grouped weights on tiles: weights of a block, beside f, the sums and the rows of A that pass.
   int64_t GroupedTileWeights() const { return l1d_bytes / 4; }

@@ -18,9 +18,9 @@
 
 namespace intact::kernels {
 
-/// Calls run(context, part, thread) once for each part in [0, parts), on the calling thread, which is thread
-/// 0, and on up to threads − 1 helpers. Returns when all calls have returned. Thread-safe; allocates only for
-/// new helpers.
+/// Calls run(context, part, thread) once for each part in [0, parts), on the calling thread and on up to
+/// threads − 1 helpers. The calling thread is thread 0. Returns when all calls have returned. Thread-safe.
+/// Allocates only for new helpers.
 void RunOnPool(int parts, int threads, void (*run)(void* context, int part, int thread),
                void* context) noexcept;
 

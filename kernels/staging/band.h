@@ -9,7 +9,7 @@
 // the lines or pixels of a tap directly follow the lines or pixels of the previous tap.
 //
 // A band fits in a part of L2. It holds lines of one plane, or whole planes. Copying shifts s8 to u8, and may
-// repeat channels (a channel multiplier). Padding is the zero point, which contributes nothing.
+// repeat channels (a channel multiplier). Padding is the zero point, and contributes nothing.
 #ifndef INTACT_KERNELS_STAGING_BAND_H_
 #define INTACT_KERNELS_STAGING_BAND_H_
 

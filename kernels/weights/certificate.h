@@ -4,12 +4,12 @@
 // u8 weights by −128), the pair (w0, w1) of adjacent depths has sums between Σ min(low·w, high·w) and Σ
 // max(low·w, high·w). It *fails* if a sum can leave [−32768, 32767]. Then the activations that reach the
 // extreme are the pair's witness: a K = 2 problem that clamps. If no pair of a matrix fails, this proves that
-// no input can saturate. Padding is covered: padded depths have zero weights, and activations are padded with
-// the zero point, which lies within the range.
+// no input can saturate. The certificate covers padding: padded depths have zero weights, and padding of
+// activations is the zero point, a value within the range.
 //
 // Sums over whole runs of quads show for how many adjacent quads int16 accumulation is safe
-// (SafeDepthQuads()). The schedule (schedule.h) reorders, groups and splits quads. It is exact with any
-// certificate.
+// (SafeDepthQuads()). The schedule (schedule.h) reorders, groups and splits quads. The schedule is exact with
+// any certificate.
 #ifndef INTACT_KERNELS_WEIGHTS_CERTIFICATE_H_
 #define INTACT_KERNELS_WEIGHTS_CERTIFICATE_H_
 

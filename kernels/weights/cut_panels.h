@@ -34,7 +34,7 @@ struct ExtraQuads {
   ExtraQuad* quads = nullptr;
 };
 
-/// Cuts the panels of `sizes`, which are 16 columns wide, for activations up to `amax`. If there would be
+/// Cuts the panels of `sizes` for activations up to `amax`. The panels are 16 columns wide. If there would be
 /// more than `most` extra quads, or if the first windows have too many extra quads, returns false and leaves
 /// the panels unchanged. `extra` has memory for `most` extra quads. The CPU has AVX2.
 bool CutPanels(const PackedWeights& sizes, int amax, int64_t most, int8_t* panels,

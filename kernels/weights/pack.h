@@ -91,7 +91,7 @@ class WidePanels {
   AlignedBuffer<int16_t> words_;
 };
 
-/// Weights in another layout, from which the panels can be made again.
+/// Weights in another layout. The panels can be made from these weights again.
 class PanelSource {
  public:
   virtual ~PanelSource() = default;
@@ -100,7 +100,7 @@ class PanelSource {
   PanelSource& operator=(const PanelSource&) = default;
   PanelSource(PanelSource&&) = default;
   PanelSource& operator=(PanelSource&&) = default;
-  /// Adds the weights to the panels of `packed`, which hold zeros.
+  /// Adds the weights to the panels of `packed`. The panels hold zeros before.
   virtual void AddTo(PackedWeights* packed) const noexcept = 0;
 };
 

@@ -1,6 +1,6 @@
-// The pack file: a plan on disk. It loads on any machine, with any ISA. Weights have the canonical layout,
-// which VNNI and AMX kernels read in place. What other kernels need (a schedule, a convolution's own layout)
-// is made when the file is loaded. If the machine has the ISA and the caches of the saving machine, a
+// The pack file: a plan on disk. It loads on any machine, with any ISA. Weights have the canonical layout.
+// VNNI and AMX kernels read this layout in place. What other kernels need (a schedule, a convolution's own
+// layout) is made when the file is loaded. If the machine has the ISA and the caches of the saving machine, a
 // schedule is restored from its order in the file.
 //
 //   offset        contents, little-endian
@@ -105,7 +105,7 @@ size_t PackImageBytes(const LinearProblem& problem, const std::optional<intact_c
                       const PackedWeights& weights, int64_t usual_m, const TunedChoices& tuned,
                       std::span<const SavedSchedule> schedules);
 
-/// Checks that the image is complete and well-formed. The contents point into the image, which must be
+/// Checks that the image is complete and well-formed. The contents point into the image. The image must be
 /// aligned to 64 bytes. The caller must still check the descriptors.
 Result<PackContents> ReadPackImage(const void* image, size_t size);
 

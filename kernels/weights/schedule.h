@@ -7,7 +7,7 @@
 // (VPMADDWD by ones, VPADDD). A group costs one widening instead of one per quad. So light weights run faster
 // than in the saturating kernels, and exactly.
 //
-// A quad that is too heavy for any group is split into two items, which are light enough. The weights of the
+// A quad that is too heavy for any group is split into two items that are light enough. The weights of the
 // items add up to the weights of the quad. So every weight matrix becomes a list of groups of items, one loop
 // runs them all, and the result is exact for any weights.
 //
@@ -30,7 +30,7 @@
 //
 // Zero points zb of weights w may be folded in. w − zb takes nine bits with its sign, so it may need several
 // items. With usual zero points, near the middle of the weights, one item suffices, and w − zb is lighter
-// than w. Folding saves the sums of A's rows (row_sums.h), which cannot be computed from a planar band.
+// than w. Folding saves the sums of A's rows (row_sums.h). These sums cannot be computed from a planar band.
 #ifndef INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 #define INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 
@@ -66,8 +66,8 @@ Error NoMemoryForSchedule();
 /// Scheduled weights: strips in the order in which the kernel runs them.
 class ScheduledWeights final : public PanelSource {
  public:
-  /// `order`: empty, or an order of OrderOf(), which is checked. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the
-  /// order is not one of these weights). Throws std::bad_alloc.
+  /// `order`: empty, or an order of OrderOf(). Build() checks the order. Errors: OUT_OF_MEMORY,
+  /// INVALID_ARGUMENT (the order is not one of these weights). Throws std::bad_alloc.
   Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
 
   /// Copies the strips of `other`; false if memory ran out.

@@ -158,8 +158,8 @@ class OpenGroups {
   /// For groups of at most `most` items, whose loads add up to at most `capacity`.
   OpenGroups(const Load<kColumns>& capacity, size_t most) : capacity_(capacity), most_(most) {}
 
-  /// Puts each item into the first group that has room for it; a group has room for any single item.
-  /// `groups` gets order[i] for item i, whose load is loads[i].
+  /// Puts each item into the first group that has room for the item. An empty group has room for any single
+  /// item. `groups` gets order[i] for item i, whose load is loads[i].
   [[gnu::target("avx2")]] void Fill(std::span<const Load<kColumns>> loads, const uint32_t* order,
                                     std::vector<Group>* groups) {
     first_chunk_ = chunks_ = 0;

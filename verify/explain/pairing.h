@@ -1,5 +1,5 @@
 // The pairs of products that engines add in int16 on CPUs without VNNI, in the terms of the reference models.
-// The table of engines is core/engines.h; docs/peers_methods.md describes how each row was measured.
+// The table of engines is core/engines.h. docs/peers_methods.md describes how each row was measured.
 #ifndef INTACT_VERIFY_EXPLAIN_PAIRING_H_
 #define INTACT_VERIFY_EXPLAIN_PAIRING_H_
 
@@ -30,12 +30,12 @@ std::string_view InWords(intact_engine_pairs pairs);
 
 /// Pairs of products, clamped to int16 and widened at once: what INTACT_SATURATING computes without VNNI.
 reference::Model MaddubsOf(intact_pairing pairing);
-/// The arithmetic of an engine with these pairs and a layer of `depth`, which does not skip padding.
+/// The arithmetic of an engine with these pairs, for a layer of `depth`. The engine does not skip padding.
 reference::Model MaddubsOf(intact_engine_pairs pairs, int64_t depth);
 
 /// A layer as engines see it: the operator of a product or a convolution between DequantizeLinear and
-/// QuantizeLinear, with u8 activations. Engines shift s8 activations to u8. `depth`: of a matrix product;
-/// convolutions have taps times the input channels of a group.
+/// QuantizeLinear, with u8 activations. Engines shift s8 activations to u8. `depth`: of a matrix product.
+/// Convolutions have taps times the input channels of a group.
 EngineLayer EngineLayerOf(const MaybeConv& conv, int64_t depth, intact_type b_type);
 EngineLayer EngineLayerOf(const reference::Operation& operation);
 

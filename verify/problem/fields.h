@@ -23,7 +23,7 @@ struct Range {
   int64_t low = 0, high = 0;
 };
 
-/// A field, which is a key of problem lines. The functions take problems of kinds that have the field.
+/// A field is a key of problem lines. The functions take problems of kinds that have the field.
 struct Field {
   std::string_view key;
   std::function<std::string(const Problem&)> print;

@@ -1,4 +1,4 @@
-// Results of a sweep as JUnit's XML, which continuous integration shows as tests.
+// Results of a sweep as JUnit's XML. Continuous integration shows this XML as tests.
 #ifndef INTACT_VERIFY_REPORT_REPORT_JUNIT_H_
 #define INTACT_VERIFY_REPORT_REPORT_JUNIT_H_
 

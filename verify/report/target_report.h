@@ -52,7 +52,7 @@ struct TargetReport {
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
 };
 
-/// Runs the sweep of `problems`, the map and the ramp on `target`, which the user named `named`.
+/// Runs the sweep of `problems`, the map and the ramp on `target`. `named`: the user's name of `target`.
 TargetFindings Examine(const Target& target, const std::string& named, std::span<const Problem> problems,
                        const Progress& progress);
 

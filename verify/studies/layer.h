@@ -46,8 +46,8 @@
 //     "input":  {"type": "u8", "per": "tensor"},                   or "s8"; of linear layers also "row"
 //
 // The library quantizes the activations of dynamic layers whose outputs have scales. If the outputs are sums,
-// the activations are quantized when they are read, like DynamicQuantizeLinear of ONNX; the layer then runs
-// with the resulting zero point.
+// the reader quantizes the activations like DynamicQuantizeLinear of ONNX. The layer then runs with the
+// resulting zero point.
 //
 // An unknown key, a key without a meaning for the layer, and a key that is given twice are errors.
 //

@@ -77,7 +77,7 @@ std::string EnginesInWords(const reference::Arithmetic& arithmetic, const Engine
 std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs);
 
 /// `isa`: exactly this ISA; ANY = the library's choice. An error if the machine cannot run the ISA. `by`: a
-/// target that runs the layer instead of our own kernels; mode and ISA do not apply to targets.
+/// target that runs the layer instead of our own kernels. Mode and ISA do not apply to targets.
 Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa isa,
                               const std::optional<Expectation>& expectation, const LayerTarget& by = {});
 

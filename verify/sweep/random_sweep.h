@@ -23,8 +23,8 @@ struct RandomSweepOptions {
 
 struct RandomSweepResult {
   RandomSweepOptions options;
-  // Without digests and skips. `failures` has the first kMaxRandomFailures and all minimised ones; `computed`
-  // has the problems of these failures and the first kMaxRandomComputed other problems.
+  // Without digests and skips. `failures` has the first kMaxRandomFailures and all minimised failures.
+  // `computed` has the problems of these failures, and the first kMaxRandomComputed other problems.
   SweepResult sweep;
   int64_t problems = 0;  // how many were run
 };

@@ -2,7 +2,7 @@
 //
 // Each problem of a sweep has several features. A target with few features would support hardly any problem.
 // So a feature that the target lacks is removed from the problem, or replaced by a similar feature (an f32
-// bias by an s32 bias). Types become a combination that the target supports; a hash of the problem's line
+// bias by an s32 bias). Types become a combination that the target supports. A hash of the problem's line
 // chooses the combination. Sizes are rounded up to multiples that the target supports with these types. The
 // results are valid, and duplicates are dropped.
 #ifndef INTACT_VERIFY_TARGETS_FIT_H_
