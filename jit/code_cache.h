@@ -12,8 +12,8 @@
 // A key is a whole spec, compared member by member, and a generator gets only its spec. So the key contains
 // each member that kernels depend on.
 //
-// Thread-safe. No thread waits until another has generated code: threads that miss concurrently all generate,
-// and share the code that is inserted first. A failed generation leaves no entry.
+// Thread-safe. No thread waits until another thread has generated code. Threads that miss concurrently all
+// generate code. They then share the code that was inserted first. A failed generation leaves no entry.
 #ifndef INTACT_JIT_CODE_CACHE_H_
 #define INTACT_JIT_CODE_CACHE_H_
 

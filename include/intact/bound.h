@@ -16,12 +16,12 @@ extern "C" {
 typedef struct intact_bound intact_bound;
 
 /** Checks `args` as intact_gemm_run() does, and binds them to the plan. `args` is copied. The memory that
- * `args` points to is not copied: activations, outputs, arrays of pointers, scales, zero points and scratch stay
- * the caller's, and each run reads or writes them. This memory and the plan must outlive `*bound`. The shapes,
- * the aliasing and the number of threads are those of `args`. Without scratch in `args`, `*bound` owns the
- * scratch of runs on one thread. The call may read activations. Tune a plan before binding it. A bound plan
- * must not be tuned. Thread-safe. Errors: those of intact_gemm_run(), and OUT_OF_MEMORY; `*bound` is then
- * NULL. */
+ * `args` points to is not copied. Activations, outputs, arrays of pointers, scales, zero points and scratch
+ * stay the caller's. Each run reads or writes this memory. The memory and the plan must outlive `*bound`. The
+ * shapes, the aliasing and the number of threads are those of `args`. Without scratch in `args`, `*bound`
+ * owns the scratch of runs on one thread. The call may read activations. Tune a plan before binding it. A
+ * bound plan must not be tuned. Thread-safe. Errors: those of intact_gemm_run(), and OUT_OF_MEMORY; `*bound`
+ * is then NULL. */
 INTACT_API intact_status intact_gemm_bind(const intact_gemm* gemm, const intact_gemm_args* args,
                                           intact_bound** bound);
 

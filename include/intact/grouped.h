@@ -29,7 +29,7 @@
  *
  * sb is the float32 that equals the stored f32, f16 or bf16 scale. A bf16 or f16 output is f rounded to
  * nearest even. An f16 output keeps subnormal numbers, and is infinite from 65520 on. If f is a NaN before
- * the activation (an infinity times 0, or a difference of infinities), f is replaced by −∞.
+ * the activation (an infinity times 0, or a difference of infinities), −∞ replaces f.
  *
  * If A has a float type (a_source_type), each run quantizes A by the formulas of intact_quantization: u8 with
  * a zero point, or s8 without one. Each row, or each group of a row, has its own scale and zero point. If a
@@ -141,8 +141,8 @@ typedef struct intact_grouped_args {
   int64_t a_stride;   /**< elements between rows of A, k to 2^40; 0 = k */
   void* c;            /**< m×n elements of c_type */
   int64_t c_stride;   /**< elements between rows of C, n to 2^40; 0 = n */
-  /** Without a_source_type: finite values ≥ 0, one for each row, or with INTACT_GRANULARITY_GROUPS one for
-   * each group of each row, dense, row by row and item after item. With a_source_type: NULL. */
+  /** With a_source_type: NULL. Otherwise: finite values ≥ 0, dense, row by row and item after item. There is
+   * one for each row, or with INTACT_GRANULARITY_GROUPS one for each group of each row. */
   const float* a_scales;
   /** Without a_source_type: zero points within the range of a_type, one for each of a_scales; NULL: all are
    * 0. With a_source_type: NULL. */
@@ -246,8 +246,8 @@ INTACT_API intact_status intact_grouped_prepare(const intact_grouped* grouped,
                                                 const intact_grouped_args* args, intact_run_info* info);
 
 /** Computes C by the arithmetic above. Thread-safe. With valid arguments and the scratch that
- * intact_grouped_prepare() reported, a run cannot fail and allocates nothing, except for its helper threads
- * the first time. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY; nothing is then written. */
+ * intact_grouped_prepare() reported, a run cannot fail and allocates nothing. Exception: a run creates its
+ * helper threads the first time. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY; nothing is then written. */
 INTACT_API intact_status intact_grouped_run(const intact_grouped* grouped, const intact_grouped_args* args);
 
 /** Computes part `part` of `parts` of a run: see intact_gemm_run_part(). Thread-safe. Errors: those of

@@ -128,8 +128,8 @@ typedef enum intact_mode {
   INTACT_SATURATING = 1
 } intact_mode;
 
-/** An instruction set. As a cap it stands for a machine: a plan capped at AVX512 behaves as on a machine with
- * AVX-512 and without VNNI. A cap only removes ISAs.
+/** An instruction set. As a cap, an ISA stands for a machine: a plan capped at AVX512 behaves as on a machine
+ * with AVX-512 and without VNNI. A cap only removes ISAs.
  *
  * The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. The cap AVX10_2 removes only AMX_INT8. The cap AMX_INT8
  * removes nothing, because some machines with AMX have AVX_VNNI_INT8 and AVX10_2 too. All other caps remove
@@ -200,9 +200,9 @@ typedef enum intact_quantization {
 
 /** What happens if some activations could make acc + bias_s32 leave int32. INTACT_RANGE_UNCHECKED considers
  * the activations in the activation range. INTACT_RANGE_CHECKED considers all activations of the type,
- * because its runs are exact for all activations. If a run gives or computes the zero point, all zero points
- * of the type are considered. Exception: with INTACT_QUANTIZATION_TENSOR, only zero points in the activation
- * range are considered.
+ * because runs with this check are exact for all activations. If a run gives or computes the zero point, all
+ * zero points of the type are considered. Exception: with INTACT_QUANTIZATION_TENSOR, only zero points in the
+ * activation range are considered.
  *
  *   - A convolution is bounded as if every output had all taps that any output reads. Outputs of a transposed
  *     convolution are bounded phase by phase (outputs with the same taps). With small inputs and padding the
@@ -560,8 +560,8 @@ INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const inta
 /** Times the kernels that can run `m` rows, with the plan's own weights. If `m` exceeds 8192, kernels are
  * timed on 8192 rows. Kernels take turns on the calling thread until `milliseconds` are spent (0 to 1000000).
  * Each kernel runs at least four times. Later runs of `m` rows use the fastest kernel. Exception: if the cost
- * model's choice is hardly slower, they use that choice. Without tuning, the cost model chooses. All kernels
- * of a plan compute the same bytes, so tuning changes no result.
+ * model's choice is hardly slower, later runs use that choice. Without tuning, the cost model chooses. All
+ * kernels of a plan compute the same bytes, so tuning changes no result.
  *
  * The choice is saved with the plan. After loading, a CPU of the same vendor, family and model uses the
  * choice if the plan may use the kernel. Other CPUs ignore the choice and do not save it again. `info` may be
@@ -574,8 +574,8 @@ INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double m
 /** Computes C by the arithmetic above. Thread-safe. With valid arguments and the scratch that
  * intact_gemm_prepare() reported, a run cannot fail and allocates nothing. Exception: a run creates its
  * helper threads the first time. Without scratch, a run fails only if memory runs out. It then writes
- * nothing. A run may generate kernels. It generates none if a run with the same numbers of rows, parts and
- * threads was prepared or ran before. If memory runs out for these kernels, slower kernels give the same
+ * nothing. A run may generate kernels. If a run with the same numbers of rows, parts and threads was prepared
+ * or ran before, no kernel is generated. If memory runs out for these kernels, slower kernels give the same
  * bytes. For runs that repeat, see intact/bound.h. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
 
@@ -802,9 +802,9 @@ INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const inta
  * input, as in intact_conv_args; NULL: the extents of the descriptor. Ways differ in how the input is read,
  * which groups of channels are computed together, and which kernels run. A depthwise convolution has one way.
  * Later runs of inputs of these extents, of any batch, use the fastest way. Exception: if the cost model's
- * choice is hardly slower, they use that choice. Each way runs at least four times, on a batch of one. A way
- * that takes twice as long as the fastest is then dropped. All ways compute the same bytes. Choices are saved
- * with the plan, see intact_gemm_tune(). `info` may be NULL. Not thread-safe: tune a plan before other
+ * choice is hardly slower, later runs use that choice. Each way runs at least four times, on a batch of one.
+ * A way that takes twice as long as the fastest is then dropped. All ways compute the same bytes. Choices are
+ * saved with the plan, see intact_gemm_tune(). `info` may be NULL. Not thread-safe: tune a plan before other
  * threads use it. Tune before intact_conv_prepare(), because tuning may change the scratch that a run needs.
  * Errors: those of intact_conv_prepare(); the plan is then unchanged. */
 INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double milliseconds,
@@ -813,8 +813,8 @@ INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* inpu
 /** Computes the output by the arithmetic above. Thread-safe. With valid arguments and the scratch that
  * intact_conv_prepare() reported, a prepared run cannot fail and allocates nothing. Exception: a run creates
  * its helper threads the first time. A run that is not prepared prepares first, and fails only before
- * anything is written. A run may generate kernels. It generates none if a run with the same numbers of
- * threads and parts was prepared or ran before: see intact_gemm_run(). Errors: those of
+ * anything is written. A run may generate kernels. If a run with the same numbers of threads and parts was
+ * prepared or ran before, no kernel is generated: see intact_gemm_run(). Errors: those of
  * intact_conv_prepare(). */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 

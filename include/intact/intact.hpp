@@ -1,7 +1,8 @@
 /// @file
 /// C++20 wrapper over intact.h: move-only handles and views, header-only. intact.h describes the contract:
-/// arithmetic, limits, lifetime and errors. Every call that can fail returns an Error or a Result. Nothing
-/// throws except std::bad_alloc, if memory runs out for an error message or for the bytes of SaveMemory().
+/// arithmetic, limits, lifetime and errors. Every call that can fail returns an Error or a Result. No
+/// function throws. Exception: std::bad_alloc, if memory runs out for an error message or for the bytes of
+/// SaveMemory().
 #ifndef INTACT_INTACT_HPP_
 #define INTACT_INTACT_HPP_
 

@@ -8,8 +8,9 @@
  *
  *     cc -O2 -shared -fPIC -o mine.so mine.c && intact verify sweep --target ./mine.so
  *
- * A problem is passed to the target as descriptors and arguments of intact.h or grouped.h. A target that makes
- * no other claim is compared with their arithmetic: exact sums, layouts, strides, requantization.
+ * A problem is passed to the target as descriptors and arguments of intact.h or grouped.h. A target that
+ * makes no other claim is compared with the arithmetic of these headers: exact sums, layouts, strides,
+ * requantization.
  *
  * A target runs in its own process. If the process dies, it is started again. All calls come from one thread.
  * A crash, an exit, a call that does not return and a write outside C are findings. The report names the
@@ -39,10 +40,10 @@ extern "C" {
  * INTACT_UNSUPPORTED and a message. A target must support at least one type of A, one of B and one of C.
  *
  * A product with grouped weights needs GROUPED, the features of its types, and each of the following features
- * that it uses: ROW_QUANTIZATION (a run gets A and its scales), DYNAMIC_ROWS (a run quantizes numbers),
- * DYNAMIC_F16, DYNAMIC_NAN, A_ZERO_POINT, B_ZERO_POINTS (given zero points), B_MINIMUMS, SCALE_ZERO,
- * BIAS_F32, RELU, CLAMP, STRIDES (rows of A and C), B_LAYOUTS (strides of B, of its scales and of experts),
- * BATCH, EXPERTS, THREADS, EMPTY. */
+ * that the product uses: ROW_QUANTIZATION (a run gets A and its scales), DYNAMIC_ROWS (a run quantizes
+ * numbers), DYNAMIC_F16, DYNAMIC_NAN, A_ZERO_POINT, B_ZERO_POINTS (given zero points), B_MINIMUMS,
+ * SCALE_ZERO, BIAS_F32, RELU, CLAMP, STRIDES (rows of A and C), B_LAYOUTS (strides of B, of its scales and of
+ * experts), BATCH, EXPERTS, THREADS, EMPTY. */
 typedef enum intact_target_feature {
   INTACT_TARGET_A_U8 = 0,           /**< u8 activations */
   INTACT_TARGET_A_S8 = 1,           /**< s8 activations */

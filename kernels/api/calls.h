@@ -139,7 +139,8 @@ intact_status FailingPairsCall(const Handle* handle, int64_t first, int64_t coun
   });
 }
 
-/// Checks that elements [first, first + count) are among the `size` `things` that there are.
+/// Checks that elements [first, first + count) are within [0, size). `things`: the elements' name in
+/// messages.
 inline Error CheckElements(int64_t first, int64_t count, int64_t size, const char* things) {
   if (first >= 0 && count >= 0 && first <= size && count <= size - first) return {};
   return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +

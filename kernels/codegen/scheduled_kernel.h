@@ -1,5 +1,5 @@
-// The scheduled kernel: accumulates scheduled weights (schedule.h) over one window of A, or over a planar
-// band (planar_band.h), exactly: with VPMADDUBSW, or with VPDPBUSD if the ISA has it.
+// The scheduled kernel: accumulates scheduled weights (schedule.h) exactly, over one window of A or over a
+// planar band (planar_band.h). The kernel uses VPDPBUSD if the ISA has this instruction, else VPMADDUBSW.
 //
 // Rows of A fill the vectors' lanes, weights are broadcast:
 //

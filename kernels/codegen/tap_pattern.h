@@ -5,8 +5,8 @@
 //     pixel 0                                0 1 2       0 1 2       0 1 2
 //     pixel 1                                  1 2 3         2 3 4         3 4 5
 //
-// Only columns that some tap reads have numbers. The numbers rise from left to right. At a stride above 3,
-// pixels share no columns either, and the pattern equals the pattern of stride 3.
+// Only columns that some tap reads have numbers. The numbers rise from left to right. A stride above 3 has
+// the pattern of stride 3, because pixels share no columns.
 #ifndef INTACT_KERNELS_CODEGEN_TAP_PATTERN_H_
 #define INTACT_KERNELS_CODEGEN_TAP_PATTERN_H_
 

@@ -65,7 +65,8 @@ inline void LookUp(const uint8_t* __restrict table, int32_t lowest, const Output
   }
 }
 
-/// Copies a row of `size` to 2·`size` bytes: its first and its last `size` bytes.
+/// Copies a row of at least `size` and at most 2·`size` bytes: the first `size` bytes, then the last `size`
+/// bytes.
 template <size_t size>
 void CopyEnds(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
   std::memcpy(to, from, size);

@@ -34,7 +34,7 @@ struct CacheSizes {
   int64_t ScheduledBlocks() const { return l1d_bytes / 3; }
   /// Scheduled engine: the window of A's depths. The schedule streams through the remaining quarter.
   int64_t ScheduledWindow() const { return l1d_bytes * 3 / 4; }
-  /// Planar bands: lines of output. More than L1, because each line is read in order.
+  /// Planar bands: lines of output. These lines exceed L1, because each line is read in order.
   int64_t PlanarLines() const { return l1d_bytes * 3 / 2; }
 
   // ----- L2

@@ -28,9 +28,10 @@
 // input's extents and may be large, so an item then has a u32 in place of the u16. Build() writes the number
 // of the item's quad there. For an input of given extents, Relocate() replaces numbers by offsets in bytes.
 //
-// Zero points zb of weights w may be folded in. w − zb takes nine bits with its sign, so it may need several
-// items. With usual zero points, near the middle of the weights, one item suffices, and w − zb is lighter
-// than w. Folding saves the sums of A's rows (row_sums.h). These sums cannot be computed from a planar band.
+// Zero points zb of weights w may be folded in. A difference w − zb takes nine bits with its sign, so one
+// weight may need several items. With usual zero points, near the middle of the weights, one item suffices,
+// and w − zb is lighter than w. Folding saves the sums of A's rows (row_sums.h). These sums cannot be
+// computed from a planar band.
 #ifndef INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 #define INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 

@@ -83,7 +83,7 @@ const LineKind& LineKindOf(const Problem& problem);
 Problem DefaultsOf(const Problem& problem);
 /// Resets the fields that need `feature`.
 void ResetNeeding(intact_target_feature feature, Problem* problem);
-/// The features that fields need, if they are not at their defaults.
+/// The features that fields with other values than their defaults need.
 uint64_t NeedsOf(const Problem& problem);
 /// Resets the fields that need other features than `features`.
 void ResetLacking(uint64_t features, Problem* problem);

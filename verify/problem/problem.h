@@ -15,13 +15,13 @@
 // input and output. transposed=yes: a transposed convolution, in which padding crops the output; outpad=1x0
 // extends the output's end.
 //
-// A batch of GEMMs has `batch` items of m rows. Between adjacent items of A, C, the residual and runtime B
-// are itempad elements; with items=pointers, a pointer to each item is passed instead. runtimeb=yes: runs
+// A batch of GEMMs has `batch` items of m rows. itempad elements lie between adjacent items of A, C, the
+// residual and runtime B. With items=pointers, a pointer to each item is passed instead. runtimeb=yes: runs
 // pass a B for each item. alayout: A is M×K or K×M in memory; blayout: B is K×N or N×K.
 //
 // quant: how activations are quantized. zaper=row: runs pass a zero point for each row in addition to its
 // scale. quant=tensor: each run passes za and a scale. A dynamic quantization reads real numbers of type src
-// and quantizes them to a_type; x names the kind of numbers.
+// and quantizes these numbers to a_type. x names the kind of numbers.
 //
 // Grouped weights (include/intact/grouped.h):
 //

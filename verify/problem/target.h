@@ -28,7 +28,8 @@ struct RunSettings {
   int64_t res_pad = 0;  // between rows or pixels of the residual
   // The residual is in C's memory: c_pad is its padding too, and its elements are as large as C's.
   bool in_place = false;
-  // The fields below do not change the output. Targets without the next three features ignore them.
+  // The fields below do not change the output. Targets that lack the next three features ignore these three
+  // fields.
   bool open_extents = false;   // each run gives the convolution's extents
   bool own_scratch = false;    // the caller provides the scratch memory
   bool saved = false;          // the plan is saved and loaded before it runs

@@ -40,8 +40,8 @@
 // With "SAME_LOWER" the larger half is before the input.
 //
 // The operator of a layer that quantizes its activations at run time ends in "_dynamic" ("linear_dynamic",
-// "conv2d_dynamic"). Its activations.npy has real numbers (f4), its outputs are f32 unless output.type says
-// otherwise, and its input is
+// "conv2d_dynamic"). The layer's activations.npy has real numbers (f4). Its outputs are f32, unless
+// output.type says otherwise. Its input is
 //
 //     "input":  {"type": "u8", "per": "tensor"},                   or "s8"; of linear layers also "row"
 //

@@ -43,7 +43,7 @@ struct WeightKind {
   int32_t zb;
   ZeroPointKind kind = ZeroPointKind::kTensor;
 };
-/// How many kinds of weights TypeCycle goes through, and how many zero points of activations.
+/// The number of kinds of weights that TypeCycle goes through; also its number of zero points of activations.
 inline constexpr size_t kWeightKindCount = 17;
 inline constexpr size_t kZeroPointCount = 5;
 
