@@ -11,7 +11,7 @@
 //   scheduled  vpmaddubsw, vpaddw, widened after each group    if pair sums of each group fit int16
 //
 // A quad takes one or more steps. Each step broadcasts one dword of A and multiplies it with the B vectors.
-// The wide variant reads A and B as int16, so a pair of depths takes the place of a quad: its weights are
+// The wide variant reads A and B as int16, so a pair of depths takes the place of a quad. The weights are
 // widened when the plan is created, and A is staged. The inplace variant reads the panels and A as they are,
 // and has two steps, for even and odd depths. The inplace variant splits a vector of B once for all rows of a
 // tile, and a broadcast quad of A by two instructions for all vectors of a tile.
@@ -112,7 +112,8 @@ std::unique_ptr<DotVariant> MakeDotVariant(DotKind kind, core::Isa isa, Emitter&
 /// "vpdpbusd", "vpdpbssd", …
 const char* VnniInstruction(DotSigns signs);
 
-/// Emits VnniInstruction(signs), for CPUs that have it in this encoding; `b` is a register or memory.
+/// Emits VnniInstruction(signs), for CPUs that have the instruction in this encoding. `b` is a register or
+/// memory.
 void EmitDot(asmjit::x86::Assembler& code, core::Encoding encoding, DotSigns signs, const Vec& accumulator,
              const Vec& a, const asmjit::Operand_& b);
 

@@ -38,8 +38,9 @@ class Emitter {
   /// PackBytes() for quartered vectors (OrderQuarters()); the bytes come out in order. `offset` may be null. Needs no
   /// free register.
   void PackQuarteredBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed);
-  /// Puts four *quartered* vectors in order: vector i holds dwords 4i to 4i + 3 of the sixteen dwords of each
-  /// 128-bit quarter, as after unpacking a vector of bytes twice, to dwords. Needs one free register.
+  /// Puts four *quartered* vectors in order. Quartered vector i holds dwords 4i to 4i + 3 of the sixteen
+  /// dwords of each 128-bit quarter. Unpacking a vector of bytes twice, to dwords, gives quartered vectors.
+  /// Needs one free register.
   void OrderQuarters(std::vector<Vec>* four);
   /// Stores the low `bytes` of `from`: the whole vector, half of it or a quarter.
   virtual void StoreLow(const Mem& to, const Vec& from, int bytes) = 0;

@@ -149,7 +149,7 @@ Error CheckStructSize(const char* name, const Struct* given) {
   });
 }
 
-/// Copies `given`, a struct of any version, to `made`, which has defaults for fields that `given` lacks.
+/// Copies `given`, a struct of any version, to `made`. `made` has defaults for fields that `given` lacks.
 /// Bytes of `given` beyond this version's struct must be zero.
 template <class Struct>
 Error ReadStruct(const char* name, const Struct* given, Struct* made) {

@@ -73,8 +73,9 @@ struct AmxStoreArgs {
   EpilogueArgs epilogue;
 };
 
-/// A call changes `segment`, `blocks`, `row_blocks` and `last_b`, and `store.gap` if it stores past a gap. With several
-/// blocks or rows of blocks it also changes `b`, `seed`, `sums` and `is_loaded`; with several rows the segment's `a`.
+/// A call changes `segment`, `blocks`, `row_blocks` and `last_b`, and `store.gap` if it stores past a gap.
+/// With several blocks or rows of blocks, a call also changes `b`, `seed`, `sums` and `is_loaded`. With
+/// several rows of blocks, it also changes the segment's `a`.
 struct AmxKernelArgs {
   AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
   const AmxSegment* segments_end = nullptr;

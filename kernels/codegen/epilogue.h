@@ -143,9 +143,9 @@ class Epilogue {
   void StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& c);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();
-  /// For quartered 8-bit outputs of rows without values: requantizes the `accumulators` of four adjacent columns from `column` on, a
-  /// vector of rows each, and packs them into the first of `vectors`: quarter q holds rows 4q to 4q + 3 of
-  /// the first column, then of the second, and so on. Destroys the other vectors.
+  /// For quartered 8-bit outputs of rows without values. Requantizes the `accumulators` of four adjacent
+  /// columns from `column` on, a vector of rows each. Packs them into the first of `vectors`: quarter q holds
+  /// rows 4q to 4q + 3 of the first column, then of the next columns. Destroys the other vectors.
   void PackColumns(const std::vector<jit::Mem>& accumulators, int column,
                    const std::vector<jit::Vec>& vectors);
 

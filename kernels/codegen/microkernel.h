@@ -12,9 +12,9 @@
 // Taps (access.h) follow each other in the depth: a GEMM has one tap, a convolution's filter several. For
 // each quad, four bytes of every row are broadcast and multiplied with all columns' vectors. Accumulators
 // stay in registers over the whole depth, so the epilogue is fused. Accumulators start from `compensation`.
-// It holds the bias and the constant term of zero points per column (pack.h), so zero points of activations
-// cost nothing. Small tiles have too few accumulators to hide the latency of vpdpbusd. They distribute the
-// quads among several sets of accumulators. These sets are added at the end.
+// `compensation` holds the bias and the constant term of zero points per column (pack.h), so zero points of
+// activations cost nothing. Small tiles have too few accumulators to hide the latency of vpdpbusd. They
+// distribute the quads among several sets of accumulators. These sets are added at the end.
 //
 // In each tap, the first pixel of a convolution's line begins with padding, and the last pixel ends with
 // padding. Kernels of tiles that begin or end lines do not compute this padding:

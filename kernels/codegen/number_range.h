@@ -18,8 +18,8 @@ struct RowQuantization {
 };
 
 /// The largest positive and the largest negative number (by magnitude), as bits of float32. Positive numbers
-/// are compared as signed integers, negative numbers as unsigned integers, so that NaNs and infinities are
-/// the largest.
+/// are compared as signed integers, negative numbers as unsigned integers. So NaNs and infinities are the
+/// largest.
 struct NumberRange {
   int32_t positive = 0;   // the bits of 0.0 if no number is positive
   uint32_t negative = 0;  // has no sign bit if no number is negative

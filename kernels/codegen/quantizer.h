@@ -32,8 +32,8 @@ class Quantizer {
   NumberRange Scan(const uint8_t* x, int64_t count) const noexcept;
   RowQuantization Choose(const NumberRange& range) const noexcept;
   /// Writes `count` bytes; zero points if there is no scale. The definition divides x by the scale. The
-  /// kernel computes x·high + x·low: it rounds the second product, and the sum once. This rounds to the
-  /// integer of the quotient, as quantizer_test.cc proves for all mantissas of scales and all x near ties.
+  /// kernel computes x·high + x·low: it rounds the second product, and the sum once. The result rounds to the
+  /// quotient's integer: quantizer_test.cc tries all mantissas of scales, and all x near ties.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
   /// Quantizes rows [begin, end) of `k` numbers, each with its own scale. Row begin + i goes to a + i·stride.
   /// Sets the rows' zero points and scales in `values`, from row `begin` on. `stride` is at least k. Bytes

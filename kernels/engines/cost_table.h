@@ -6,9 +6,9 @@
 //   `intact_bench tune`      lists choices that are wrong on this CPU
 //   `intact info`                  says which table this CPU uses
 //
-// Costs are compared within a plan only, so their unit depends on the plan's ISA: a *product* is the time
-// that the ISA's own sequence (vpdpbusd with VNNI, the maddubs sequence without) takes for a vector of
-// columns and a k-quad of a row.
+// Costs are compared within a plan only, so their unit depends on the plan's ISA. The unit is a *product*:
+// the time of the ISA's own sequence for a vector of columns and a k-quad of a row. This sequence is vpdpbusd
+// with VNNI, and the maddubs sequence without VNNI.
 #ifndef INTACT_KERNELS_ENGINES_COST_TABLE_H_
 #define INTACT_KERNELS_ENGINES_COST_TABLE_H_
 
@@ -63,7 +63,7 @@ struct LayoutLimits {
   // its columns do not fill whole vectors, or its weights have zero points.
   int64_t planar_vectors = 0;
   // Groups that fill a vector only together read a planar band if their output channels × strides are fewer
-  // than this, because each pixel that outputs read is transposed.
+  // than this. Reason: each pixel that outputs read is transposed.
   int64_t planar_outputs = 0;
   // With VNNI, a single group of few outputs reads a planar band if it has at least this number of inputs.
   int64_t least_planar_inputs = 0;

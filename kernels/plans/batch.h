@@ -37,8 +37,9 @@ struct ItemSteps {
   }
 };
 
-/// Whether the items of a run can be joined into one: in every tensor the next item begins where the next row
-/// would, or items have one row and do not overlap. In the second case the item stride becomes the row stride.
+/// Whether the items of a run can be joined into one. First case: in every tensor, the next item begins where
+/// the next row would begin. Second case: items have one row and do not overlap. In the second case the item
+/// stride becomes the row stride.
 template <class... Tensors>
 bool JoinItems(int64_t m, Tensors*... tensors) {
   if (((tensors->item == Times(m, tensors->row)) && ...)) return true;

@@ -57,8 +57,8 @@ class ConvKernels {
   virtual int64_t LeastChunkRows() const { return 1; }
   /// Whether stores may bypass the caches.
   virtual bool CanStream() const { return false; }
-  /// Completes a run whose rows, chunk_rows, spread_bytes and is_by_line are set: sets the other members and
-  /// the steps of `output`, and lowers chunk_rows if a chunk of that size cannot be staged.
+  /// `run` has rows, chunk_rows, spread_bytes and is_by_line. Sets the other members and the steps of
+  /// `output`. If a chunk of chunk_rows rows cannot be staged, lowers chunk_rows.
   virtual void Decide(const EngineChoice& choice, ConvRun* run) const = 0;
   /// The end of a chunk that begins at `row`, at most `row_end`.
   virtual int64_t ChunkEnd(int64_t /*row*/, int64_t row_end) const { return row_end; }

@@ -20,9 +20,9 @@
 //     channels of group 0                w                    neutral
 //     channels of group 1                neutral              w
 //
-// A neutral weight equals its column's zero point, so that it contributes nothing, whatever the activation.
-// In saturating mode a neutral weight must not make pairs clamp either, so kernels see the weight as 0. If
-// its column has a zero point, the neutral weight must then meet only activations that equal A's zero point.
+// A neutral weight equals its column's zero point. So it contributes nothing, whatever the activation. In
+// saturating mode a neutral weight must not make pairs clamp either, so kernels see the weight as 0. If its
+// column has a zero point, the neutral weight must then meet only activations that equal A's zero point.
 //
 // Units whose columns fill exactly one vector share a single UnitPlan: each vector of a tile then reads its
 // own channels (Taps::vector_step).

@@ -97,8 +97,8 @@ inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
   return chosen;
 }
 
-/// Memory of runs that are timed. Activations are within the activation range, like a caller's: runs with
-/// other activations would be slower.
+/// Memory of runs that are timed. Activations are within the activation range, like the activations of a
+/// caller. Runs with other activations would be slower.
 struct TimedMemory {
   AlignedBuffer<uint8_t> a, c, residual, scratch;  // residual is empty if the problem has none
 

@@ -2,7 +2,8 @@
 // once, from an intact_linear_desc (checks.h) or from a pack file. Weights, plans and files read the problem.
 // The phases of a transposed convolution and groups of output channels are slices of the problem.
 //
-// Values of columns are padded to whole panels with the last value: kernels compute the padding and drop it.
+// Values of columns are padded to whole panels with the last value. Kernels compute the padding columns and
+// drop them.
 #ifndef INTACT_KERNELS_PROBLEM_LINEAR_PROBLEM_H_
 #define INTACT_KERNELS_PROBLEM_LINEAR_PROBLEM_H_
 

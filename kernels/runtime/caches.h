@@ -65,8 +65,8 @@ struct CacheSizes {
   int64_t WholePlanarBand() const { return l2_bytes; }
   /// Outputs of a run; larger outputs are written past the caches.
   int64_t CachedOutputs() const { return l2_bytes; }
-  /// Larger A and B leave no room for outputs: then larger outputs than OutputsBesideOperands() are written past
-  /// the caches.
+  /// Larger A and B leave no room for outputs. Outputs larger than OutputsBesideOperands() are then written
+  /// past the caches.
   int64_t FillingOperands() const { return l2_bytes * 3 / 4; }
   int64_t OutputsBesideOperands() const { return l2_bytes / 4; }
 };

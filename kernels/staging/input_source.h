@@ -82,8 +82,7 @@ class BandSource final : public InputSource {
 };
 
 /// Windows, copied from a band. A window holds the channels of a group that the taps of an output pixel read,
-/// in the order (depth, height, width, channel) and without gaps, so that pairs of adjacent depths cross
-/// taps.
+/// in the order (depth, height, width, channel) and without gaps. So pairs of adjacent depths cross taps.
 class WindowSource final : public InputSource {
  public:
   /// `band` holds the channels of one group. Windows are `window_bytes` apart, a multiple of a quad. If the

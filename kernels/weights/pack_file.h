@@ -25,10 +25,11 @@
 //
 // The checksum covers every byte after itself, header included. Word i of 8 bytes, w, belongs to lane i mod 4:
 // h = rotl(h ^ w, 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. The checksum is the
-// result of such steps with the four lanes as words. A step is a bijection of h and of w, so a change within
-// one word is always found, and any other random change with probability 1 − 2⁻⁶⁴. The checksum covers only
-// damage: the descriptors are then checked like a caller's descriptors, and a schedule's order is checked
-// against the weights before it is used. Estimates of schedules are not checked: they only choose kernels.
+// result of such steps with the four lanes as words. A step is a bijection of h and of w. So a change within
+// one word is always found. Any other random change is found with probability 1 − 2⁻⁶⁴. The checksum finds
+// only damage. The descriptors are then checked like a caller's descriptors. A schedule's order is checked
+// against the weights before the order is used. Estimates of schedules are not checked: they only choose
+// kernels.
 #ifndef INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 #define INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 

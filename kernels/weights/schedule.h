@@ -8,8 +8,8 @@
 // than in the saturating kernels, and exactly.
 //
 // A quad that is too heavy for any group is split into two items that are light enough. The weights of the
-// items add up to the weights of the quad. So every weight matrix becomes a list of groups of items, one loop
-// runs them all, and the result is exact for any weights.
+// items add up to the weights of the quad. So every weight matrix becomes a list of groups of items. One loop
+// runs all groups. The result is exact for any weights.
 //
 // Weights are broadcast, and rows of activations fill the vector's lanes. So the weights of a group must be
 // light only in the one to four columns of their `strip`. For few rows, columns fill the lanes
@@ -24,9 +24,10 @@
 //
 //   A window     [quads][rows of a tile][4] u8; a register block reads some of the rows of an item's quad
 //
-// A planar band (planar_band.h) may take the place of A's windows. The offsets of its quads depend on the
-// input's extents and may be large, so an item then has a u32 in place of the u16. Build() writes the number
-// of the item's quad there. For an input of given extents, Relocate() replaces numbers by offsets in bytes.
+// A planar band (planar_band.h) may take the place of A's windows. The offsets of the band's quads depend on
+// the input's extents, and may be large. So an item for a band has a u32 in place of the u16. Build() writes
+// the number of the item's quad there. For an input of given extents, Relocate() replaces numbers by offsets
+// in bytes.
 //
 // Zero points zb of weights w may be folded in. A difference w − zb takes nine bits with its sign, so one
 // weight may need several items. With usual zero points, near the middle of the weights, one item suffices,

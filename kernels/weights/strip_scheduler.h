@@ -178,7 +178,7 @@ class OpenGroups {
   static constexpr size_t kLanesAtOnce = std::min<size_t>(kLanes, 8);
   static constexpr size_t kChunk = 32;  // groups: bytes of a vector
 
-  // Subtracts `load` from the rooms of the first group that has room for it, and returns the group's number.
+  // Subtracts `load` from the rooms of the first group that has room for `load`. Returns the group's number.
   [[gnu::target("avx2"), gnu::always_inline]] size_t Join(const Load<kColumns>& load) {
     const auto lanes = load.ToBytes();
     for (size_t chunk = first_chunk_;; ++chunk) {

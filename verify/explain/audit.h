@@ -85,8 +85,8 @@ struct Audit {
   BoundAudit stated;                      // the layer's own bound
   std::array<BoundAudit, 3> remedies;     // in the order of the list above
   // The signal-to-noise ratio in dB if one bit of activations or of weights is dropped. The signal is the
-  // layer's float output, the noise is the error that dropping adds. nullopt if the activations have 7 bits
-  // already, or if there is no error.
+  // layer's float output. The noise is the error that dropping the bit adds. nullopt if the activations have
+  // 7 bits already, or if there is no error.
   std::optional<double> sqnr_7bit_activations_db;
   std::optional<double> sqnr_7bit_weights_db;
   Verdict verdict() const { return stated.verdict; }

@@ -1,6 +1,7 @@
 // Compares a target's output with the exact reference, and explains each output that differs.
 //
-// Causes, found by the arithmetic (reference/models/arithmetic.h) that reproduces the target's byte:
+// A cause is found by the arithmetic (reference/models/arithmetic.h) that reproduces the target's output. The
+// causes:
 //
 //   int16 saturation      pairs clamped to int16, or int16 sums that clamp or wrap; the detail names pairs
 //                         that are not adjacent

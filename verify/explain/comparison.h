@@ -96,7 +96,8 @@ struct Comparison {
     std::string where;  // "columns from 16 on", if all other outputs lie outside; or ""
   };
   std::optional<GroupedNaming> grouped;  // set for grouped weights, if causes were looked for
-  // If no arithmetic makes all outputs, but each differing output has one: the part with most outputs first.
+  // Filled if no arithmetic makes all outputs, but each differing output has an arithmetic. The part with
+  // most outputs is first.
   std::vector<Part> parts;
   // The arithmetics of differing outputs, most frequent first, and the mistakes that explain all other
   // differing outputs.

@@ -41,8 +41,8 @@ std::string_view NameOf(const OperationKind& kind);
 std::string ToString(const OperationKind& kind);
 
 /// The candidate models for operations of this kind, simplest first. Models that are equal for the kind
-/// appear once: a GEMM has only one order of depths, a depthwise convolution can pair only taps, and
-/// |a|·sign(b, a) never clamps, however depths are paired.
+/// appear once. A GEMM has only one order of depths. A depthwise convolution can pair only taps. |a|·sign(b,
+/// a) never clamps, however depths are paired.
 std::vector<reference::Model> CandidateModels(const OperationKind& kind);
 /// Adjacent pairs clamped to int16 and widened at once, with the usual order of depths for this kind.
 reference::Model AdjacentPairs(const OperationKind& kind);

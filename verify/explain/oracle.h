@@ -31,8 +31,8 @@ class Oracle {
   explicit Oracle(const Problem& problem) : operation_(Materialize(problem)) {}
 
   const reference::Operation& operation() const { return operation_; }
-  /// The operation if it has grouped weights, else nullptr. Of the other functions, a product with grouped weights has
-  /// type(), outputs(), columns(), expected() and Predict() of the contract.
+  /// The operation if it has grouped weights, else nullptr. For grouped weights, only type(), outputs(),
+  /// columns(), expected() and Predict() of the contract may be called.
   const reference::Grouped* grouped() const { return std::get_if<reference::Grouped>(&operation_); }
   const reference::Linear& linear() const { return LinearOf(operation_); }
   intact_type type() const { return grouped() != nullptr ? grouped()->c_type : linear().c_type; }

@@ -12,8 +12,8 @@
 // In one pair in eight the sum is larger by 1, so a group with one pair too many overflows. Every fourth
 // column is uniform. Row m aims at column m/2 mod n. If m is even, the row's activations are L for positive
 // weights of this column. If m is odd, they are L for negative weights. The row's other activations are
-// range_min. The fill `stray` aims every 155th row in this way, with 255 and 0 instead of L and range_min, so
-// it leaves the activation range.
+// range_min. The fill `stray` aims every 155th row in this way, with 255 and 0 instead of L and range_min. So
+// these rows leave the activation range.
 #ifndef INTACT_VERIFY_PROBLEM_FILL_H_
 #define INTACT_VERIFY_PROBLEM_FILL_H_
 
@@ -54,8 +54,8 @@ void FillBias(const Filling& filling);
 /// With these scales, 8-bit outputs spread over the type's range.
 void FillScales(const Filling& filling);
 /// Replaces the scales by nearby fixed point with bits below a float's precision. A scale of 0 becomes a
-/// multiplier of 0. If every column has its own scale, one shift in five is random and to the left, and the
-/// column's outputs clamp.
+/// multiplier of 0. If every column has its own scale, one shift in five is random and to the left. The
+/// outputs of this column clamp.
 void FillFixedPoint(const Filling& filling);
 /// A permutation, so that each wrong index is visible.
 void FillTable(const Filling& filling);

@@ -91,8 +91,8 @@ class Target {
   virtual Failure LastFailure() const { return {}; }
   /// The reason why callers must not run the target again; "" if they may.
   virtual std::string WhyGivenUp() const { return {}; }
-  /// What the target wrote to stdout and stderr in the last run that wrote anything; "" if its output is not
-  /// captured.
+  /// What the target wrote to stdout and stderr in the last run that wrote anything. "" if the target's
+  /// output is not captured.
   virtual std::string Printed() const { return {}; }
   /// Output bytes, dense rows of c_type: m×n for a GEMM, item after item, and with grouped weights;
   /// [batch][OD][OH][OW][output_channels] for a convolution. UNSUPPORTED if the machine or the target cannot

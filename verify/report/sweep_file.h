@@ -86,8 +86,8 @@ struct SweepRun {
   uint64_t problems_digest = 0;
   Shard shard;
 
-  /// The problems of the whole sweep, as this program makes them: the standard problems, fitted to the target
-  /// unless the sweep runs our own kernels.
+  /// The problems of the whole sweep, as this program makes them. Our own kernels run the standard problems.
+  /// A target runs the standard problems after fitting.
   FittedProblems Fitted() const;
   std::vector<Problem> AllProblems() const { return Fitted().problems; }
   /// Fills `problems` and `problems_digest`.

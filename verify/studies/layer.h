@@ -1,5 +1,5 @@
-// A quantized layer from a framework, as a folder. grouped_layer.h describes layers with grouped weights; other
-// layers are:
+// A quantized layer from a framework, as a folder. grouped_layer.h describes layers with grouped weights.
+// Other layers are:
 //
 //   layer.json       operator, geometry, scales, zero points, relu (see below)
 //   activations.npy  u1 (or i1); linear [M, K], conv2d [batch, H, W, C]

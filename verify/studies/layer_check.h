@@ -60,7 +60,7 @@ struct LayerCheck {
   std::vector<Audit> audits;  // one for each pairing that differs for the layer, the worst first
 
   /// Whether the output equals the expected one. Without an expected output: whether the output is as the
-  /// model predicts or the target claims, and every difference is explained.
+  /// model predicts or as the target claims, and whether every difference is explained.
   bool Passed() const;
 };
 
