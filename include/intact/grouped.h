@@ -129,7 +129,8 @@ typedef struct intact_grouped_desc {
  *
  * A batch is `batch` items of m rows each. Item i of A begins at a + i·a_batch_stride elements. C works the
  * same way. Items of A may share memory. Items of C must not share memory. A run checks that the C of an item
- * does not overlap the A of this item. It does not compare different items. Limit: m·batch at most 2^31 − 1.
+ * does not overlap the A of this item. The run does not compare different items. Limit: m·batch at most 2^31
+ * − 1.
  *
  * If m or batch is 0, the run does nothing and returns INTACT_OK. It then needs no scratch and touches no
  * memory.

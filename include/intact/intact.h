@@ -324,7 +324,7 @@ typedef struct intact_gemm_desc {
  *
  * C must not overlap A, B or the residual. Exception: the residual may be C itself, with the same pointer,
  * stride and element size. A run checks that the C of an item does not overlap the A and the residual of this
- * item. It does not check B, and does not compare different items.
+ * item. The run does not check B, and does not compare different items.
  *
  * A batch is `batch` items of m rows each. All items have one B. Exception: with runtime_b, each item has its
  * own B. Without a_items, item i of A begins at a + i·a_batch_stride elements. With a_items, item i of A
@@ -575,7 +575,7 @@ INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double m
  * intact_gemm_prepare() reported, a run cannot fail and allocates nothing. Exception: a run creates its
  * helper threads the first time. Without scratch, a run fails only if memory runs out. It then writes
  * nothing. A run may generate kernels. If a run with the same numbers of rows, parts and threads was prepared
- * or ran before, no kernel is generated. If memory runs out for these kernels, slower kernels give the same
+ * or ran before, no kernel is generated. If memory runs out for a new kernel, slower kernels give the same
  * bytes. For runs that repeat, see intact/bound.h. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
 
