@@ -1,5 +1,5 @@
-// The table of inference engines: which products each engine adds in int16. core/engines.json has the rows and
-// explains them; everything that asks about an engine asks here.
+// The table of inference engines: which products each engine adds in int16. core/engines.json has the rows
+// and explains them. All code that asks about an engine asks this header.
 #ifndef INTACT_CORE_ENGINES_H_
 #define INTACT_CORE_ENGINES_H_
 
@@ -34,7 +34,7 @@ struct EngineRow {
 };
 
 struct Engine {
-  std::string_view name;      // for options: "fbgemm", "onnxruntime"; like the next two, it ends with a zero
+  std::string_view name;      // for options: "fbgemm", "onnxruntime"; the three strings end with a zero
   std::string_view words;     // for people: "FBGEMM", "ONNX Runtime"
   std::string_view versions;  // "1.32.0", "3.12.0, PyTorch 2.13.0"
   bool skips_padding = false;
@@ -48,7 +48,7 @@ std::span<const Engine> Engines();
 /// nullptr: no engine has that name.
 const Engine* FindEngine(std::string_view name);
 
-/// The properties of a layer that decide about its pairs; see intact_engine_layer. The default is a matrix
+/// The properties of a layer that determine its pairs; see intact_engine_layer. The default is a matrix
 /// product of one depth.
 struct EngineLayer {
   std::string_view op = "MatMul";

@@ -134,8 +134,8 @@ inline constexpr std::array kIsaLadder = [] {
   return isas;
 }();
 
-/// The row of `isa`. Values from outside must pass IsaOf() first. A value without a row is a bug; it returns
-/// the row of the weakest ISA.
+/// The row of `isa`. Values from outside must pass IsaOf() first. A value without a row is a bug. For such a
+/// value, the function returns the row of the weakest ISA.
 constexpr const IsaTraits& TraitsOf(Isa isa) {
   for (const IsaTraits& traits : kIsaTraits) {
     if (traits.isa == isa) return traits;
@@ -147,9 +147,9 @@ constexpr const IsaTraits& TraitsOf(Isa isa) {
 /// Whether kernels of `isa` are compiled code, for any CPU, and no code is generated.
 constexpr bool IsCompiled(Isa isa) { return TraitsOf(isa).vectors.count == 0; }
 
-/// Whether int8 kernels of other libraries, and ours in saturating mode, use VPMADDUBSW on this ISA; ours in
-/// exact mode are then scheduled. Models for other libraries need reduce_range=True on these ISAs. On all
-/// other ISAs, reduce_range loses a bit without need.
+/// Whether int8 kernels of other libraries, and our kernels in saturating mode, use VPMADDUBSW on this ISA.
+/// Our kernels in exact mode are then scheduled. Models for other libraries need reduce_range=True on these
+/// ISAs. On all other ISAs, reduce_range loses a bit without need.
 constexpr bool SaturatesInt16(Isa isa) { return TraitsOf(isa).dot_products == DotProducts::kNone; }
 
 /// The ISA of an intact_isa; nothing if no ISA has this value (INTACT_ISA_ANY has none).
@@ -160,7 +160,7 @@ constexpr std::optional<Isa> IsaOf(int64_t value) {
   return std::nullopt;
 }
 
-/// SaturatesInt16() of a value that may be INTACT_ISA_ANY, which does not saturate.
+/// SaturatesInt16() of a value that may be INTACT_ISA_ANY. INTACT_ISA_ANY does not saturate.
 constexpr bool SaturatesInt16(intact_isa value) {
   const std::optional<Isa> isa = IsaOf(value);
   return isa && SaturatesInt16(*isa);

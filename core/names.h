@@ -14,7 +14,7 @@ struct Name {
   E value;
 };
 
-/// The name of `value` in `names`, a range of Name<E>; "unknown" if it has none.
+/// The name of `value` in `names`, a range of Name<E>; "unknown" if `value` has none.
 template <class Names, class E>
 constexpr std::string_view NameOf(const Names& names, E value) {
   const auto found = std::find_if(std::begin(names), std::end(names),

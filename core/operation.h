@@ -1,6 +1,6 @@
-// The description of an operation: Linear, the common part of a GEMM and a convolution; and functions that
+// The description of an operation: Linear, the common part of a GEMM and a convolution, and functions that
 // list the fields of descriptions by name. Code that copies, saves, prints or sends operations uses these
-// lists, so a new field is added here once. Nothing here computes: the kernels and the reference share only
+// lists. So a new field is added here once. Nothing here computes: the kernels and the reference share only
 // data.
 //
 // Each ForEach function calls visit(name, field of the first object, field of the second object, …) for each

@@ -1,5 +1,5 @@
-// Post-operations, which follow an operation's scaled and biased sums, in order. The C interface has a field
-// for each post-operation; PostOpsOf() reads the fields once, when a descriptor comes in.
+// Post-operations follow an operation's scaled and biased sums, in order. The C interface has a field for
+// each post-operation. PostOpsOf() reads the fields once, when a descriptor comes in.
 #ifndef INTACT_CORE_POST_OPS_H_
 #define INTACT_CORE_POST_OPS_H_
 

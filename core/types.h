@@ -89,8 +89,8 @@ constexpr bool IsFloat(intact_type type) noexcept { return TraitsOf(type).fracti
 constexpr bool IsHalfFloat(intact_type type) noexcept { return IsFloat(type) && BytesOf(type) == 2; }
 /// Whether `type` is a quantized type: u8 or s8.
 constexpr bool IsInt8(intact_type type) noexcept { return type == INTACT_U8 || type == INTACT_S8; }
-/// The least and the greatest element of a quantized type, which also bound its zero points; 0 for other
-/// types.
+/// The least and the greatest element of a quantized type; 0 for other types. These elements also bound the
+/// type's zero points.
 constexpr int32_t LowestOf(intact_type type) noexcept { return TraitsOf(type).lowest; }
 constexpr int32_t HighestOf(intact_type type) noexcept { return TraitsOf(type).highest; }
 static_assert(
@@ -139,8 +139,8 @@ inline uint32_t EncodeFloat(const ElementType& type, double number) noexcept {
   if (std::isinf(number)) return sign | infinity;
   const int exponent = number == 0 ? type.exponent : std::max(std::ilogb(number), type.exponent);
   const auto significand = static_cast<uint32_t>(std::ldexp(std::fabs(number), type.fraction - exponent));
-  // A normal number's leading 1 carries into the exponent's field and adds 1 to it. A subnormal number has no
-  // leading 1, so its field stays 0.
+  // A normal number's leading 1 carries into the exponent's field and adds 1 to the field. A subnormal number
+  // has no leading 1, so its field stays 0.
   return sign | (significand + (static_cast<uint32_t>(exponent - type.exponent) << type.fraction));
 }
 

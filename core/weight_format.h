@@ -12,8 +12,8 @@
 
 namespace intact::core {
 
-/// A weight is an element of b_type, a code. Each group of a column has a scale, and a zero point or a minimum,
-/// or neither. The value of a weight is scale·(code − zero point) + minimum.
+/// A weight is an element of b_type, a code. Each group of a column has a scale. It may also have a zero
+/// point or a minimum. The value of a weight is scale·(code − zero point) + minimum.
 struct WeightFormat {
   intact_type b_type = INTACT_U4;
   int64_t group = 32;                   // depths of a group; 0: all depths are one group
@@ -37,7 +37,7 @@ struct WeightFormat {
   int32_t Code(const uint8_t* column, int64_t k) const {
     return codes().DecodeCode(IsPacked() ? column[k / 2] >> (k % 2 * 4) : column[k]);
   }
-  /// Stores a code in such a column, in which the bits of depth `k` are 0.
+  /// Stores a code in such a column. The bits of depth `k` are 0 before.
   void StoreCode(int32_t code, int64_t k, uint8_t* column) const {
     if (IsPacked()) {
       column[k / 2] = static_cast<uint8_t>(column[k / 2] | (code & 15) << (k % 2 * 4));

@@ -6,13 +6,14 @@
 // The cache does not own code. When a kernel's last Function is destroyed, its code is freed and its entry
 // erased. So the cache holds only what existing plans need.
 //
-// "Code" may also be read-only data that is slow to compute from its spec; GetFunction() is then not used.
+// "Code" may also be read-only data that is slow to compute from its spec. GetFunction() is not used for
+// data.
 //
-// A key is a whole spec, compared member by member, and a generator gets only its spec. So no member that
-// kernels depend on can be missing in the key.
+// A key is a whole spec, compared member by member, and a generator gets only its spec. So the key contains
+// each member that kernels depend on.
 //
-// Thread-safe. No thread waits until another has generated code: threads that miss concurrently all generate,
-// and share the code that is inserted first. A failed generation leaves no entry.
+// Thread-safe. No thread waits until another thread has generated code. Threads that miss concurrently all
+// generate code. They then share the code that was inserted first. A failed generation leaves no entry.
 #ifndef INTACT_JIT_CODE_CACHE_H_
 #define INTACT_JIT_CODE_CACHE_H_
 
@@ -79,7 +80,7 @@ class CodeCache {
     return CodeOf(entry);
   }
 
-  /// Another thread may have generated the function again already: then its entry stays.
+  /// If another thread has generated the function again already, its entry stays.
   void EraseExpired(const Spec& spec) {
     const std::lock_guard lock(mutex_);
     const auto found = entries_.find(spec);
@@ -90,8 +91,8 @@ class CodeCache {
   std::map<Spec, std::weak_ptr<Entry>> entries_;
 };
 
-/// The function of `spec`, shared with all its owners. If it has none, `generate`, a Result<Code>(const
-/// Spec&), makes its code.
+/// The function of `spec`, shared with all its owners. If no owner exists, `generate`, a Result<Code>(const
+/// Spec&), makes the code.
 template <class F, class Spec, class Generate>
 Result<F> GetFunction(const Spec& spec, const Generate& generate) {
   ASSIGN_OR_RETURN(Code code, CodeCache<Spec>::Instance().Get(spec, generate));

@@ -3,13 +3,13 @@
 //   memory file ──► mapping that is written   R W –   ─┐ the same pages
 //               └─► mapping that is run       R – X   ─┘
 //
-// Code is only appended; the space of freed code is not reused. A block is unmapped with its last function.
-// A process shares pages of the file with its forked children. Neither changes code in shared pages: a child
-// appends to its own blocks.
+// Code is only appended. The space of freed code is not reused. A block is unmapped with its last function. A
+// process shares pages of the file with its forked children. Neither the process nor a child changes code in
+// shared pages: a child appends to its own blocks.
 //
-// If the process cannot create a memory file or cannot run code from it, each function gets its own pages,
-// which are written first and made executable afterwards. If the process may not make pages executable
-// (SELinux, seccomp), it has no executable memory.
+// If the process cannot create a memory file, or cannot run code from the file, each function gets its own
+// pages. These pages are written first and made executable afterwards. If the process may not make pages
+// executable (SELinux, seccomp), it has no executable memory.
 #ifndef INTACT_JIT_CODE_MEMORY_H_
 #define INTACT_JIT_CODE_MEMORY_H_
 
@@ -36,7 +36,7 @@ class CodeSpace {
 
   /// The address to write the function to.
   uint8_t* writable() const { return writable_; }
-  /// The address that it will run at.
+  /// The address that the function will run at.
   uint64_t address() const { return reinterpret_cast<uint64_t>(executable_); }
   /// Makes the function executable. Do not write afterwards. UNSUPPORTED: as for Reserve().
   Result<Code> Seal() &&;

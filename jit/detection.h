@@ -19,10 +19,10 @@ struct CpuIdentity {
 };
 CpuIdentity IdentifyCpu();
 
-/// The first thing that is missing for `isa` in CPU or operating system; "" if nothing is.
+/// The first thing that is missing for `isa` in CPU or operating system; "" if nothing is missing.
 std::string MissingInHardware(core::Isa isa);
 
-/// Requests AMX tile data, once for the whole process. Returns why it is refused, or "".
+/// Requests AMX tile data, once for the whole process. Returns why the request is refused, or "".
 std::string WhyTileDataIsRefused();
 
 /// Zeros on a CPU without CPUID.

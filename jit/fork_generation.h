@@ -6,8 +6,8 @@
 
 namespace intact::jit {
 
-/// Not 0. After a fork, the child's number differs from every number that its ancestors returned before, no
-/// matter how the child was made (even by clone() without the C library) and which process ID it has.
+/// Not 0. After a fork, the child's number differs from every number that its ancestors returned before. This
+/// holds for every way to make a child (even clone() without the C library), and for every process ID.
 /// Thread-safe.
 uint64_t ForkGeneration() noexcept;
 

@@ -8,7 +8,7 @@
 
 namespace intact::jit {
 
-/// Executable code: the address where it begins. The last owner frees it.
+/// Executable code: the address where the code begins. The last owner frees the code.
 using Code = std::shared_ptr<const void>;
 
 template <class Signature>

@@ -1,5 +1,5 @@
 // The only detection of ISAs (core/isas.h): CPUID, XCR0, the operating system's permission for AMX tile data,
-// and INTACT_MAX_ISA, which only removes ISAs. All other code asks this header.
+// and INTACT_MAX_ISA. INTACT_MAX_ISA only removes ISAs. All other code asks this header.
 //
 // Portable plans run only compiled code. All other plans need executable memory.
 #ifndef INTACT_JIT_ISA_H_
@@ -26,10 +26,9 @@ struct CpuKind {
 };
 CpuKind HostCpu();
 
-/// HardwareIsas() and emulated ISAs under `cap`, if given, and under INTACT_MAX_ISA, which is read once.
-/// Error if the variable names no ISA. Only portable if the process may have no executable memory; each call
-/// tests this, unless the caps leave only portable. Unless the caps exclude AMX, the operating system's
-/// permission for it is requested here, once for the whole process.
+/// HardwareIsas() and emulated ISAs under `cap`, if given, and under INTACT_MAX_ISA (read once). Error if the
+/// variable names no ISA. Only portable if the process may have no executable memory. If the caps keep AMX,
+/// the first call requests the operating system's permission for AMX.
 Result<core::IsaSet> PermittedIsas(std::optional<core::Isa> cap = std::nullopt);
 
 /// The reason why `isa` is not permitted; "" if it is.

@@ -1,5 +1,5 @@
 // Named registers under a checked budget. Generators ask for registers by name and never number them. If a
-// block needs too many, the error lists the holders; registers are never silently corrupted.
+// block needs too many registers, the error lists the holders. So registers are never silently corrupted.
 #ifndef INTACT_JIT_REGISTER_FILE_H_
 #define INTACT_JIT_REGISTER_FILE_H_
 

@@ -55,7 +55,8 @@ int64_t DetectCacheBytes(const MachineFacts& facts, CacheLevel level) noexcept;
 /// The number of logical CPUs that are online; 0 if unknown. Allocates nothing.
 int64_t DetectOnlineCpus(const MachineFacts& facts) noexcept;
 
-/// The number of logical CPUs that the calling thread may run on; if unknown, the number of online CPUs.
+/// The number of logical CPUs that the calling thread may run on. If this number is unknown: the number of
+/// online CPUs.
 int64_t DetectUsableCpus(const MachineFacts& facts);
 
 struct Cache {
@@ -73,8 +74,8 @@ struct Topology {
   int64_t threads_per_core = 0;  // logical CPUs of a core; the maximum if cores differ
 };
 
-/// Detects everything. If the machine has cores of several kinds, their caches may differ: CPUID describes the
-/// core that this thread runs on, and the operating system's files describe CPU 0.
+/// Detects everything. If the machine has cores of several kinds, their caches may differ. CPUID then
+/// describes the core that this thread runs on. The operating system's files describe CPU 0.
 Topology DetectTopology(const MachineFacts& facts);
 
 }  // namespace intact::jit

@@ -1,8 +1,9 @@
 /** @file
- * Which products inference engines add in int16 on x86-64 CPUs. Kernels without VNNI add pairs of products with
- * VPMADDUBSW, which clamps to int16; engines differ in which products are a pair. The source is one table,
- * core/engines.json; docs/peers_methods.md describes how its rows were measured. This header continues
- * intact/intact.h: statuses, structs that begin with their size, and errors work as described there. */
+ * The products that inference engines add in int16 on x86-64 CPUs. Kernels without VNNI add pairs of products
+ * with VPMADDUBSW. This instruction clamps each sum to int16. Engines differ in the products that form a
+ * pair. The source is one table, core/engines.json. docs/peers_methods.md describes how the rows of the table
+ * were measured. This header continues intact/intact.h: statuses, structs that begin with their size, and
+ * errors work as described there. */
 #ifndef INTACT_ENGINES_H_
 #define INTACT_ENGINES_H_
 
@@ -28,7 +29,7 @@ typedef struct intact_engine_info {
   const char* name;      /**< for options: "onnxruntime" */
   const char* words;     /**< for people: "ONNX Runtime" */
   const char* versions;  /**< the measured versions, with commas between: "3.12.0, PyTorch 2.13.0" */
-  int32_t skips_padding; /**< 1: the padding of convolutions is not multiplied, so it is in no pair */
+  int32_t skips_padding; /**< 1: the padding of convolutions is not multiplied, so padding is in no pair */
 } intact_engine_info;
 
 /** The initial value of a struct that a call fills. */
@@ -48,7 +49,7 @@ typedef struct intact_engine_layer {
   int32_t b_type; /**< INTACT_U8 or INTACT_S8: the weights */
   int64_t depth;  /**< products of an output: K, or taps times group_inputs; 1 or more */
   int64_t groups; /**< groups of a convolution; 1 for others */
-  int64_t group_inputs; /**< input channels of a group; 1 or more for a convolution, which divide the depth */
+  int64_t group_inputs;  /**< input channels of a group; of a convolution: 1 or more, dividing the depth */
   int64_t group_outputs; /**< output channels of a group; 1 or more for a convolution */
   int32_t isa;           /**< an intact_isa: the best of the CPU, AVX2 or newer. AVX2 and AVX512 are CPUs
                               without VNNI */
@@ -77,10 +78,10 @@ INTACT_API int32_t intact_engine_count(void);
 /** Describes engine `index`, 0 … intact_engine_count() − 1. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_engine_describe(int32_t index, intact_engine_info* info);
 
-/** Reports the products of `layer` that its engine adds in int16. Without a second depth or a second channel
- * in a tap there are no pairs: NONE. Thread-safe. Errors: INVALID_ARGUMENT (a field is out of range, or no
- * engine has the name); UNSUPPORTED (nothing is known about the operator with these types, or about CPUs
- * without AVX2). */
+/** Reports the products of `layer` that its engine adds in int16. If the layer has one depth, the answer is
+ * NONE. If pairs are within taps and a group has one input channel, the answer is NONE too. Thread-safe.
+ * Errors: INVALID_ARGUMENT (a field is out of range, or no engine has the name); UNSUPPORTED (the table does
+ * not know the operator with these types, or the CPU has no AVX2). */
 INTACT_API intact_status intact_engine_ask(const intact_engine_layer* layer, intact_engine_answer* answer);
 
 #ifdef __cplusplus

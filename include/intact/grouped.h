@@ -5,7 +5,7 @@
  *
  * ## Arithmetic
  * Activations A (M×K), weights B (K×N), output C (M×N). The depths 0 … K−1 are cut into groups of `group`
- * depths; the last group may be shorter. With g as the number of a group:
+ * depths. The last group may be shorter. With g as the number of a group:
  *
  *     acc_g = Σ_{k in g} (a[m,k] − za)·(b[k,n] − zb[n,g])         exact integer arithmetic
  *     f     = +0, then for g = 0, 1, …: f = fma(float(acc_g), s_g, f)              one float32 rounding
@@ -13,7 +13,7 @@
  *     f     = f + bias_f32[n]                                      only with a bias; float32 rounding
  *     f     = activation(f)                                        an f32 output is f
  *
- * float() rounds to nearest even; for groups of at most 256 depths float(acc_g) is exact. The order of the
+ * float() rounds to nearest even. For groups of at most 256 depths, float(acc_g) is exact. The order of the
  * groups is part of the definition. So C has the same bytes on every ISA, for every number of threads and
  * however M is split. The scale s_g and the zero point za depend on the granularity of A's scales:
  *
@@ -25,25 +25,26 @@
  *     sum_g = Σ_{k in g} (a[m,k] − za)                             exact integer arithmetic
  *     f     = +0, then for g = 0, 1, …: f = fma(u_g, mb[n,g], f)   one float32 rounding
  *
- * where u_g is float(sum_g), and with INTACT_GRANULARITY_GROUPS u_g = sa[m,g]·float(sum_g), rounded to float32.
+ * Here u_g is float(sum_g). With INTACT_GRANULARITY_GROUPS, u_g is sa[m,g]·float(sum_g), rounded to float32.
  *
  * sb is the float32 that equals the stored f32, f16 or bf16 scale. A bf16 or f16 output is f rounded to
  * nearest even. An f16 output keeps subnormal numbers, and is infinite from 65520 on. If f is a NaN before
- * the activation (an infinity times 0, or a difference of infinities), f is replaced by −∞.
+ * the activation (an infinity times 0, or a difference of infinities), −∞ replaces f.
  *
  * If A has a float type (a_source_type), each run quantizes A by the formulas of intact_quantization: u8 with
  * a zero point, or s8 without one. Each row, or each group of a row, has its own scale and zero point. If a
  * row or one of its groups has no scale, all outputs of the row are NaNs (0x7FC00000; bfloat16: 0x7FC0;
  * float16: 0x7E00).
  *
- * ## Experts A plan of `experts` > 1 has a matrix B, scales, zero points and a bias for each expert (mixture
- * of experts). The rows of A are sorted by expert: a run passes the number of rows of each expert. A row of C
+ * ## Experts
+ * A plan of `experts` > 1 has a matrix B, scales, zero points and a bias for each expert (mixture of
+ * experts). The rows of A are sorted by expert: a run passes the number of rows of each expert. A row of C
  * has the bytes that a plan of the row's expert alone computes. A run reads only the weights of experts that
  * have rows.
  *
  * ## Common formats of weights
  *   - ONNX MatMulNBits with 4 bits: b_type U4, group = block_size, b_stride_n = ⌈K/group⌉·group/2. Zero
- *     points must be unpacked to a byte each; without zero points b_zero_points is NULL.
+ *     points must be unpacked to a byte each. Without zero points, b_zero_points is NULL.
  *   - GGUF Q8_0: after removing the scales from the blocks, b_type S8, group 32, f16 scales.
  *   - GGUF Q4_0: b_type U4, group 32, f16 scales, no zero points; the nibbles of a block must be reordered,
  *     because its high nibbles have depths 16 to 31.
@@ -101,15 +102,16 @@ typedef struct intact_grouped_desc {
   float clamp_max;        /**< for INTACT_ACTIVATION_CLAMP: not NaN; the bounds must not both be 0 */
   int32_t max_isa;        /**< an intact_isa, the cap; INTACT_ISA_ANY: all that the machine offers */
   int64_t experts;        /**< matrices B, 1 to 65536; 1 if the struct ends before this field */
-  /** Bytes from an expert's B to the next, at most 2^40; 0: n·b_stride_n or k·b_stride_k, whichever is larger
-   * (with the values that 0 stands for; for 4 bits n·b_stride_n). Experts may share memory. */
+  /** Bytes from an expert's B to the next, at most 2^40. 0: the larger of n·b_stride_n and k·b_stride_k; for
+   * 4 bits n·b_stride_n. In these products, a stride of 0 counts as the value that it stands for. Experts may
+   * share memory. */
   int64_t b_stride_expert;
-  /** Elements from an expert's scales and zero points to the next, at most 2^40; 0: n·scale_stride_n or
-   * groups·scale_stride_g, whichever is larger. */
+  /** Elements from an expert's scales and zero points to the next, at most 2^40. 0: the larger of
+   * n·scale_stride_n and groups·scale_stride_g. */
   int64_t scale_stride_expert;
   int64_t bias_stride_expert; /**< elements from an expert's bias to the next, at most 2^40; 0: n */
-  /** A finite value for each column and group, laid out as b_scales; then b_zero_points is NULL, and every zero
-   * point is 0. NULL: there are no minimums. */
+  /** A finite value for each column and group, laid out as b_scales. NULL: there are no minimums. With
+   * minimums, b_zero_points must be NULL, and every zero point is 0. */
   const float* b_minimums;
 } intact_grouped_desc;
 
@@ -125,11 +127,12 @@ typedef struct intact_grouped_desc {
 /** The buffers of one run, row-major. No alignment is needed. Nothing beyond the m·k elements of A and the
  * m·n elements of C is read or written. C must not overlap A.
  *
- * A batch is `batch` items of m rows each. Item i of A begins at a + i·a_batch_stride elements; C works the
- * same way. Items of A may share memory; items of C must not. A run compares addresses of C with addresses of
- * A of the same item. Limit: m·batch at most 2^31 − 1.
+ * A batch is `batch` items of m rows each. Item i of A begins at a + i·a_batch_stride elements. C works the
+ * same way. Items of A may share memory. Items of C must not share memory. A run checks that the C of an item
+ * does not overlap the A of this item. The run does not compare different items. Limit: m·batch at most 2^31
+ * − 1.
  *
- * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no
+ * If m or batch is 0, the run does nothing and returns INTACT_OK. It then needs no scratch and touches no
  * memory.
  */
 typedef struct intact_grouped_args {
@@ -139,8 +142,8 @@ typedef struct intact_grouped_args {
   int64_t a_stride;   /**< elements between rows of A, k to 2^40; 0 = k */
   void* c;            /**< m×n elements of c_type */
   int64_t c_stride;   /**< elements between rows of C, n to 2^40; 0 = n */
-  /** Without a_source_type: finite values ≥ 0, one for each row, or with INTACT_GRANULARITY_GROUPS one for
-   * each group of each row, dense, row by row and item after item. With a_source_type: NULL. */
+  /** With a_source_type: NULL. Otherwise: finite values ≥ 0, dense, row by row and item after item. There is
+   * one for each row, or with INTACT_GRANULARITY_GROUPS one for each group of each row. */
   const float* a_scales;
   /** Without a_source_type: zero points within the range of a_type, one for each of a_scales; NULL: all are
    * 0. With a_source_type: NULL. */
@@ -151,7 +154,7 @@ typedef struct intact_grouped_args {
   void* scratch;        /**< memory for the run to work in, as in intact_gemm_args */
   size_t scratch_bytes; /**< bytes of `scratch`; 0 with NULL */
   /** With several experts: the number of rows of each expert, 0 or more. Their sum is m. The first rows of A
-   * and C belong to expert 0, the next to expert 1. With one expert: NULL, or one number, which is m. */
+   * and C belong to expert 0, the next to expert 1. With one expert: NULL, or one number that equals m. */
   const int64_t* expert_rows;
   int64_t batch; /**< number of items, ≥ 0; with several experts 1; 1 if the struct ends before this field */
   /** Elements from an item of A to the next, 1 to 2^40; 0 = m·a_stride. So items cannot all have one A. */
@@ -190,15 +193,16 @@ typedef struct intact_grouped_info {
 #define INTACT_GROUPED_INFO_INIT \
   { sizeof(intact_grouped_info), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
 
-/** Which pairs of weights could make VPMADDUBSW saturate in a kernel that adds two products in int16. The
- * kernels of intact never saturate; the certificate is about kernels of other libraries. It holds for all
- * activations at once, and is the same on every machine.
+/** The pairs of weights that could make VPMADDUBSW saturate in a kernel that adds two products in int16. The
+ * kernels of intact never saturate. The certificate is about kernels of other libraries. The certificate
+ * holds for all activations at once, and is the same on every machine.
  *
- * A pair is depths (k, k+1) of a column, k even; both belong to one group. An odd last depth is alone. Let a
- * from 0 to 255 and w be activations and weights as the instruction sees them: s8 activations shifted by
- * +128, u8 weights by −128, weights of 4 bits as 0 to 15. The largest sum of a pair is the value of a0·w0 +
- * a1·w1 that is farthest from 0. A pair fails if its largest sum is not an int16. Pairs of 4-bit weights never
- * fail: their sums are at most 2·255·15 = 7650. Scales and zero points do not matter.
+ * A pair is two depths (k, k+1) of a column, with k even. Both depths belong to one group. An odd last depth
+ * is alone. Let a be an activation (0 to 255) and w a weight, both as the instruction sees them: s8
+ * activations are shifted by +128, u8 weights by −128, and weights of 4 bits are 0 to 15. The largest sum of
+ * a pair is the value of a0·w0 + a1·w1 that is farthest from 0. A pair fails if its largest sum is not an
+ * int16. Pairs of 4-bit weights never fail: their sums are at most 2·255·15 = 7650. Scales and zero points do
+ * not matter.
  *
  * Columns of all experts are numbered in one order: column j of expert e has the number e·n + j. A certificate
  * is about all experts.
@@ -231,8 +235,8 @@ typedef struct intact_group_certificate {
   int64_t safe_activation; /**< the largest a with which no pair of this group fails, 128 to 255 */
 } intact_group_certificate;
 
-/** Packs `b` and chooses kernels. On success `*grouped` owns copies of everything that it needs; destroy it
- * with intact_grouped_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, OVERFLOW, CODEGEN_FAILED,
+/** Packs `b` and chooses kernels. On success `*grouped` owns copies of everything that it needs. Destroy the
+ * plan with intact_grouped_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, OVERFLOW, CODEGEN_FAILED,
  * OUT_OF_MEMORY; `*grouped` is then NULL. */
 INTACT_API intact_status intact_grouped_create(const intact_grouped_desc* desc, const void* b,
                                                intact_grouped** grouped);
@@ -243,8 +247,8 @@ INTACT_API intact_status intact_grouped_prepare(const intact_grouped* grouped,
                                                 const intact_grouped_args* args, intact_run_info* info);
 
 /** Computes C by the arithmetic above. Thread-safe. With valid arguments and the scratch that
- * intact_grouped_prepare() reported, a run cannot fail and allocates nothing, except for its helper threads
- * the first time. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY; nothing is then written. */
+ * intact_grouped_prepare() reported, a run cannot fail and allocates nothing. Exception: a run creates its
+ * helper threads the first time. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY; nothing is then written. */
 INTACT_API intact_status intact_grouped_run(const intact_grouped* grouped, const intact_grouped_args* args);
 
 /** Computes part `part` of `parts` of a run: see intact_gemm_run_part(). Thread-safe. Errors: those of
@@ -256,9 +260,8 @@ INTACT_API intact_status intact_grouped_run_part(const intact_grouped* grouped,
 /** Reports what the plan chose. Thread-safe. Errors: INVALID_ARGUMENT. */
 INTACT_API intact_status intact_grouped_query(const intact_grouped* grouped, intact_grouped_info* info);
 
-/** Reports which pairs of weights can saturate in kernels of other libraries: see intact_pairs_certificate.
- * Like the next two functions, it unpacks the weights. Thread-safe. Errors: INVALID_ARGUMENT,
- * OUT_OF_MEMORY. */
+/** Reports which weights can saturate in kernels of other libraries: see intact_pairs_certificate. This call
+ * and the next two calls unpack the weights. Thread-safe. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_grouped_certificate(const intact_grouped* grouped,
                                                     intact_pairs_certificate* certificate);
 
@@ -284,11 +287,10 @@ INTACT_API intact_status intact_grouped_save(const intact_grouped* grouped, cons
 INTACT_API intact_status intact_grouped_save_memory(const intact_grouped* grouped, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_grouped_save() wrote. The file is mapped: it must not change while
- * the plan lives. If this machine packs weights as the machine that saved the file did, the plan uses the
- * weights in the file; else it packs them again. `max_isa`, an intact_isa, is a cap as in a descriptor.
- * Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, or
- * holds no grouped weights; the message says which), and those of intact_grouped_create(); `*grouped` is then
- * NULL. */
+ * the plan lives. If this machine packs weights as the saving machine did, the plan uses the weights in the
+ * file. Otherwise the plan packs the weights again. `max_isa`, an intact_isa, is a cap as in a descriptor.
+ * Thread-safe. Errors: INVALID_ARGUMENT (the file cannot be read, is truncated or corrupted, or holds no
+ * grouped weights; the message says which), and those of intact_grouped_create(); `*grouped` is then NULL. */
 INTACT_API intact_status intact_grouped_load(const char* path, int32_t max_isa, intact_grouped** grouped);
 
 /** As intact_grouped_load(), from `size` bytes at `data`, of any alignment. These bytes are not needed

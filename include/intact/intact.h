@@ -2,7 +2,7 @@
  * intact: exact int8 GEMM and convolution for x86-64, the same bytes on every CPU.
  *
  * This is the C ABI of the library. Every object is an opaque handle. Every call that can fail returns a
- * status; intact_last_error() then names the argument, its value and what was expected.
+ * status. After a failure, intact_last_error() names the argument, its value and what was expected.
  *
  * ## Arithmetic
  * With activations A (M×K), weights B (K×N) and output C (M×N):
@@ -14,33 +14,33 @@
  *     f        = activation(f)                                   an f32 output is f
  *     c        = clamp(rne(f) + c_zero_point, type's range)      u8 and s8 outputs; rne: to nearest even
  *
- * With a lookup table, an 8-bit output is lookup_table[c − lowest(c_type)], where lowest is 0 or −128. So the
- * output can be any function of c.
+ * With a lookup table, an 8-bit output is lookup_table[c − lowest(c_type)]. lowest is 0 for u8 and −128 for
+ * s8. So the output can be any function of c.
  *
  * A bf16 or f16 output is f rounded to nearest even. An f16 output keeps subnormal numbers, and is infinite
  * from 65520 on. f can be a NaN only if the residual term is a NaN or infinite, or if a_scales[m]·scales[n]
- * is infinite. Such an f is replaced by −∞. A scale may be 0 (a pruned channel): then float(y) · 0 is 0, or
+ * is infinite. If f is a NaN, −∞ replaces f. A scale may be 0 (a pruned channel): then float(y) · 0 is 0, or
  * −0 for a negative y.
  *
  * If the run determines A's zero point and scale (intact_quantization), a_zero_point is the zero point of row
- * m, or of all of A, and f = float(y) · (a_scales[m]·scales[n]). The product in brackets is rounded to
+ * m or of all of A. Then f = float(y) · (a_scales[m]·scales[n]). The product in brackets is rounded to
  * float32 first.
  *
- * If the plan has a fixed point (intact_fixed_point), integers replace scales[n] and bias_f32, and f is the v
- * below. With multiplier q = multipliers[n] and shift s = shifts[n]
+ * If the plan has a fixed point (intact_fixed_point), integers replace scales[n] and bias_f32. f is then the
+ * v of these formulas, with multiplier q = multipliers[n] and shift s = shifts[n]:
  *
  *     z = clamp(y·2^max(s, 0), int32's range)
  *     h = floor((z·q + 2^30) / 2^31)          the high half of the doubled product; h = z without multipliers
  *     v = h / 2^max(−s, 0)                    rounded to an integer: ties away from zero, or up
  *
- * h is gemmlowp's SaturatingRoundingDoublingHighMul and v its RoundingDivideByPOT (fixedpoint/fixedpoint.h).
- * TensorFlow Lite's MultiplyByQuantizedMultiplier combines them in this way. TensorFlow Lite's optimized
- * kernels round ties up.
+ * h is SaturatingRoundingDoublingHighMul of gemmlowp (fixedpoint/fixedpoint.h). v is RoundingDivideByPOT of
+ * gemmlowp. TensorFlow Lite's MultiplyByQuantizedMultiplier combines the two functions in this way.
+ * TensorFlow Lite's optimized kernels round ties up.
  *
- * A convolution has this arithmetic too; its sum runs over taps and input channels, see intact_conv_desc.
+ * A convolution has this arithmetic too. Its sum runs over taps and input channels: see intact_conv_desc.
  *
- * The result does not depend on the ISA, on the number of threads or on how M is split. Only a plan that was
- * created with INTACT_SATURATING may differ: see intact_mode.
+ * The result does not depend on the ISA, on the number of threads or on how M is split. Exception: the result
+ * of a plan with INTACT_SATURATING depends on the ISA (intact_mode).
  *
  * ## Structs
  * A struct that a call takes by pointer begins with its own size. Initialize it with the matching *_INIT
@@ -59,10 +59,10 @@
  * Plans are immutable except during intact_gemm_tune() and intact_conv_tune(): any number of threads may run
  * and query one plan at once. The error message belongs to the calling thread. No call throws or aborts, and
  * no call prints unless INTACT_VERBOSE is set. No call depends on the calling thread's floating-point
- * environment (rounding, flush to zero, unmasked exceptions), or changes it, exception flags included. Plans
- * work in the child of a fork(). No mapping of generated code is writable and executable at once. If a
- * process may not have executable memory, its plans use INTACT_ISA_PORTABLE. docs/embedding.md describes what
- * the library does in a process.
+ * environment (rounding, flush to zero, unmasked exceptions). No call changes this environment or its
+ * exception flags. Plans work in the child of a fork(). No mapping of generated code is writable and
+ * executable at once. If a process may not have executable memory, its plans use INTACT_ISA_PORTABLE.
+ * docs/embedding.md describes what the library does in a process.
  *
  * ## Environment
  * INTACT_MAX_ISA (a cap: a name that intact_isa_name() returns), INTACT_VERBOSE=1 (a line on stderr for each
@@ -116,24 +116,25 @@ typedef enum intact_type {
 typedef enum intact_mode {
   /** The arithmetic above, bit for bit, on every ISA. The default. */
   INTACT_EXACT = 0,
-  /** The arithmetic of kernels that use VPMADDUBSW, on CPUs without VNNI: the products of two adjacent depths
+  /** The arithmetic of kernels that use VPMADDUBSW, on CPUs without VNNI. The products of two adjacent depths
    * (k, k+1), k even, are added in int16 with saturation. s8 activations are shifted by +128 first, u8
-   * weights by −128. FBGEMM and ONNX Runtime compute GEMMs in this way, and oneDNN up to some depth
-   * (docs/peers.md). For convolutions, the descriptor's `pairing` says which depths are adjacent; padding has
-   * the value of the zero point, and its products are added in pairs too. INTACT_PAIRING_FLATTENED is the
-   * arithmetic of FBGEMM, and of ONNX Runtime except for its exact depthwise kernels. oneDNN has the pairs of
-   * INTACT_PAIRING_WITHIN_TAP, but adds no products of padding. On VNNI, AMX and PORTABLE this mode equals
-   * INTACT_EXACT. It is for study and comparison; nothing chooses it silently. */
+   * weights by −128. FBGEMM and ONNX Runtime compute GEMMs in this way. oneDNN does so up to some depth
+   * (docs/peers.md). For convolutions, the descriptor's `pairing` says which depths are adjacent. Padding has
+   * the value of the zero point. The products of padding are added in pairs too. FBGEMM has the arithmetic of
+   * INTACT_PAIRING_FLATTENED. ONNX Runtime has this arithmetic too, but its depthwise kernels are exact.
+   * oneDNN has the pairs of INTACT_PAIRING_WITHIN_TAP, but adds no products of padding. On VNNI, AMX and
+   * PORTABLE this mode equals INTACT_EXACT. This mode is for study and comparison. The library never chooses
+   * it by itself. */
   INTACT_SATURATING = 1
 } intact_mode;
 
-/** An instruction set. As a cap it stands for a machine: a plan capped at AVX512 behaves as on a machine with
- * AVX-512 and without VNNI. A cap only removes ISAs.
+/** An instruction set. As a cap, an ISA stands for a machine: a plan capped at AVX512 behaves as on a machine
+ * with AVX-512 and without VNNI. A cap only removes ISAs.
  *
  * The cap AVX_VNNI_INT8 also keeps AVX2 and AVX_VNNI. The cap AVX10_2 removes only AMX_INT8. The cap AMX_INT8
  * removes nothing, because some machines with AMX have AVX_VNNI_INT8 and AVX10_2 too. All other caps remove
- * AVX_VNNI_INT8 and AVX10_2. Every cap keeps PORTABLE, which is chosen only if no other ISA is permitted.
- * Enumerator values are not ordered. */
+ * AVX_VNNI_INT8 and AVX10_2. Every cap keeps PORTABLE. A plan uses PORTABLE only if no other ISA is
+ * permitted. Enumerator values are not ordered. */
 typedef enum intact_isa {
   INTACT_ISA_ANY = 0,           /**< all that the machine offers */
   INTACT_ISA_AVX2 = 1,          /**< AVX2, FMA and F16C */
@@ -148,8 +149,8 @@ typedef enum intact_isa {
 
 /** How a run treats activations outside the plan's activation range (a_min, a_max). */
 typedef enum intact_range_check {
-  /** A run checks every activation. It computes rows outside the range without relying on the range. The
-   * result is exact for all activations. The default. */
+  /** A run checks every activation. If a row has an activation outside the range, the run computes this row
+   * without relying on the range. The result is exact for all activations. The default. */
   INTACT_RANGE_CHECKED = 0,
   /** The caller guarantees the range. For activations outside the range results may be wrong. */
   INTACT_RANGE_UNCHECKED = 1
@@ -165,13 +166,13 @@ typedef enum intact_activation {
 } intact_activation;
 
 /** How activations represent real numbers: the real number is (a − zero_point)·scale. Convolutions support
- * STATIC, TENSOR and DYNAMIC_TENSOR. Padding of a convolution has the value of the zero point; the numbers x
+ * STATIC, TENSOR and DYNAMIC_TENSOR. Padding of a convolution has the value of the zero point. The numbers x
  * below do not include padding.
  *
- * The DYNAMIC quantizations compute a scale and a zero point from the real numbers x, of one row or of the
- * whole tensor. For u8 this is DynamicQuantizeLinear of ONNX (operator set 11), for s8 its symmetric
- * counterpart. Every operation is rounded to float32. Division is a true division, rne rounds to the nearest
- * integer (ties to even), and sat clamps to the type's range:
+ * The DYNAMIC quantizations compute a scale and a zero point from the real numbers x of one row or of the
+ * whole tensor. The computation for u8 is DynamicQuantizeLinear of ONNX (operator set 11). The computation
+ * for s8 is its symmetric counterpart. Every operation is rounded to float32. Division is a true division,
+ * rne rounds to the nearest integer (ties to even), and sat clamps to the type's range:
  *
  *     u8:  lo = min(0, min x), hi = max(0, max x)       s8:  hi = max |x|
  *          scale = (hi − lo)/255                             scale = hi/127
@@ -180,8 +181,8 @@ typedef enum intact_activation {
  *     scale = 1 if it would be 0;  a = sat(rne(x/scale) + zero_point)
  *
  * If some x is a NaN or infinite, or if hi − lo is not a finite float32, there is no scale. Then all outputs
- * of the row, or of the tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0; float16: 0x7E00). An 8-bit output
- * then has the value that it has for f = −∞. */
+ * of the row, or of the tensor, are NaNs (0x7FC00000; bfloat16: 0x7FC0; float16: 0x7E00). An 8-bit output is
+ * then the output for f = −∞. */
 typedef enum intact_quantization {
   /** One zero point, a_zero_point; `scales` contain the scale of A as a factor. The default. */
   INTACT_QUANTIZATION_STATIC = 0,
@@ -199,20 +200,21 @@ typedef enum intact_quantization {
 
 /** What happens if some activations could make acc + bias_s32 leave int32. INTACT_RANGE_UNCHECKED considers
  * the activations in the activation range. INTACT_RANGE_CHECKED considers all activations of the type,
- * because its runs are exact for all activations. If a run gives or computes the zero point, all zero points
- * of the type are considered; with INTACT_QUANTIZATION_TENSOR, all zero points in the activation range.
+ * because runs with this check are exact for all activations. If a run gives or computes the zero point, all
+ * zero points of the type are considered. Exception: with INTACT_QUANTIZATION_TENSOR, only zero points in the
+ * activation range are considered.
  *
  *   - A convolution is bounded as if every output had all taps that any output reads. Outputs of a transposed
  *     convolution are bounded phase by phase (outputs with the same taps). With small inputs and padding the
  *     bound may be too wide.
  *   - With runtime_b, sums are bounded by ±k·255·128, or with zero points of B by ±k·255·255.
  *   - With INTACT_SATURATING, both the exact sum and a bound of the sum of clamped pairs must fit, on every
- *     ISA. So all ISAs refuse the same plans. The bound may be wider than what activations reach; with
- *     runtime_b it is three times the bound of the exact sum. */
+ *     ISA. So all ISAs refuse the same plans. The bound of the clamped sum may be wider than the sums that
+ *     activations reach. With runtime_b this bound is three times the bound of the exact sum. */
 typedef enum intact_overflow {
   INTACT_OVERFLOW_REFUSED = 0, /**< no plan is created: the error is INTACT_OVERFLOW. The default. */
   /** y is the int32 that equals acc + bias_s32 modulo 2^32. Engines whose int32 additions wrap compute this y
-   * too (docs/engines.md). Costs nothing. */
+   * too (docs/engines.md). Wrapping costs no time. */
   INTACT_OVERFLOW_WRAPS = 1
 } intact_overflow;
 
@@ -224,7 +226,7 @@ typedef enum intact_fixed_point {
 } intact_fixed_point;
 
 /** The arithmetic that a GEMM and a convolution share. "Columns" are the columns of B and C, or the output
- * channels of a convolution; n is their number. Pointers are read only during creation. */
+ * channels of a convolution. n is the number of columns. Pointers are read only during creation. */
 typedef struct intact_linear_desc {
   size_t struct_size;           /**< sizeof(intact_linear_desc) */
   int32_t a_type;               /**< INTACT_U8 or INTACT_S8 */
@@ -264,12 +266,12 @@ typedef struct intact_linear_desc {
   /** With a fixed_point: scale_count values, each 0 or 2^30 to 2^31 − 1. NULL: only shifts apply. */
   const int32_t* multipliers;
   const int32_t* shifts; /**< with a fixed_point: scale_count values, −31 to 30; positive: to the left */
-  /** An intact_fixed_point. All except NONE need a c_type of u8 or s8 and a STATIC a_quantization; scales,
-   * bias_f32 and the residual must then be absent. */
+  /** An intact_fixed_point. All except NONE need a c_type of u8 or s8 and a STATIC a_quantization. With them,
+   * scales, bias_f32 and the residual must be absent. */
   int32_t fixed_point;
   /** 256 elements of c_type (u8 or s8), or NULL. An output is lookup_table[c − lowest(c_type)]: c is the
-   * output without a table, and lowest is 0 or −128. Example: the sigmoid of an s8 c of scale 1/16, as s8
-   * of scale 1/256 and zero point −128:
+   * output without a table, and lowest is 0 for u8 and −128 for s8. Example: the sigmoid of an s8 c of scale
+   * 1/16, as s8 of scale 1/256 and zero point −128:
    *
    *     for (int c = -128; c < 128; ++c) table[c + 128] = min(255, rint(256 / (1 + exp(-c / 16.0)))) - 128;
    */
@@ -299,15 +301,16 @@ typedef struct intact_gemm_desc {
    * b_stride_n to k. The strides must give each element of B its own place: b_stride_k ≥ (n − 1)·b_stride_n +
    * 1, or b_stride_n ≥ (k − 1)·b_stride_k + 1. */
   int64_t b_stride_n;
-  /** Expected rows per run. An exact plan without VNNI then keeps only the weight layout that is best for
-   * this m, which takes half the memory and less time to create. The plan generates the kernels that are best
-   * for up to usual_m rows; runs of more rows use these kernels. Runs of any other m give the same bytes, and
-   * may be slower. 0: unknown; the plan keeps every layout that is best for some m. At most 2^31 − 1. */
+  /** Expected rows per run, at most 2^31 − 1. 0: unknown. With a usual_m, an exact plan without VNNI keeps
+   * only the weight layout that is best for this m. Such a plan takes half the memory and less time to
+   * create. Every plan with a usual_m generates the kernels that are best for up to usual_m rows. Runs of
+   * more rows use these kernels too. Runs of any other m give the same bytes, but may be slower. With 0, the
+   * plan keeps every layout that is best for some m. */
   int64_t usual_m;
-  /** 0, or 1: B is passed to each run (with the strides above). The run packs B into its scratch, piece by
-   * piece, or reads B where it lies if rows are few. Create the plan with `b` NULL. The plan is exact for all
-   * weights; the overflow check assumes the worst weights. Tuning, certificates and saving are UNSUPPORTED.
-   * INTACT_SATURATING works as for constant weights. */
+  /** 0, or 1: B is passed to each run, with the strides above. If rows are few, the run may read B where it
+   * lies. Otherwise the run packs B into its scratch, piece by piece. Create the plan with `b` NULL. The plan
+   * is exact for all weights. The overflow check assumes the worst weights. Tuning, certificates and saving
+   * are UNSUPPORTED. INTACT_SATURATING works as for constant weights. */
   int32_t runtime_b;
   int32_t reserved; /**< 0 */
 } intact_gemm_desc;
@@ -319,17 +322,18 @@ typedef struct intact_gemm_desc {
 /** The buffers of one run. A is m×k, or k×m with a_transposed. C and the residual are m×n. All are row-major.
  * No alignment is needed. Nothing beyond the m·k and m·n elements is read or written.
  *
- * C must not overlap A, B or the residual, except that the residual may be C itself: the same pointer, stride
- * and element size. A run compares addresses of C with addresses of A and the residual of the same item, but
- * not with B or other items.
+ * C must not overlap A, B or the residual. Exception: the residual may be C itself, with the same pointer,
+ * stride and element size. A run checks that the C of an item does not overlap the A and the residual of this
+ * item. The run does not check B, and does not compare different items.
  *
- * A batch is `batch` items of m rows each, with one B for all items or, with runtime_b, one B for each. Item
- * i of A begins at a + i·a_batch_stride elements, or at a_items[i] if a_items is given; then `a` must be
- * NULL, and the stride is not read. C, the residual and B work the same way. Items of A, of B and of the
- * residual may share memory; items of C must not. Limit: m·batch at most 2^31 − 1.
+ * A batch is `batch` items of m rows each. All items have one B. Exception: with runtime_b, each item has its
+ * own B. Without a_items, item i of A begins at a + i·a_batch_stride elements. With a_items, item i of A
+ * begins at a_items[i]. `a` must then be NULL, and the stride is not read. C, the residual and B work the
+ * same way. Items of A, of B and of the residual may share memory. Items of C must not share memory. Limit:
+ * m·batch at most 2^31 − 1.
  *
- * With m or batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no
- * memory, so each pointer may be NULL. Sizes, strides and threads are still checked. */
+ * If m or batch is 0, the run does nothing and returns INTACT_OK. It then needs no scratch and touches no
+ * memory. So each pointer may be NULL. Sizes, strides and threads are still checked. */
 typedef struct intact_gemm_args {
   size_t struct_size;      /**< sizeof(intact_gemm_args) */
   int64_t m;               /**< rows, ≥ 0 */
@@ -343,11 +347,12 @@ typedef struct intact_gemm_args {
    * intact_gemm_run_part(). */
   int32_t threads;
   /** Memory for the run to work in, of any alignment. Its contents mean nothing after the run. Concurrent
-   * calls need separate scratch; so do parts of one run. NULL: each calling thread keeps its own memory
+   * calls need separate scratch, also for parts of one run. NULL: each calling thread keeps its own memory
    * between runs. */
   void* scratch;
   /** Bytes of `scratch`; 0 with NULL. The size that intact_gemm_prepare() returns serves all threads. With
-   * less scratch, the run uses fewer threads. It is refused if the scratch is too small for one thread. */
+   * less scratch, the run uses fewer threads. The run is refused if the scratch is too small for one
+   * thread. */
   size_t scratch_bytes;
   /** With INTACT_QUANTIZATION_ROWS: m·batch zero points, item after item, within the range of a_type (they
    * may lie outside the activation range). With TENSOR: one, within the activation range. NULL: all are 0. */
@@ -436,15 +441,15 @@ typedef struct intact_gemm_info {
   }
 
 /** What intact_gemm_tune() or intact_conv_tune() measured. The name of a convolution's candidate says how the
- * input is read, then which kernel runs. Each phase of a transposed convolution has its own choice: times are
- * summed over phases, and names belong to the phase that takes longest. */
+ * input is read, then which kernel runs. Each phase of a transposed convolution has its own choice. The times
+ * are then sums over the phases. The names belong to the phase that takes longest. */
 typedef struct intact_tune_info {
   size_t struct_size;        /**< sizeof(intact_tune_info) */
   double microseconds;       /**< median time of a run with `kernel`, on one thread */
-  double model_microseconds; /**< median time of a run with `model_kernel`, timed in turns with it */
+  double model_microseconds; /**< median time of a run with `model_kernel`; the two kernels run in turns */
   int32_t candidates;        /**< number of candidates that were timed */
   int32_t reserved;          /**< 0 */
-  char kernel[120];          /**< the choice: the fastest, or `model_kernel` if that is hardly slower */
+  char kernel[120];          /**< the choice: the fastest, unless `model_kernel` is hardly slower */
   char model_kernel[120];    /**< the cost model's choice */
 } intact_tune_info;
 
@@ -460,33 +465,34 @@ typedef enum intact_pairing {
   /** For a convolution: channels (c, c+1) of a tap, c even within the group; an odd last channel is alone. */
   INTACT_PAIRING_WITHIN_TAP = 0,
   /** For a convolution: adjacent depths of the window (kd, kh, kw, channel of the group), the first one even.
-   * With an odd number of channels in a group, pairs cross taps; with one channel, adjacent taps are
+   * With an odd number of channels in a group, pairs cross taps. With one channel, adjacent taps are
    * pairs. */
   INTACT_PAIRING_FLATTENED = 1
 } intact_pairing;
 
-/** Which weights can make VPMADDUBSW saturate. The certificate holds for all activations in the plan's range
- * at once, and is the same on every machine. Kernels without VNNI that add two products in int16 can be wrong
- * for these weights; INTACT_EXACT never is.
+/** The weights that can make VPMADDUBSW saturate. The certificate holds for all activations in the plan's
+ * range at once, and is the same on every machine. Kernels without VNNI that add two products in int16 can be
+ * wrong for these weights. Plans with INTACT_EXACT are never wrong.
  *
- * `pairing` says which depths of a column are pairs. Let a in [lo, hi] and w be activations and weights as
- * the instruction sees them (s8 activations shifted by +128, u8 weights by −128). A pair fails if Σ max(lo·w,
- * hi·w) > 32767 or Σ min(lo·w, hi·w) < −32768. Zero points do not matter. */
+ * `pairing` says which depths of a column are pairs. Let w be a weight and [lo, hi] the range of activations,
+ * both as the instruction sees them: s8 activations are shifted by +128, u8 weights by −128. A pair fails if
+ * Σ max(lo·w, hi·w) > 32767 or Σ min(lo·w, hi·w) < −32768. Zero points do not matter. */
 typedef struct intact_certificate {
   size_t struct_size;                 /**< sizeof(intact_certificate) */
-  int32_t a_min;                      /**< smallest activation that it holds for, in a_type */
-  int32_t a_max;                      /**< largest activation that it holds for, in a_type */
+  int32_t a_min;                      /**< smallest activation that the certificate holds for, in a_type */
+  int32_t a_max;                      /**< largest activation that the certificate holds for, in a_type */
   int64_t pairs;                      /**< number of pairs; of a GEMM: ⌈k/2⌉·n */
   int64_t failing_pairs;              /**< pairs that fail; 0 proves that no input in the range saturates */
   int64_t worst_column;               /**< the column with most failing pairs */
   int64_t worst_column_failing_pairs; /**< failing pairs of that column */
-  /** Smallest y that activations in the range can make, with any zero point that a run may have, bias_s32
-   * included. In INTACT_SATURATING too it bounds the exact sums, not the clamped ones. Some activations reach
-   * it, except possibly with runtime_b, for convolutions of small inputs (for both see intact_overflow), and
-   * with DYNAMIC quantizations that never make all values of their type. */
+  /** Smallest y that activations in the range can make, bias_s32 included. This bound covers every zero point
+   * that a run may have. With INTACT_SATURATING too, it bounds the exact sums, not the clamped sums. Some
+   * activations reach the bound. Possible exceptions: runtime_b, and convolutions of small inputs (for both
+   * see intact_overflow); DYNAMIC quantizations that never make all values of their type. */
   int64_t accumulator_min;
-  /** Largest y. Both bounds are within int32, except with INTACT_OVERFLOW_WRAPS: then they are bounds of acc
-   * + bias_s32 before it wraps. If a bound is beyond int32, sums can wrap to any int32. */
+  /** Largest y. Without INTACT_OVERFLOW_WRAPS, both bounds are within int32. With INTACT_OVERFLOW_WRAPS, they
+   * are bounds of acc + bias_s32 before this sum wraps. If a bound is then beyond int32, sums can wrap to any
+   * int32. */
   int64_t accumulator_max;
   int64_t panels; /**< ⌈n/16⌉ */
   /** The number of quads in the schedule of exact kernels without VNNI (for large m, or for usual_m), summed
@@ -494,7 +500,7 @@ typedef struct intact_certificate {
   int64_t schedule_quads;
   int64_t schedule_items;  /**< items of the schedule: one for a quad, or two if its weights are large */
   int64_t schedule_groups; /**< groups of items that are added in int16 before one widening to int32 */
-  int32_t pairing;         /**< the intact_pairing that it holds for */
+  int32_t pairing;         /**< the intact_pairing that the certificate holds for */
   int32_t reserved;        /**< 0 */
 } intact_certificate;
 
@@ -539,7 +545,7 @@ INTACT_API int32_t intact_isa_available(int32_t isa);
 
 /** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements; b[k,n]
  * is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success `*gemm`
- * owns copies of everything that it needs; destroy it with intact_gemm_destroy(). Thread-safe. Errors:
+ * owns copies of everything that it needs. Destroy the plan with intact_gemm_destroy(). Thread-safe. Errors:
  * INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
@@ -551,31 +557,32 @@ INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const 
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);
 
-/** Times the kernels that can run `m` rows, on the plan's own weights; if `m` exceeds 8192, on 8192 rows.
- * Kernels take turns on the calling thread until `milliseconds` are spent (0 to 1000000), at least four runs
- * each. Later runs of `m` rows use the fastest kernel, or the cost model's choice if it is hardly slower. All
- * kernels of a plan compute the same bytes, so tuning changes no result; without tuning the cost model
- * chooses.
+/** Times the kernels that can run `m` rows, with the plan's own weights. If `m` exceeds 8192, kernels are
+ * timed on 8192 rows. Kernels take turns on the calling thread until `milliseconds` are spent (0 to 1000000).
+ * Each kernel runs at least four times. Later runs of `m` rows use the fastest kernel. Exception: if the cost
+ * model's choice is hardly slower, later runs use that choice. Without tuning, the cost model chooses. All
+ * kernels of a plan compute the same bytes, so tuning changes no result.
  *
  * The choice is saved with the plan. After loading, a CPU of the same vendor, family and model uses the
- * choice if it may run the kernel. Other CPUs ignore the choice and do not save it again. `info` may be NULL.
- * Not thread-safe: tune a plan before other threads use it, and before intact_gemm_prepare(), because tuning
- * may change its answer. Errors: INVALID_ARGUMENT, CODEGEN_FAILED, OUT_OF_MEMORY; the plan is then
- * unchanged. */
+ * choice if the plan may use the kernel. Other CPUs ignore the choice and do not save it again. `info` may be
+ * NULL. Not thread-safe: tune a plan before other threads use it. Tune before intact_gemm_prepare(), because
+ * tuning may change the scratch that a run needs. Errors: INVALID_ARGUMENT, CODEGEN_FAILED, OUT_OF_MEMORY;
+ * the plan is then unchanged. */
 INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double milliseconds,
                                           intact_tune_info* info);
 
 /** Computes C by the arithmetic above. Thread-safe. With valid arguments and the scratch that
- * intact_gemm_prepare() reported, it cannot fail and allocates nothing, except for its helper threads the
- * first time. Without scratch it fails only if memory runs out, before anything is written. A run may
- * generate kernels, unless a run with its numbers of rows, parts and threads was prepared or ran before. If
- * memory runs out for these kernels, slower kernels give the same bytes. For runs that repeat, see
- * intact/bound.h. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * intact_gemm_prepare() reported, a run cannot fail and allocates nothing. Exception: a run creates its
+ * helper threads the first time. Without scratch, a run fails only if memory runs out. It then writes
+ * nothing. A run may generate kernels. If a run with the same numbers of rows, parts and threads was prepared
+ * or ran before, no kernel is generated. If memory runs out for a new kernel, slower kernels give the same
+ * bytes. For runs that repeat, see intact/bound.h. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
 
-/** Computes part `part` of `parts` of a run, on the calling thread, for callers that own their threads: call
- * it once for each part in [0, parts), from any threads, with the same `args` except scratch. The parts
- * together write the bytes of intact_gemm_run(). Thread-safe. Errors: those of intact_gemm_run(). */
+/** Computes part `part` of `parts` of a run, on the calling thread. This call is for callers that own their
+ * threads. Call it once for each part in [0, parts), from any threads. All calls have the same `args`, except
+ * scratch. The parts together write the bytes of intact_gemm_run(). Thread-safe. Errors: those of
+ * intact_gemm_run(). */
 INTACT_API intact_status intact_gemm_run_part(const intact_gemm* gemm, const intact_gemm_args* args,
                                               int32_t part, int32_t parts);
 
@@ -586,7 +593,7 @@ INTACT_API intact_status intact_gemm_query(const intact_gemm* gemm, intact_gemm_
  * INVALID_ARGUMENT; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_certificate(const intact_gemm* gemm, intact_certificate* certificate);
 
-/** Copies the certificates of panels [first, first + count) to `panels`, which has room for `count`.
+/** Copies the certificates of panels [first, first + count) to `panels`. `panels` has room for `count`.
  * Thread-safe. A plan with usual_m unpacks its weights in each call. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY;
  * UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_panel_certificates(const intact_gemm* gemm, int64_t first, int64_t count,
@@ -599,16 +606,18 @@ INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int6
                                                    intact_failing_pair* pairs, int64_t* written);
 
 /** Writes the plan to `path`: weights in the canonical layout, arithmetic, the orders of its schedules, a
- * checksum. The file loads on any ISA. Its bytes depend on the ISA and the caches of the machine, because
- * schedules do. It appears whole or not at all. A new file has the permissions that the umask leaves; a
- * file that is replaced keeps its own. Symbolic links are followed. Thread-safe. Errors: INVALID_ARGUMENT
- * (the file cannot be written; the message says why), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
+ * checksum. The file loads on any ISA. The file's bytes depend on the ISA and the caches of the machine,
+ * because schedules do. The file appears whole or not at all. A new file has the permissions that the umask
+ * leaves. A replaced file keeps its own permissions. Symbolic links are followed. Thread-safe. Errors:
+ * INVALID_ARGUMENT (the file cannot be written; the message says why), OUT_OF_MEMORY; UNSUPPORTED with
+ * runtime_b. */
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
-/** Writes the bytes of intact_gemm_save() to `data`, which has room for `*size` bytes, and sets `*size` to
- * the number of bytes. With `data` NULL, or with too little room, nothing is written to `data`. With NULL
- * the size is computed quickly; the bytes can take as long as the creation of the plan. Thread-safe.
- * Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
+/** Writes the bytes of intact_gemm_save() to `data`. Before the call, `*size` is the room at `data`, in
+ * bytes. The call sets `*size` to the number of bytes of the plan. With `data` NULL, or with too little room,
+ * nothing is written to `data`. With NULL, the call computes only the size, and is quick. Writing the bytes
+ * can take as long as creating the plan. Thread-safe. Errors: INVALID_ARGUMENT (too little room),
+ * OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
@@ -640,17 +649,19 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  *
  *     O = (in + pad_begin + pad_end − dilation·(kernel − 1) − 1) / stride + 1   in each spatial dimension
  *
- * It is a GEMM with a row for each output pixel and a column for each output channel. Depth k is (tap,
- * channel of the group); tap (kd, kh, kw) of output (od, oh, ow) reads input pixel (od·stride − pad_begin +
- * kd·dilation, …). A tap outside the input contributes zero: padding has the value of the zero point. Output
- * channel n belongs to group n / (output_channels/groups) and reads the input channels of its group.
+ * The convolution is a GEMM with a row for each output pixel and a column for each output channel. Depth k is
+ * (tap, channel of the group). Tap (kd, kh, kw) of output (od, oh, ow) reads input pixel (od·stride −
+ * pad_begin + kd·dilation, …). A tap outside the input contributes zero: padding has the value of the zero
+ * point. Output channel n belongs to group n / (output_channels/groups) and reads the input channels of its
+ * group.
  *
  * In INTACT_SATURATING mode without VNNI, `pairing` says which products are added in int16:
  *   - INTACT_PAIRING_WITHIN_TAP: adjacent channels of a tap, (c, c+1), c even within the group; an odd last
  *     channel is alone. Depthwise convolutions have no pairs.
  *   - INTACT_PAIRING_FLATTENED: depths (k, k+1), k even, with k as above; an odd last depth is alone. With an
- *     odd number of channels, pairs cross taps; a depthwise convolution pairs adjacent taps. A transposed
- *     convolution must then have one tap, or an even number of channels per group; else it is UNSUPPORTED.
+ *     odd number of channels, pairs cross taps. A depthwise convolution pairs adjacent taps. A transposed
+ *     convolution must then have one tap, or an even number of channels per group. Otherwise it is
+ *     UNSUPPORTED.
  *
  * **Transposed convolution** ("deconvolution"; ConvTranspose of ONNX and PyTorch): the same tensors, but
  * input pixel i contributes with tap k to output o:
@@ -659,14 +670,14 @@ INTACT_API void intact_gemm_destroy(intact_gemm* gemm);
  *     O = (in − 1)·stride − pad_begin − pad_end + dilation·(kernel − 1) + output_pad + 1
  *
  * So padding crops the output, and output_pad extends its end. As a GEMM: tap k of output o reads input pixel
- * (o + pad_begin − k·dilation) / stride; if this is not an integer, or is outside the input, the tap
+ * (o + pad_begin − k·dilation) / stride. If this number is not an integer, or is outside the input, the tap
  * contributes zero. An output without any input pixel has the accumulator bias_s32. INTACT_SATURATING treats
  * every tap without an input pixel as padding. Weights have the layout above. PyTorch and ONNX have
- * [input_channels][output_channels/groups][KD][KH][KW]. Their weight
- * [g·input_channels/groups + c][n][kd][kh][kw] is intact's weight [g·output_channels/groups +
- * n][kd][kh][kw][c]: input channel c and output channel n of group g.
+ * [input_channels][output_channels/groups][KD][KH][KW]. Their weight [g·input_channels/groups +
+ * c][n][kd][kh][kw] is intact's weight [g·output_channels/groups + n][kd][kh][kw][c]: input channel c and
+ * output channel n of group g.
  *
- * Arrays of spatial values are outermost first: (W), (H, W) or (D, H, W); entries beyond spatial_dims are not
+ * Arrays of spatial values are outermost first: (W), (H, W) or (D, H, W). Entries beyond spatial_dims are not
  * read.
  *
  * Limits: every number, taps·input_channels/groups, and output pixels per image at most 2^31 − 1. The numbers
@@ -698,12 +709,12 @@ typedef struct intact_conv_desc {
   }
 
 /** The buffers of one run. No alignment is needed. Nothing beyond the channels of the pixels is read or
- * written. The output must not overlap the input or the residual, except that the residual may be the output
- * itself: the same pointer, stride and element size. Limits: batch × output pixels at most 2^31 − 1; with a
- * dynamic quantization batch × pixels × channels of the input at most 2^40.
+ * written. The output must not overlap the input or the residual. Exception: the residual may be the output
+ * itself, with the same pointer, stride and element size. Limits: batch × output pixels at most 2^31 − 1;
+ * with a dynamic quantization batch × pixels × channels of the input at most 2^40.
  *
- * With batch 0 there is nothing to do: the run returns INTACT_OK, needs no scratch and touches no memory, so
- * each pointer may be NULL. Extents, strides and threads are still checked. */
+ * If batch is 0, the run does nothing and returns INTACT_OK. It then needs no scratch and touches no memory.
+ * So each pointer may be NULL. Extents, strides and threads are still checked. */
 typedef struct intact_conv_args {
   size_t struct_size;   /**< sizeof(intact_conv_args) */
   int64_t batch;        /**< images, ≥ 0 */
@@ -713,7 +724,7 @@ typedef struct intact_conv_args {
   void* c;              /**< the output */
   int64_t c_stride;     /**< elements between adjacent pixels of the output, output_channels to 2^40; 0 =
                          output_channels */
-  const void* residual; /**< has the output's shape and the plan's residual_type; NULL if the plan has none */
+  const void* residual; /**< the output's shape, the plan's residual_type; NULL: the plan has no residual */
   int64_t residual_stride; /**< elements between adjacent pixels of the residual; 0 = output_channels */
   /** Threads of the run, ≥ 0; 0 = OpenMP's default, or fewer if there is little work. Not read by
    * intact_conv_run_part(). */
@@ -755,8 +766,8 @@ typedef struct intact_conv_info {
   int64_t output[INTACT_MAX_SPATIAL]; /**< extents of the output; INTACT_ANY_EXTENT if they depend on the
                                          run */
   const char* kernel;                 /**< name of the main kernel, as in logs, dumps and perf */
-  /** Memory that the packed weights occupy. With INTACT_ANY_EXTENT: only the memory that all sizes share;
-   * intact_conv_prepare() keeps more for each size. */
+  /** Memory that the packed weights occupy. With INTACT_ANY_EXTENT: only the memory that all sizes share.
+   * intact_conv_prepare() keeps more memory for each size. */
   int64_t packed_bytes;
   /** Smallest y that activations in the activation range can make, bias_s32 included: see
    * intact_certificate. */
@@ -774,36 +785,37 @@ typedef struct intact_conv_info {
   }
 
 /** Packs `weights`, dense in the layout of intact_conv_desc, and chooses kernels. `linear`: NULL for the
- * defaults. On success `*conv` owns copies of everything that it needs; destroy it with
+ * defaults. On success `*conv` owns copies of everything that it needs. Destroy the plan with
  * intact_conv_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED,
  * OUT_OF_MEMORY; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const intact_linear_desc* linear,
                                             const void* weights, intact_conv** conv);
 
 /** Reports what a run with `args` needs, and prepares what depends on its batch and extents. Pointers in
- * `args` are not read. A plan keeps the preparations for the last 64 combinations of batch and extents; a
- * batch of one is always prepared if the descriptor gives all extents. Thread-safe. Errors: INVALID_ARGUMENT,
+ * `args` are not read. A plan keeps the preparations for the last 64 combinations of batch and extents. If
+ * the descriptor gives all extents, a batch of one is always prepared. Thread-safe. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY, CODEGEN_FAILED; with INTACT_ANY_EXTENT also OVERFLOW, UNSUPPORTED. */
 INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
                                              intact_run_info* info);
 
 /** Times the ways to compute a convolution, as intact_gemm_tune() times kernels. `input`: the extents of the
  * input, as in intact_conv_args; NULL: the extents of the descriptor. Ways differ in how the input is read,
- * which groups of channels are computed together, and which kernels run; a depthwise convolution has one way.
- * Later runs of inputs of these extents, of any batch, use the fastest way, or the cost model's choice if it
- * is hardly slower. Each way runs at least four times, on a batch of one; a way that takes twice as long as
- * the fastest is then dropped. All ways compute the same bytes. Choices are saved with the plan, see
- * intact_gemm_tune(). `info` may be NULL. Not thread-safe: tune a plan before other threads use it, and
- * before intact_conv_prepare(), because tuning may change its answer. Errors: those of intact_conv_prepare();
- * the plan is then unchanged. */
+ * which groups of channels are computed together, and which kernels run. A depthwise convolution has one way.
+ * Later runs of inputs of these extents, of any batch, use the fastest way. Exception: if the cost model's
+ * choice is hardly slower, later runs use that choice. Each way runs at least four times, on a batch of one.
+ * A way that takes twice as long as the fastest is then dropped. All ways compute the same bytes. Choices are
+ * saved with the plan, see intact_gemm_tune(). `info` may be NULL. Not thread-safe: tune a plan before other
+ * threads use it. Tune before intact_conv_prepare(), because tuning may change the scratch that a run needs.
+ * Errors: those of intact_conv_prepare(); the plan is then unchanged. */
 INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* input, double milliseconds,
                                           intact_tune_info* info);
 
 /** Computes the output by the arithmetic above. Thread-safe. With valid arguments and the scratch that
- * intact_conv_prepare() reported, a prepared run cannot fail and allocates nothing, except for its helper
- * threads the first time. A run that is not prepared prepares first, and fails only before anything is
- * written. A run may generate kernels, unless a run with its numbers of threads and parts was prepared or ran
- * before: see intact_gemm_run(). Errors: those of intact_conv_prepare(). */
+ * intact_conv_prepare() reported, a prepared run cannot fail and allocates nothing. Exception: a run creates
+ * its helper threads the first time. A run that is not prepared prepares first, and fails only before
+ * anything is written. A run may generate kernels. If a run with the same numbers of threads and parts was
+ * prepared or ran before, no kernel is generated: see intact_gemm_run(). Errors: those of
+ * intact_conv_prepare(). */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 
 /** Computes part `part` of `parts` of a run: see intact_gemm_run_part(). Thread-safe. Errors: those of
@@ -824,8 +836,8 @@ INTACT_API intact_status intact_conv_certificate(const intact_conv* conv, int32_
 typedef struct intact_conv_failing_pair {
   int64_t output_channel;          /**< output channel */
   int64_t tap[INTACT_MAX_SPATIAL]; /**< place in the kernel, outermost first; 0 beyond spatial_dims */
-  /** Channel c of the group. The pair is this channel and the next; after the last channel, with
-   * INTACT_PAIRING_FLATTENED, the next is channel 0 of the next tap. */
+  /** Channel c of the group. The pair is this channel and the next channel. With INTACT_PAIRING_FLATTENED,
+   * the last channel is followed by channel 0 of the next tap. */
   int64_t channel;
   int32_t w0;  /**< weight of the first channel as the instruction sees it, −128 to 127 */
   int32_t w1;  /**< weight of the second channel; 0 if there is none */
@@ -834,7 +846,7 @@ typedef struct intact_conv_failing_pair {
   int32_t sum; /**< a0·w0 + a1·w1, outside int16 */
 } intact_conv_failing_pair;
 
-/** Writes the failing pairs with `pairing`, an intact_pairing, to `pairs`. They are ordered by output
+/** Writes the failing pairs with `pairing`, an intact_pairing, to `pairs`. The pairs are ordered by output
  * channel, then tap, then channel. Writes at most `count` pairs, from number `first` on. `*written` is the
  * number written. Each call reads all packed weights. Thread-safe. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY. */

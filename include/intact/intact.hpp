@@ -1,7 +1,8 @@
 /// @file
 /// C++20 wrapper over intact.h: move-only handles and views, header-only. intact.h describes the contract:
-/// arithmetic, limits, lifetime and errors. Every call that can fail returns an Error or a Result. Nothing
-/// throws except std::bad_alloc, if memory runs out for an error message or for the bytes of SaveMemory().
+/// arithmetic, limits, lifetime and errors. Every call that can fail returns an Error or a Result. No
+/// function throws. Exception: std::bad_alloc, if memory runs out for an error message or for the bytes of
+/// SaveMemory().
 #ifndef INTACT_INTACT_HPP_
 #define INTACT_INTACT_HPP_
 
@@ -129,8 +130,8 @@ inline Error LastError(intact_status status) {
   return {status, *message != '\0' ? message : intact_status_name(status)};
 }
 
-// Checks of views. A check that fails sets `*error` and returns false. A check that succeeds is a compare:
-// names become strings only in a message.
+// Checks of views. A check that fails sets `*error` and returns false. A check that succeeds only compares
+// numbers. Names become strings only in a message.
 
 inline bool Refuse(std::string message, Error* error) {
   *error = {INTACT_INVALID_ARGUMENT, std::move(message)};
@@ -209,8 +210,8 @@ class Plan {
     Handle* handle = nullptr;
     return Adopt(Calls::kLoad(path.c_str(), max_isa, &handle), &handle);
   }
-  /// Creates a plan from memory. A Gemm needs an alignment of 64 bytes, and the bytes as long as it lives. Other
-  /// plans need neither.
+  /// Creates a plan from memory. For a Gemm, `data` must be aligned to 64 bytes, and must stay valid and
+  /// unchanged while the plan lives. Other plans need neither.
   static Result<Made> LoadMemory(const void* data, size_t size, int32_t max_isa = INTACT_ISA_ANY) {
     Handle* handle = nullptr;
     return Adopt(Calls::kLoadMemory(data, size, max_isa, &handle), &handle);
@@ -246,7 +247,7 @@ class Plan {
 
   /// What the plan chose.
   const typename Calls::Info& Info() const noexcept { return info_; }
-  /// The plan for the C ABI; it lives as long as this object.
+  /// The plan's handle for the C ABI. The handle lives as long as this object.
   const Handle* handle() const noexcept { return handle_.get(); }
 
  private:
@@ -355,7 +356,7 @@ class Gemm : public Plan<detail::GemmCalls> {
     return Arguments(a, c, options, &args, &error) ? Run(args) : error;
   }
 
-  /// Run() for each item of a batch; `a` and `c` have the same number of items. Without items it does
+  /// Run() for each item of a batch; `a` and `c` have the same number of items. Without items, Run() does
   /// nothing.
   template <class A, class C>
   Error Run(const BatchView<const A>& a, const BatchView<C>& c, const RunOptions& options = {}) const {
@@ -364,8 +365,8 @@ class Gemm : public Plan<detail::GemmCalls> {
     return Arguments(a, c, options, &args, &error) ? Run(args) : error;
   }
 
-  /// Run() for a plan with runtime_b: `b` has elements of the plan's b_type, laid out by the descriptor's
-  /// strides, with `b_step` elements from an item to the next; 0 = n·k.
+  /// Run() for a plan with runtime_b. `b` has elements of the plan's b_type, laid out by the descriptor's
+  /// strides. `b_step`: elements from an item of B to the next; 0 = n·k.
   template <class A, class C>
   Error Run(const BatchView<const A>& a, const void* b, int64_t b_step, const BatchView<C>& c,
             const RunOptions& options = {}) const {
@@ -501,7 +502,7 @@ class Conv : public Plan<detail::ConvCalls> {
   }
 
   /// Prepares runs of `batch` inputs of these extents. Extents are required where the plan has
-  /// INTACT_ANY_EXTENT. Reports what the runs need and the extents of the output. Errors: see
+  /// INTACT_ANY_EXTENT. Reports the scratch that the runs need, and the extents of the output. Errors: see
   /// intact_conv_prepare().
   Result<intact_run_info> Prepare(int64_t batch, const std::array<int64_t, INTACT_MAX_SPATIAL>& extents = {},
                                   const RunOptions& options = {}) const {
@@ -521,7 +522,7 @@ class Conv : public Plan<detail::ConvCalls> {
     return Arguments(a, c, options, &args, &error) ? Run(args) : error;
   }
 
-  /// Run() for a plan with a residual, which has the shape of `c` and may be `c` itself.
+  /// Run() for a plan with a residual. `residual` has the shape of `c`, and may be `c` itself.
   template <class A, class C, class R>
   Error Run(const PixelView<const A>& a, const PixelView<C>& c, const PixelView<const R>& residual,
             const RunOptions& options = {}) const {

@@ -8,11 +8,12 @@
  *
  *     cc -O2 -shared -fPIC -o mine.so mine.c && intact verify sweep --target ./mine.so
  *
- * A problem is passed to the target as descriptors and arguments of intact.h or grouped.h. A target that makes
- * no other claim is compared with their arithmetic: exact sums, layouts, strides, requantization.
+ * A problem is passed to the target as descriptors and arguments of intact.h or grouped.h. A target that
+ * makes no other claim is compared with the arithmetic of these headers: exact sums, layouts, strides,
+ * requantization.
  *
- * A target runs in its own process, which is started again when it dies. All calls come from one thread. A
- * crash, an exit, a call that does not return and a write outside C are findings: the report names the
+ * A target runs in its own process. If the process dies, it is started again. All calls come from one thread.
+ * A crash, an exit, a call that does not return and a write outside C are findings. The report names the
  * problem, and the run goes on. Each problem runs twice. In the first run every tensor ends right before a
  * guard page. In the second run each tensor starts right after a guard page (even problems) or is misaligned
  * (odd problems). Grouped weights run three times, once in each of these ways. No tensor is aligned on
@@ -34,15 +35,15 @@ extern "C" {
 #define INTACT_TARGET_MESSAGE_BYTES 256
 
 /** What a target can do: numbers of bits in intact_target::supports, conv_supports and grouped_supports. A
- * sweep leaves out problems that need a feature which the target lacks, and reports how many. For limits that
- * no bit describes (a shape, a combination), the target returns INTACT_UNSUPPORTED and a message. A target
- * must support at least one type of A, one of B and one of C.
+ * sweep skips each problem that needs a feature which the target lacks. The sweep reports the number of
+ * skipped problems. For limits that no bit describes (a shape, a combination), the target returns
+ * INTACT_UNSUPPORTED and a message. A target must support at least one type of A, one of B and one of C.
  *
  * A product with grouped weights needs GROUPED, the features of its types, and each of the following features
- * that it uses: ROW_QUANTIZATION (a run gets A and its scales), DYNAMIC_ROWS (a run quantizes numbers),
- * DYNAMIC_F16, DYNAMIC_NAN, A_ZERO_POINT, B_ZERO_POINTS (given zero points), B_MINIMUMS, SCALE_ZERO,
- * BIAS_F32, RELU, CLAMP, STRIDES (rows of A and C), B_LAYOUTS (strides of B, of its scales and of experts),
- * BATCH, EXPERTS, THREADS, EMPTY. */
+ * that the product uses: ROW_QUANTIZATION (a run gets A and its scales), DYNAMIC_ROWS (a run quantizes
+ * numbers), DYNAMIC_F16, DYNAMIC_NAN, A_ZERO_POINT, B_ZERO_POINTS (given zero points), B_MINIMUMS,
+ * SCALE_ZERO, BIAS_F32, RELU, CLAMP, STRIDES (rows of A and C), B_LAYOUTS (strides of B, of its scales and of
+ * experts), BATCH, EXPERTS, THREADS, EMPTY. */
 typedef enum intact_target_feature {
   INTACT_TARGET_A_U8 = 0,           /**< u8 activations */
   INTACT_TARGET_A_S8 = 1,           /**< s8 activations */
@@ -126,11 +127,11 @@ typedef struct intact_target {
    * deconvolution s8s8u8: maddubs | exact". */
   const char* arithmetic;
   /** Computes C of a GEMM. `b` is laid out by the descriptor's strides; NULL with runtime_b. The function is
-   * called many times, with equal or different weights; it may keep data between calls. The pointers are
+   * called many times, with equal or different weights. It may keep data between calls. The pointers are
    * valid during the call. args->scratch is NULL. linear->mode, pairing, max_isa, the activation range and
-   * usual_m may be ignored. Returns INTACT_OK, or INTACT_UNSUPPORTED for a problem that it does not run; the
-   * verifier then skips the problem. Any other status is a failure. Unless it returns INTACT_OK, the function
-   * may write a line to `message`. */
+   * usual_m may be ignored. Returns INTACT_OK. If the target cannot run the problem, returns
+   * INTACT_UNSUPPORTED; the verifier then skips the problem. Any other status is a failure. Unless it returns
+   * INTACT_OK, the function may write a line to `message`. */
   intact_status (*gemm)(const intact_gemm_desc* desc, const intact_linear_desc* linear, const void* b,
                         const intact_gemm_args* args, char message[INTACT_TARGET_MESSAGE_BYTES]);
   /** Computes the output of a convolution, under the rules of `gemm`. The descriptor gives all extents. NULL:
@@ -140,18 +141,19 @@ typedef struct intact_target {
   /** Computes C of a product with grouped weights, under the rules of `gemm`. NULL: the target has none. */
   intact_status (*grouped)(const intact_grouped_desc* desc, const void* b, const intact_grouped_args* args,
                            char message[INTACT_TARGET_MESSAGE_BYTES]);
-  /** What convolutions support, if that differs from what GEMMs support. 0: `supports`. The mask has at least
-   * one of CONV_1D, CONV_2D and CONV_3D; then bits of convolutions in `supports` have no meaning. */
+  /** The features of convolutions, if they differ from the features of GEMMs. 0: `supports` is about
+   * convolutions too. Otherwise the mask has at least one of CONV_1D, CONV_2D and CONV_3D, and bits of
+   * convolutions in `supports` have no meaning. */
   uint64_t conv_supports;
-  /** What grouped weights support. 0: `supports`. The mask has GROUPED; then GROUPED in `supports` has no
-   * meaning. */
+  /** The features of grouped weights. 0: `supports` is about grouped weights too. Otherwise the mask has
+   * GROUPED, and GROUPED in `supports` has no meaning. */
   uint64_t grouped_supports;
 } intact_target;
 
 /** The function that a plug-in exports. `abi`: INTACT_TARGET_ABI of the caller. `options`: the text after the
  * file's name, for example "isa=avx2" of `--target ./mine.so:isa=avx2`; "" if there is none. Called once in a
- * process, before all other calls. Returns NULL, with a line in `message`, if it does not support the ABI or
- * the options. */
+ * process, before all other calls. If the plug-in does not support the ABI or the options, the function
+ * returns NULL and writes a line to `message`. */
 INTACT_API const intact_target* intact_target_open(uint32_t abi, const char* options,
                                                    char message[INTACT_TARGET_MESSAGE_BYTES]);
 

@@ -11,15 +11,15 @@
 //   scheduled  vpmaddubsw, vpaddw, widened after each group    if pair sums of each group fit int16
 //
 // A quad takes one or more steps. Each step broadcasts one dword of A and multiplies it with the B vectors.
-// The wide variant reads A and B as int16, so a pair of depths takes the place of a quad: its weights are
+// The wide variant reads A and B as int16, so a pair of depths takes the place of a quad. The weights are
 // widened when the plan is created, and A is staged. The inplace variant reads the panels and A as they are,
 // and has two steps, for even and odd depths. The inplace variant splits a vector of B once for all rows of a
 // tile, and a broadcast quad of A by two instructions for all vectors of a tile.
 //
 // The split variant splits an activation: a = 16·h + l with h and l ≤ 15. A pair sum of h or of l is at most
-// 2·15·128 = 3840, so eight quads of any weights add up within int16 (30720). Then they are widened by
-// vpmaddwd: l with 1, h with 16. A is staged as both halves; each half is a step. The variant is for tiles of
-// few rows, because a tile needs three registers for each of its vectors.
+// 2·15·128 = 3840, so eight quads of any weights add up within int16 (30720). Then vpmaddwd widens these
+// sums: l with 1, h with 16. A is staged as both halves. Each half is a step. The variant is for tiles of few
+// rows, because a tile needs three registers for each of its vectors.
 //
 // The scheduled variant runs quads in the order and the groups of a schedule of its weights
 // (kernels/weights/scheduled_vectors.h).
@@ -67,14 +67,15 @@ class DotVariant {
 
   /// Steps of a quad: each multiplies a broadcast dword of A.
   virtual int steps() const { return 1; }
-  /// Whether A holds one dword for all steps, which Part() splits; else A holds a dword for each step.
+  /// Whether A holds one dword for all steps; Part() then splits the dword. Otherwise A holds a dword for
+  /// each step.
   virtual bool takes_quads_apart() const { return false; }
   /// The part of the quad in `a` that `step` multiplies. May destroy `a`. Call it for each step, in order.
   virtual const Vec& Part(const Vec& a, int /*step*/) { return a; }
   /// The most quads that are summed in int16, in one sum for each step, before they are widened; 0: none.
   virtual int group_quads() const { return 0; }
-  /// Registers that a B vector is loaded to: one for each step, or one for all steps. If one, B may stay in
-  /// memory when registers are short.
+  /// Registers that a B vector is loaded to: one for each step, or one for all steps. With one register for
+  /// all steps, B may stay in memory when registers are short.
   virtual int b_registers() const { return 1; }
   /// Loads the first `bytes` of a B vector (Emitter::LoadFirst()).
   virtual void LoadB(const Operand& b, const Mem& from, int bytes) { emitter().LoadFirst(b[0], from, bytes); }
@@ -111,7 +112,8 @@ std::unique_ptr<DotVariant> MakeDotVariant(DotKind kind, core::Isa isa, Emitter&
 /// "vpdpbusd", "vpdpbssd", …
 const char* VnniInstruction(DotSigns signs);
 
-/// Emits VnniInstruction(signs), for CPUs that have it in this encoding; `b` is a register or memory.
+/// Emits VnniInstruction(signs), for CPUs that have the instruction in this encoding. `b` is a register or
+/// memory.
 void EmitDot(asmjit::x86::Assembler& code, core::Encoding encoding, DotSigns signs, const Vec& accumulator,
              const Vec& a, const asmjit::Operand_& b);
 

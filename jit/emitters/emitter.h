@@ -31,15 +31,16 @@ class Emitter {
   virtual void Store(const Mem& to, const Vec& from) = 0;
   virtual void Copy(const Vec& to, const Vec& from) = 0;
   virtual void Zero(const Vec& to) = 0;
-  /// Packs one, two or four vectors of int32 into the low bytes of the first, in their order: saturates each
-  /// value to int16, adds `offset`, a vector of int16, and saturates to s8 or u8. `order` addresses
-  /// PackOrder(). Destroys the other vectors. Needs one free register.
+  /// Packs one, two or four vectors of int32 into the low bytes of the first vector, in their order.
+  /// Saturates each value to int16, adds `offset`, a vector of int16, and saturates to s8 or u8. `order`
+  /// addresses PackOrder(). Destroys the other vectors. Needs one free register.
   void PackBytes(const std::vector<Vec>& vectors, const Mem& offset, bool is_signed, const Mem& order);
   /// PackBytes() for quartered vectors (OrderQuarters()); the bytes come out in order. `offset` may be null. Needs no
   /// free register.
   void PackQuarteredBytes(const std::vector<Vec>& vectors, const Mem* offset, bool is_signed);
-  /// Puts four *quartered* vectors in order: vector i holds dwords 4i to 4i + 3 of the sixteen dwords of each
-  /// 128-bit quarter, as after unpacking a vector of bytes twice, to dwords. Needs one free register.
+  /// Puts four *quartered* vectors in order. Quartered vector i holds dwords 4i to 4i + 3 of the sixteen
+  /// dwords of each 128-bit quarter. Unpacking a vector of bytes twice, to dwords, gives quartered vectors.
+  /// Needs one free register.
   void OrderQuarters(std::vector<Vec>* four);
   /// Stores the low `bytes` of `from`: the whole vector, half of it or a quarter.
   virtual void StoreLow(const Mem& to, const Vec& from, int bytes) = 0;
@@ -48,7 +49,7 @@ class Emitter {
   /// Adds the sum of each vector's int32 lanes to one of four int32 in memory; destroys the vectors.
   virtual void AddLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) = 0;
   /// Loads lanes()/2 rows of lanes() int32 from memory that holds them column by column: `columns` addresses
-  /// the first row of each column. `rows` has a register for each row; the registers come back in another
+  /// the first row of each column. `rows` has a register for each row. The registers come back in another
   /// order, with the rows in order. Needs one free register.
   void LoadTransposed(const std::vector<Mem>& columns, std::vector<Vec>* rows);
 

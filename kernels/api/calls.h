@@ -20,7 +20,7 @@
 
 namespace intact::kernels {
 
-/// What the calls know of a kind of plan. A Handle has a member `plan`.
+/// What the calls know about a kind of plan. A Handle has a member `plan`.
 ///
 ///   kName              "gemm", in the names of the calls and of their first argument
 ///   kArgs              the INIT value of the struct of a run's arguments
@@ -120,8 +120,8 @@ intact_status FillCall(const char* call, const Handle* handle, const char* name,
   });
 }
 
-/// Writes at most `count` failing pairs from number `first` on: list() returns a Result of them, and
-/// to_struct(pair) the struct of one.
+/// Writes at most `count` failing pairs from number `first` on. list() returns a Result of the pairs.
+/// to_struct(pair) returns the struct of one pair.
 template <class Handle, class Pair, class List, class ToStruct>
 intact_status FailingPairsCall(const Handle* handle, int64_t first, int64_t count, Pair* pairs,
                                int64_t* written, const List& list, const ToStruct& to_struct) noexcept {
@@ -139,7 +139,8 @@ intact_status FailingPairsCall(const Handle* handle, int64_t first, int64_t coun
   });
 }
 
-/// Checks that elements [first, first + count) are among the `size` `things` that there are.
+/// Checks that elements [first, first + count) are within [0, size). `things`: the elements' name in
+/// messages.
 inline Error CheckElements(int64_t first, int64_t count, int64_t size, const char* things) {
   if (first >= 0 && count >= 0 && first <= size && count <= size - first) return {};
   return InvalidArgument("first is " + std::to_string(first) + " and count is " + std::to_string(count) +

@@ -24,8 +24,8 @@ Result<std::unique_ptr<Convolution>> MakePlan(const intact_conv_desc& desc, cons
                                               const void* weights);
 Result<std::unique_ptr<GroupedPlan>> MakePlan(const intact_grouped_desc& desc, const void* b);
 
-/// Makes a plan from a pack file's image, aligned to 64 bytes. A GEMM's weights stay in the image, which
-/// `mapping` keeps alive.
+/// Makes a plan from a pack file's image, aligned to 64 bytes. A GEMM's weights stay in the image. `mapping`
+/// keeps the image alive.
 Result<std::unique_ptr<GemmPlan>> LoadGemm(const void* image, size_t size, int32_t max_isa,
                                            std::shared_ptr<const void> mapping);
 Result<std::unique_ptr<Convolution>> LoadConvolution(const void* image, size_t size, int32_t max_isa,

@@ -29,8 +29,9 @@ namespace intact::kernels {
 /// Makes `message` this thread's last error, "" for none, and returns `status`.
 intact_status ReportStatus(intact_status status, const char* message) noexcept;
 
-/// Runs `body` of intact_`kind`_`call`(), which returns an Error, in the default floating-point environment, and
-/// turns its Error or exception into a status. Always inline, like WithStruct(): small runs notice closures.
+/// Runs `body` of intact_`kind`_`call`() in the default floating-point environment. `body` returns an Error.
+/// Turns the Error, or an exception, into a status. Always inline, like WithStruct(): small runs notice
+/// closures.
 template <class Body>
 [[gnu::always_inline]] inline intact_status Guard(const char* kind, const char* call,
                                                   const Body& body) noexcept {
@@ -72,8 +73,8 @@ void PrintIfVerbose(const Print& print) noexcept {
 
 inline const char* ModeName(intact_mode mode) { return mode == INTACT_EXACT ? "exact" : "saturating"; }
 
-/// The time since it was made. Reads the clock only if INTACT_VERBOSE is set, because that may be a system
-/// call.
+/// The time since the stopwatch was made. Reading the clock may be a system call, so the stopwatch reads it
+/// only if INTACT_VERBOSE is set.
 class Stopwatch {
  public:
   double Microseconds() const {
@@ -148,7 +149,7 @@ Error CheckStructSize(const char* name, const Struct* given) {
   });
 }
 
-/// Copies `given`, a struct of any version, to `made`, which has defaults for fields that `given` lacks.
+/// Copies `given`, a struct of any version, to `made`. `made` has defaults for fields that `given` lacks.
 /// Bytes of `given` beyond this version's struct must be zero.
 template <class Struct>
 Error ReadStruct(const char* name, const Struct* given, Struct* made) {

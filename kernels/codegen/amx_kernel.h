@@ -13,20 +13,21 @@
 // may have fewer than 16 rows. All tiles of a block have equally many rows.
 //
 // Blocks of small M or of narrow layers have 1×4 or 4×1 tiles. A dot product has a latency of 52 cycles and
-// occupies the unit for 16 cycles; four independent sums hide the latency. The eight tile registers in order:
-// four sums, two of A, two of B. Each operand tile is loaded again as soon as its last dot product is issued,
-// so that loads overlap with products. The first-level cache keeps one operand. The other one streams past it:
-// it is loaded by TILELOADDT1, which does not displace the first. Usually A stays and B streams.
+// occupies the unit for 16 cycles. So four independent sums hide the latency. The eight tile registers in
+// order: four sums, two of A, two of B. Each operand tile is loaded again as soon as its last dot product is
+// issued, so that loads overlap with products. The first-level cache keeps one operand. TILELOADDT1 loads the
+// other operand without displacing the first. Usually A stays in the cache and B streams past it.
 //
 // Sums begin with zeros or with the sums of earlier depths. At the end, sums are stored to memory that stays
 // in the first-level cache. Meanwhile the kernel adds the compensation to the previous block and requantizes
-// it, one row after each dot product, because the vector units would otherwise be idle. With `b_stays`, rows
-// have four panels, so a row is stored only after the first two products of a step. Tiles that load the
-// compensation instead of zeros cost as much as a step, because the kernel is bound by tile loads. The sums of
-// shallow blocks may be stored to C itself. They begin with the compensation, as their `seed`.
+// the block, one row after each dot product, because the vector units would otherwise be idle. With
+// `b_stays`, rows have four panels, so a row is stored only after the first two products of a step. Tiles
+// that load the compensation instead of zeros cost as much as a step, because the kernel is bound by tile
+// loads. The sums of shallow blocks may be stored to C itself. Such sums begin with the compensation, as
+// their `seed`.
 //
-// Contract: ScopedTiles has configured the tiles for their number of rows; per step, the kernel reads rows ×
-// 64 depths of A and nothing beyond; registers follow the System V ABI.
+// Contract: ScopedTiles has configured the tiles for their number of rows. Per step, the kernel reads rows ×
+// 64 depths of A and nothing beyond. Registers follow the System V ABI.
 #ifndef INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_AMX_KERNEL_H_
 
@@ -72,23 +73,24 @@ struct AmxStoreArgs {
   EpilogueArgs epilogue;
 };
 
-/// A call changes `segment`, `blocks`, `row_blocks` and `last_b`, and `store.gap` if it stores past a gap. With several
-/// blocks or rows of blocks it also changes `b`, `seed`, `sums` and `is_loaded`; with several rows the segment's `a`.
+/// A call changes `segment`, `blocks`, `row_blocks` and `last_b`, and `store.gap` if it stores past a gap.
+/// With several blocks or rows of blocks, a call also changes `b`, `seed`, `sums` and `is_loaded`. With
+/// several rows of blocks, it also changes the segment's `a`.
 struct AmxKernelArgs {
   AmxSegment* segment = nullptr;  // the first segment; there is at least one, in the order of depth
   const AmxSegment* segments_end = nullptr;
   // Adjacent blocks, at least 1. If there are several, there is one segment, and nothing waits in `store`.
   int64_t blocks = 1;
-  // Rows of blocks, at least 1. After each, next_rows_* are added to the segment's `a`, to `sums`, `b` and `seed`;
-  // next_rows_b and next_rows_seed are at most 0.
+  // Rows of blocks, at least 1. After each row of blocks, next_rows_* are added to the segment's `a`, to
+  // `sums`, `b` and `seed`. next_rows_b and next_rows_seed are at most 0.
   int64_t row_blocks = 1;
   int64_t blocks_again = 1;  // `blocks` of each row of blocks after the first
   int64_t next_rows_a = 0, next_rows_sums = 0, next_rows_b = 0, next_rows_seed = 0;  // in bytes
   const int8_t* b = nullptr;  // first panel, at the first depth
   int64_t b_panel_stride_bytes = 0;
   int32_t adds = 0;  // whether `sums` hold the sums of earlier depths, to which the kernel adds
-  // Without `adds`: a row of panels·16 values with which the sums of each row begin, or null: they begin with
-  // zeros. `seed_block_bytes`: from block to block; 0 if null.
+  // Without `adds`: a row of panels·16 values that the sums of each row begin with. Null: sums begin with
+  // zeros. `seed_block_bytes`: from block to block; 0 if `seed` is null.
   const int32_t* seed = nullptr;
   int64_t seed_block_bytes = 0;
   // The destination of each row tile's sums: rows of panels·16, sums_stride_bytes apart. Row tiles are stored
@@ -101,7 +103,8 @@ struct AmxKernelArgs {
   int64_t prefetch_stride_bytes = 0;  // from a line to the next
   int64_t prefetch_step_bytes = 0;    // additional distance at the end of each step
   // The first operands of the next call, which has the same numbers of row tiles and panels. This call loads them
-  // during its last products. next_b is the first panel at the first depth; null: nothing is loaded. `is_loaded`: the previous call loaded this call's.
+  // during its last products. next_b is the first panel at the first depth; null: nothing is loaded.
+  // `is_loaded`: the previous call loaded the first operands of this call.
   std::array<const uint8_t*, kMaxBlockTiles> next_a = {};
   int64_t next_a_stride_bytes = 0;
   const int8_t* next_b = nullptr;
@@ -124,8 +127,8 @@ struct AmxKernelSpec {
   auto operator<=>(const AmxKernelSpec&) const = default;
 };
 
-/// Whether a kernel prefetches. If a block uses each line of A or B only once, prefetching is left to the
-/// hardware, because the kernel would have to prefetch as fast as it reads.
+/// Whether a kernel prefetches. If a block uses each line of A or B only once, the hardware prefetches,
+/// because the kernel would have to prefetch as fast as it reads.
 constexpr bool AmxKernelPrefetches(int row_tiles, int panels) { return row_tiles == 2 && panels == 2; }
 
 Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& spec);
@@ -173,7 +176,7 @@ class ScopedTiles {
   ScopedTiles(const ScopedTiles&) = delete;
   ScopedTiles& operator=(const ScopedTiles&) = delete;
 
-  /// Loads TileConfigFor(rows, depth), and so clears the tiles.
+  /// Loads TileConfigFor(rows, depth). This clears the tiles.
   void Configure(int64_t rows, int64_t depth = kTileDepth) noexcept;
 
  private:

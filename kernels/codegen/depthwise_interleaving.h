@@ -2,7 +2,7 @@
 // output pixels.
 //
 // Dot instructions add up adjacent bytes of a lane: four taps of a channel (VPDPBUSD) or two (VPMADDWD). In
-// memory adjacent bytes are channels, so a kernel interleaves the inputs at two or four places: a *group*.
+// memory, adjacent bytes are channels. So a kernel interleaves the inputs at two or four places, a *group*.
 // Interleaving costs about as much as multiplying, but neighbouring pixels can share places. A filter row of
 // three at stride 1, for two pixels:
 //
@@ -12,8 +12,8 @@
 //
 // A *layout* says how many adjacent pixels share their places, and whether groups run along filter rows or
 // across them. If they run across rows, the group of a column serves all pixels that read the column. The
-// best layout depends on filter, stride and instruction; the cheapest is chosen by counting instructions. If
-// pairs saturate, only one layout is possible: groups are taps in their order, because adjacent taps are
+// best layout depends on filter, stride and instruction. The layout with the fewest instructions is chosen.
+// If pairs saturate, only one layout is possible: groups are taps in their order, because adjacent taps are
 // pairs.
 #ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
 #define INTACT_KERNELS_CODEGEN_DEPTHWISE_INTERLEAVING_H_
@@ -81,7 +81,8 @@ class DepthwiseInterleaving {
  public:
   /// For kernels that compute at most filter.columns.pixels adjacent pixels at a time.
   DepthwiseInterleaving(FilterPattern filter, jit::DotKind dot);
-  /// The same, shared by all engines that exist: to choose it takes longer than to generate its kernel.
+  /// An interleaving that all existing engines share, because choosing it takes longer than generating its
+  /// kernel.
   static std::shared_ptr<const DepthwiseInterleaving> Shared(const FilterPattern& filter, jit::DotKind dot);
 
   /// The tap that each place of a group is multiplied with; −1: weight 0.
@@ -113,7 +114,7 @@ class DepthwiseInterleaving {
   static constexpr int kUnused = -1;
 
   size_t size() const { return static_cast<size_t>(TapsPerGroup(dot_)); }
-  /// The groups of one set of pixels, which share places.
+  /// The groups of one set of pixels that share places.
   std::vector<Places> GroupsOfSet(const Layout& layout) const;
   void AppendGroups(const std::vector<Place>& places, std::vector<Places>* groups) const;
   /// The taps of `pixel` at `places`; all are kUnused if `pixel` has no tap there.
@@ -128,7 +129,7 @@ class DepthwiseInterleaving {
   std::vector<int> NumbersOf(const Places& places) const;
   /// Bit i: the weights have a tap at place i.
   unsigned WeighedPlaces(int weights) const;
-  /// Replaces places that have no bit in `weighed`, which may lie outside the input, by another place.
+  /// Places without a bit in `weighed` may lie outside the input. Replaces them by another place.
   void DropUnweighed(unsigned weighed, Places* places) const;
   Cost CostOf(int pixels) const;
 

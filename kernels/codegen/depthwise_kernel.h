@@ -11,7 +11,7 @@
 //
 // Unpacks work within 128-bit lanes ("quarters"), so the channels come out *quartered*: dword d of quarter q of
 // vector i is channel 16q + 4i + d. Weights and compensation have this order too. Packing to bytes restores
-// the order of channels. For 4-byte outputs, or with a residual, a transposition restores it.
+// the order of channels. For 4-byte outputs, or with a residual, a transposition restores the order.
 //
 //   variant   dot                                        weights
 //   vnni      vpdpbusd                                   4 × s8 per dword
@@ -25,8 +25,8 @@
 // Each small filter has its own unrolled kernel, in which neighbouring pixels share interleavings. For all
 // other filters, one kernel loops over a list of taps, TapsPerGroup() taps at a time.
 //
-// Contract: reads V bytes at each tap of each pixel and writes exactly V elements per pixel. No alignment is
-// needed. Registers follow the System V ABI.
+// Contract: the kernel reads V bytes at each tap of each pixel, and writes exactly V elements per pixel. No
+// alignment is needed. Registers follow the System V ABI.
 #ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
 

@@ -1,9 +1,9 @@
-// Which kernels can run a problem: the list of all kernels, and the choice of ISAs and variants.
-// Several blocks may compute what the mode promises; PanelEngine::Cost() then decides by M and N.
+// The list of all kernels, and the choice of ISAs and variants for a problem. If several blocks compute what
+// the mode promises, PanelEngine::Cost() chooses one by M and N.
 //
-// kKernels is the one list that dispatch and tests expand: no kernel can exist untested. AMX is not in it:
-// its plans have an engine of tiles (amx_engine.h), and the blocks of AVX-512-VNNI. Portable plans are not in
-// it either: their engine is compiled code (portable_engine.h).
+// kKernels is the one list that dispatch and tests expand: no kernel can exist untested. AMX is not in the
+// list: plans for AMX have an engine of tiles (amx_engine.h), and the blocks of AVX-512-VNNI. Portable plans
+// are not in the list: their engine is compiled code (portable_engine.h).
 #ifndef INTACT_KERNELS_CODEGEN_DISPATCH_H_
 #define INTACT_KERNELS_CODEGEN_DISPATCH_H_
 

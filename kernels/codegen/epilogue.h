@@ -16,11 +16,11 @@
 // For 8-bit outputs, lo and hi are the activation's bounds clamped to [type_min − zp, type_max − zp]. The
 // type's bounds are integers and rounding is monotonic, so clamping before rounding equals clamping after it.
 // The upper bound is applied before rounding, because a larger value could not be converted to int32. The
-// lower bound, lowest = rne(lo) + zero_point, is applied to bytes after packing: too low values are converted
-// to the least int32, which packing saturates. If f is known to lie within int32, the upper bound is applied
-// after packing too. If zero point and bounds change nothing, packing suffices. With fixed point, v is an
-// int32, so both bounds are applied after packing. A residual can make a NaN, so the lower bound is then also
-// applied before rounding: max(NaN, lo) is lo.
+// lower bound, lowest = rne(lo) + zero_point, is applied to bytes after packing. Values that are too low are
+// converted to the least int32, and packing saturates this value. If f is known to lie within int32, the
+// upper bound is applied after packing too. If zero point and bounds change nothing, packing suffices. With
+// fixed point, v is an int32, so both bounds are applied after packing. A residual can make a NaN, so the
+// lower bound is then also applied before rounding: max(NaN, lo) is lo.
 #ifndef INTACT_KERNELS_CODEGEN_EPILOGUE_H_
 #define INTACT_KERNELS_CODEGEN_EPILOGUE_H_
 
@@ -38,7 +38,7 @@
 
 namespace intact::kernels {
 
-/// Knowledge about an 8-bit output that saves instructions.
+/// What is known about an 8-bit output. This knowledge saves instructions.
 enum class KnownOutput : uint8_t {
   kNothing,
   kFitsInt32,  // f lies within int32
@@ -48,10 +48,10 @@ enum class KnownOutput : uint8_t {
 /// How an epilogue is emitted. No variant changes a byte of C.
 struct EpilogueVariant {
   // Stores are non-temporal. This pays if C is larger than L2, because ordinary stores read each line of C
-  // first. Vectors must be whole, aligned cache lines; a store fence is needed before other threads may read.
+  // first. Vectors must be whole, aligned cache lines. A store fence is needed before other threads may read.
   bool streams = false;
-  // Rows, scales and bias are four quartered vectors (Emitter::OrderQuarters()), which packing 8-bit outputs
-  // puts in order. Rows have no residual.
+  // Rows, scales and bias are four quartered vectors (Emitter::OrderQuarters()). Packing 8-bit outputs puts
+  // the vectors in order. Rows have no residual.
   bool is_quartered = false;
   KnownOutput known = KnownOutput::kNothing;  // always kNothing with an f32 residual
   // For float outputs: whether f may be below lo (or NaN), and whether it may be above hi.
@@ -89,7 +89,7 @@ struct EpilogueSpec {
   std::string Name() const;  // "s32", "u8_bias", "s32_zb_streamed", "u8_plus_s8", "bf16_za_rows"
 };
 
-/// OutputBounds and ResidualScale as vectors, because the code has too few registers and reads them from
+/// OutputBounds and ResidualScale as vectors. The code has too few registers, so it reads these vectors from
 /// memory.
 struct alignas(64) EpilogueConstants {
   std::array<float, 16> lo, hi;
@@ -143,9 +143,9 @@ class Epilogue {
   void StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& c);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();
-  /// For quartered 8-bit outputs of rows without values: requantizes the `accumulators` of four adjacent columns from `column` on, a
-  /// vector of rows each, and packs them into the first of `vectors`: quarter q holds rows 4q to 4q + 3 of
-  /// the first column, then of the second, and so on. Destroys the other vectors.
+  /// For quartered 8-bit outputs of rows without values. Requantizes the `accumulators` of four adjacent
+  /// columns from `column` on, a vector of rows each. Packs them into the first of `vectors`: quarter q holds
+  /// rows 4q to 4q + 3 of the first column, then of the next columns. Destroys the other vectors.
   void PackColumns(const std::vector<jit::Mem>& accumulators, int column,
                    const std::vector<jit::Vec>& vectors);
 

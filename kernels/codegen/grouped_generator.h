@@ -65,7 +65,7 @@ class GroupedGenerator {
   void And(const jit::Vec& to, const asmjit::Operand_& mask) {
     code().emit(is_evex() ? asmjit::x86::Inst::kIdVpandd : asmjit::x86::Inst::kIdVpand, to, to, mask);
   }
-  // Keeps the low or the high nibbles of bytes; bits of other bytes that the shift moves in are masked.
+  // Keeps the low or the high nibbles of bytes. Masks bits of other bytes that the shift moves in.
   void LowNibbles(const jit::Vec& bytes, const asmjit::Operand_& mask) { And(bytes, mask); }
   void HighNibbles(const jit::Vec& to, const jit::Vec& bytes, const asmjit::Operand_& mask) {
     code().vpsrlw(to, bytes, 4);

@@ -6,7 +6,7 @@
 //     row 1  k0 k1 k2 …        group 1  header | …                        row 1   …
 //
 // The sums of a group are in registers, and f is in L1. So a run may be cut at any group: all rows pass a
-// block of groups that stays in L1, then the next block. The order of the groups stays.
+// block of groups that stays in L1, then the next block. The order of the groups does not change.
 //
 //   instructions per vector and quad, without loads and decoding
 //     VNNI   vpdpbusd

@@ -5,8 +5,8 @@
 //     16 rows × 64         16 quads × 16 columns      ─► tile of sums ─► memory ─► vectors: zero points, float, fma
 //
 // A step multiplies two row tiles by one group, one row tile by two groups, or one by one, with both vectors of columns: four tiles
-// of sums. Meanwhile the sums of the step before are added to f, because the vector units would otherwise be idle. The last step of
-// a call is added by the next call. A group of 32 depths takes half a tile.
+// of sums. Meanwhile the sums of the previous step are added to f, because the vector units would otherwise
+// be idle. The last step of a call is added by the next call. A group of 32 depths takes half a tile.
 #ifndef INTACT_KERNELS_CODEGEN_GROUPED_TILE_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_GROUPED_TILE_KERNEL_H_
 
@@ -55,11 +55,11 @@ struct GroupedTileKernelArgs {
   const GroupedRowValues* values = nullptr;  // of the first group
   int64_t values_stride_bytes = 0;           // from group to group
   float* f = nullptr;                        // [row][column of the panel]
-  // kGroupedTileSums bytes for the sums of the first step, aligned to 64 bytes. This buffer and that of the finished sums take
-  // turns.
+  // kGroupedTileSums bytes for the sums of the first step, aligned to 64 bytes. This buffer and the buffer of
+  // the finished sums take turns.
   int32_t* sums = nullptr;
 
-  /// A step that has been multiplied before, and is added. A call that does not multiply adds only this one.
+  /// A step that has been multiplied before, and is added. A call that does not multiply adds only this step.
   struct Finished {
     const GroupedRowValues* values = nullptr;
     const uint8_t* weights = nullptr;

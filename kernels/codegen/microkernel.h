@@ -9,12 +9,12 @@
 //     rows[1] + tap ─► k0 k1 k2 k3 | …    quad 1  n0: k4 …
 //     …                                   …
 //
-// Taps (access.h) follow each other in the depth: a GEMM has one, a convolution's filter several. For each
-// quad, four bytes of every row are broadcast and multiplied with all columns' vectors. Accumulators stay in
-// registers over the whole depth, so the epilogue is fused. They start from `compensation`, which holds the
-// bias and the constant term of zero points per column (pack.h), so zero points of activations cost nothing.
-// Small tiles have too few accumulators to hide the latency of vpdpbusd: they distribute the quads among
-// several sets of accumulators, which are added at the end.
+// Taps (access.h) follow each other in the depth: a GEMM has one tap, a convolution's filter several. For
+// each quad, four bytes of every row are broadcast and multiplied with all columns' vectors. Accumulators
+// stay in registers over the whole depth, so the epilogue is fused. Accumulators start from `compensation`.
+// `compensation` holds the bias and the constant term of zero points per column (pack.h), so zero points of
+// activations cost nothing. Small tiles have too few accumulators to hide the latency of vpdpbusd. They
+// distribute the quads among several sets of accumulators. These sets are added at the end.
 //
 // In each tap, the first pixel of a convolution's line begins with padding, and the last pixel ends with
 // padding. Kernels of tiles that begin or end lines do not compute this padding:
@@ -25,8 +25,8 @@
 //                                        head          tail
 //
 // Vectors of a grouped convolution may read different channels (Taps::vector_step). Then each product needs
-// its own quad, and loads are the bottleneck. But rows of a line read the same pixels, with different taps:
-// if the taps along the width are few, each quad is loaded once for all of them (Taps::shared). A pattern
+// its own quad, and loads are the bottleneck. But rows of a line read the same pixels, with different taps.
+// If the taps along the width are few, each quad is loaded once for all these rows (Taps::shared). A pattern
 // says which rows and taps share pixels (tap_pattern.h). The pixels' offsets are read from a table.
 //
 //   pixels of a line     x0        x1             x2                       x3                 …
@@ -102,8 +102,8 @@ struct MicrokernelArgs {
 
 using MicrokernelFunction = jit::Function<void(MicrokernelArgs*)>;
 
-/// Whether the first row of a tile begins a line, and whether its last row, another one, ends a line. These
-/// rows skip padding.
+/// Whether the first row of a tile begins a line, and whether the last row ends a line. These two rows
+/// differ, and skip padding.
 struct LineEnds {
   bool begins = false, ends = false;
   auto operator<=>(const LineEnds&) const = default;
@@ -175,9 +175,8 @@ struct MicrokernelSpec {
 inline constexpr int kInFlight = 10;
 
 /// Bytes that a prefetching kernel fetches per quad. VNNI multiplies one panel's quad faster than a line
-/// arrives from L3. So kernels of one panel fetch half a line, and two tiles fetch one panel. Measured with
-/// AVX-VNNI only, on a Xeon with AMX, over a line per quad: 1.24 times as fast at 8×4096×4096. AVX-512-VNNI
-/// kernels of one vector follow the same rule; their speed was not measured.
+/// arrives from L3. So kernels of one panel fetch half a line, and two tiles fetch one panel. AVX-VNNI on a
+/// Xeon with AMX: 1.24 times as fast at 8×4096×4096 as with a line per quad. AVX-512-VNNI: not measured.
 constexpr int PrefetchQuadBytes(jit::DotKind dot, int nr) {
   return dot == jit::DotKind::kVnni && nr == kPanelColumns ? 32 : 64;
 }

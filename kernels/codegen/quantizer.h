@@ -31,15 +31,14 @@ class Quantizer {
   /// floating-point environment.
   NumberRange Scan(const uint8_t* x, int64_t count) const noexcept;
   RowQuantization Choose(const NumberRange& range) const noexcept;
-  /// Writes `count` bytes; zero points if there is no scale. The definition divides x by the scale, but the
-  /// kernel multiplies: x·high + x·low, where the second product is rounded, and the sum once. The result
-  /// rounds to the same integer as the quotient: tests/kernels/codegen/quantizer_test.cc tries all mantissas of
-  /// scales, and all x near ties.
+  /// Writes `count` bytes; zero points if there is no scale. The definition divides x by the scale. The
+  /// kernel computes x·high + x·low: it rounds the second product, and the sum once. The result rounds to the
+  /// quotient's integer: quantizer_test.cc tries all mantissas of scales, and all x near ties.
   void Quantize(const uint8_t* x, int64_t count, const RowQuantization& how, uint8_t* a) const noexcept;
-  /// Quantizes rows [begin, end) of `k` numbers, each with its own scale, to `a` and every `stride` bytes
-  /// from there on. Sets their zero points and scales in `values`, from row `begin` on. `stride` is at least k;
-  /// bytes between rows are undefined; nothing is written behind the last row's k bytes. Returns whether each
-  /// row has a scale.
+  /// Quantizes rows [begin, end) of `k` numbers, each with its own scale. Row begin + i goes to a + i·stride.
+  /// Sets the rows' zero points and scales in `values`, from row `begin` on. `stride` is at least k. Bytes
+  /// between rows are undefined. Nothing is written behind the last row's k bytes. Returns whether each row has
+  /// a scale.
   bool QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int64_t k, uint8_t* a, int64_t stride,
                     RowValues* values) const noexcept;
 
@@ -72,8 +71,8 @@ class Quantizer {
     Reciprocal reciprocal;
     int32_t zero_point = 0;
     const int32_t* pack_order = nullptr;
-    // Scratch for a vector of zero points. The function fills it: it loads whole vectors from there, which the
-    // caller's narrower stores would delay.
+    // Scratch for a vector of zero points. The function itself fills the scratch and loads whole vectors from
+    // it. Narrower stores by the caller would delay these loads.
     alignas(64) std::array<int16_t, 32> zero_points;
   };
   using ScanFunction = jit::Function<void(ScanArgs*)>;

@@ -1,8 +1,8 @@
 // Computes the sum of each row of A. The sums are later multiplied by weight zero points (pack.h).
 //
-// Sums are computed from the caller's rows, not while packing, so that they do not depend on how an engine
-// reads A. Generated code adds up the whole vectors of four rows at a time, by VPSADBW, which adds eight
-// bytes. SSE2 intrinsics add up what remains: depths, rows and, in portable plans, everything.
+// Sums are computed from the caller's rows, not while packing. So they do not depend on how an engine reads
+// A. Generated code adds up the whole vectors of four rows at a time. VPSADBW adds eight bytes. SSE2
+// intrinsics add up the remaining depths and rows, and in portable plans everything.
 #ifndef INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 #define INTACT_KERNELS_CODEGEN_ROW_SUMS_H_
 

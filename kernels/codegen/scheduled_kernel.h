@@ -1,5 +1,5 @@
-// The scheduled kernel: accumulates scheduled weights (schedule.h) over one window of A, or over a planar
-// band (planar_band.h), exactly: with VPMADDUBSW, or with VPDPBUSD if the ISA has it.
+// The scheduled kernel: accumulates scheduled weights (schedule.h) exactly, over one window of A or over a
+// planar band (planar_band.h). The kernel uses VPDPBUSD if the ISA has this instruction, else VPMADDUBSW.
 //
 // Rows of A fill the vectors' lanes, weights are broadcast:
 //
@@ -11,10 +11,10 @@
 //
 // VPDPBUSD adds each item to the accumulators itself; then groups only unroll the loop.
 //
-// The first window's accumulators start from `compensation`, which holds constants per column; later windows
-// continue from the accumulators in memory. These are stored column by column: [columns][rows],
+// The first window's accumulators start from `compensation`, the constants of the columns. Later windows
+// continue from the accumulators in memory. Accumulators are stored column by column: [columns][rows],
 // block_vectors·lanes rows, the transposed result of a tile. The tile epilogue (tile_epilogue.h) transposes
-// and requantizes it.
+// and requantizes this result.
 #ifndef INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_SCHEDULED_KERNEL_H_
 

@@ -1,6 +1,6 @@
 // Quantizes short rows, each with its own scale, many rows at a time: a vector holds the ranges, the scales
 // or the zero points of eight rows. For one row at a time, finding the scale takes several times as long as
-// quantizing the row. Compiled code, because nothing depends on a plan except types.
+// quantizing the row. The code is compiled, not generated, because only types depend on a plan.
 #ifndef INTACT_KERNELS_CODEGEN_SHORT_ROWS_H_
 #define INTACT_KERNELS_CODEGEN_SHORT_ROWS_H_
 
@@ -21,11 +21,9 @@ struct ShortRows {
   /// Whether this CPU has the instructions.
   static bool Exist();
 
-  /// Quantizes rows [0, count) from `source` to `a_type`, row i to a + i·stride, with the results of
-  /// Quantizer::Choose() and Quantizer::Quantize(). Sets zero points and scales of `values`. Returns a
-  /// bit for each row with a scale that has no Quantizer::Reciprocal, or without a scale: the results of these
-  /// rows are undefined. `stride` is at least k; bytes between rows are undefined; nothing is written behind
-  /// the last row's k bytes.
+  /// Quantizes rows [0, count) as Quantizer::QuantizeRows() does, row i to a + i·stride. Returns a bit for
+  /// each row whose scale has no Quantizer::Reciprocal, or that has no scale. The results of these rows are
+  /// undefined.
   uint32_t Quantize(intact_type source, intact_type a_type, uint8_t* a, int64_t stride,
                     RowValues* values) const noexcept;
 

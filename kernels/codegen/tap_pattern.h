@@ -1,13 +1,12 @@
 // The columns of the input that neighbouring output pixels share, along the filter's width. Kernels depend on
-// this pattern, and read the columns' offsets from a table, so that one kernel serves all widths and
-// channels.
+// this pattern, and read the columns' offsets from a table. So one kernel serves all widths and channels.
 //
 //   the columns of a filter of three taps    stride 1    stride 2    stride 3
 //     pixel 0                                0 1 2       0 1 2       0 1 2
 //     pixel 1                                  1 2 3         2 3 4         3 4 5
 //
-// Only columns that some tap reads have numbers, which rise from left to right. At a stride above 3,
-// pixels share no columns either, and the pattern equals the pattern of stride 3.
+// Only columns that some tap reads have numbers. The numbers rise from left to right. A stride above 3 has
+// the pattern of stride 3, because pixels share no columns.
 #ifndef INTACT_KERNELS_CODEGEN_TAP_PATTERN_H_
 #define INTACT_KERNELS_CODEGEN_TAP_PATTERN_H_
 

@@ -7,25 +7,25 @@
 //                         tile 1  rows 10 to 19                   tile 1  rows 12 to 24, row 12 again
 //
 // A line is a run of rows at one stride: all rows of a GEMM, or a line of output pixels. Tiles are loaded
-// from it in place. A convolution loads them from its band or its input, one tap after the other.
+// from a line in place. A convolution loads tiles from its band or its input, one tap after the other.
 //
-// If only a few rows lie between a line's end and the next line, as the padding between lines of a band, tiles
-// may run on into the next line. The rows between the lines are then computed too, but not stored.
+// Few rows may lie between a line's end and the next line, for example the padding in a band. Then tiles may
+// run on into the next line. The rows between the lines are computed too, but not stored.
 //
 //   two lines of 20 rows, 2 rows apart     tile 0  rows 0 to 14, tile 1  rows 15 to 19, 2 between the lines, …
 //
 // A is staged, that is copied into dense rows, only if loading it in place is impossible or slow:
 //   - the last depths of a row, if they are not a whole tile: a load would read beyond the row;
-//   - all of A, if a block's rows at the caller's stride do not fit in L1 together. Exception: tiles are loaded
-//     in place, from L2, if the staged block would not fit in L1 with its whole depth either, and L2 holds A or
-//     many panels;
+//   - all of A, if a block's rows at the caller's stride do not fit in L1 together. Exception: if L2 holds A
+//     or many panels, and the staged block at its whole depth would not fit in L1 either, tiles are loaded in
+//     place, from L2;
 //   - all of A, if lines are much shorter than tiles or taps are not whole tiles: ReadsLinesInPlace().
 //
 // If a block of A outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block.
 // Rows in place are cut only if the hits in L1 save more time than storing and reloading the sums costs. A chunk of
-// rows is one block of row tiles. Exception: if L2 holds only a few panels at full depth beside staged rows, up to
-// 256 rows share one depth block, so that a chunk holds more panels. Otherwise A would be read from far memory, and staged, for
-// every few panels.
+// rows is one block of row tiles. Exception: if L2 holds only a few panels at full depth beside staged rows,
+// up to 256 rows share one depth block. A chunk then holds more panels. Without this exception, A would be
+// read from far memory, and staged, for every few panels.
 #ifndef INTACT_KERNELS_ENGINES_AMX_BLOCKING_H_
 #define INTACT_KERNELS_ENGINES_AMX_BLOCKING_H_
 
@@ -43,8 +43,8 @@ struct AmxRows {
   int64_t stride = 0;  // bytes between rows of a line
   int64_t line = 0;    // rows per line
   int64_t first = 0;   // number of the first row; row 0 begins a line
-  int64_t pitch = 0;   // rows from the begin of a line to that of the next, if tiles may run on; else 0
-  /// Rows before row `row`, with those between lines, if tiles run on.
+  int64_t pitch = 0;   // rows from a line's begin to the next line's begin, if tiles may run on; else 0
+  /// If tiles run on: the number of rows before row `row`, with the rows between lines.
   int64_t Place(int64_t row) const { return row / line * pitch + row % line; }
   /// The first row at or behind a place.
   int64_t RowAt(int64_t place) const { return place / pitch * line + std::min(place % pitch, line); }
@@ -63,7 +63,7 @@ struct AmxBlocking {
   bool shares_depths = false;  // several blocks of row tiles share a depth block
   int64_t chunk_rows = 0;    // rows that share a depth block; 1 without shares_depths: one block of row tiles
   int64_t chunk_panels = 0;  // panels of B that stay in L2; if shares_depths, a depth block of each
-  bool a_stays = false;      // A stays in L2, and kernels prefetch B's next chunk; else A's next rows
+  bool a_stays = false;      // A stays in L2. Kernels prefetch B's next chunk, or else A's next rows
   bool b_stays = false;      // blocks of 1×4 tiles, for which L1 keeps B: AmxKernelSpec::b_stays
 };
 
@@ -81,8 +81,8 @@ bool StagesLines(int64_t line, int64_t row_stride, int64_t panels, const Taps& t
 /// Whether L1 keeps the four panels of a block of one row tile.
 bool PanelsStayInL1(int64_t k, const CacheSizes& caches);
 
-/// The maximum number of blocks of sums that wait for their next depths, in a range of `rows` rows of weights of
-/// `panels` panels.
+/// The maximum number of blocks of sums that wait for their next depths. `rows`: of a range. `panels`: of the
+/// weights.
 int64_t MaxWaitingBlocks(int64_t rows, int64_t panels, const Taps& taps, const CacheSizes& caches);
 
 }  // namespace intact::kernels

@@ -1,4 +1,4 @@
-// The cost model of a register block: which tiles it cuts rows into, and how long they take.
+// The cost model of a register block: the tiles that the block cuts rows into, and the time of these tiles.
 //
 //   rows of a GEMM           tile | tile | tile | …                      evenly, or whole tiles first
 //   rows of a convolution    line 0: tile | tile   line 1: tile | tile   the tiles at the ends of lines leave
@@ -9,9 +9,9 @@
 //   Σ over quads of max(rows × vectors, latency, loads of weights from L2)  +  a constant per tile
 //
 // Variants without VNNI have separate costs for products and for vectors of weights. The scheduled variant
-// counts the items and groups of its schedule instead of quads. Both add costs for 8-bit outputs, for kernel
-// calls, for staged rows and for weights that L2 does not hold. The scheduled variant takes at least the time
-// of loading these weights.
+// counts the items and groups of its schedule instead of quads. The models add costs for 8-bit outputs, for
+// kernel calls, for staged rows and for weights that L2 does not hold. The scheduled variant takes at least
+// the time of loading these weights.
 #ifndef INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 #define INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 
@@ -52,11 +52,11 @@ class BlockCost {
   int64_t run_rows() const { return run_rows_; }
 
   /// Whether kernels of `block` multiply s8 activations without a shift. False if there are constants for
-  /// skipped padding, which assume the shift. Only bands have these constants, and bands hold u8.
+  /// skipped padding: these constants assume the shift. Only bands have these constants, and bands hold u8.
   static bool IsSigned(const KernelBlock& block, const GemmData& data);
-  /// Whether kernels of `block` cannot read A in place: s8 must be shifted for most variants, a depth that is
-  /// no multiple of four must be padded, the wide and split variants read other bytes, and the scheduled
-  /// variant reads a single tap.
+  /// Whether kernels of `block` cannot read A in place. Most variants need shifted s8, and a depth that is a
+  /// multiple of four. The wide and split variants read other bytes. The scheduled variant reads a single
+  /// tap.
   static bool IsStaged(const KernelBlock& block, const GemmData& data);
 
  private:

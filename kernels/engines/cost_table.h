@@ -1,13 +1,14 @@
 // The constants of the cost models, one table for each CPU that was measured. Plans that have not been tuned
-// (intact_…_tune) choose engines, register blocks and layouts by them. The bytes of C never depend on them.
+// (intact_…_tune) choose engines, register blocks and layouts by these constants. The bytes of C never depend
+// on the constants.
 //
 //   `intact_bench fit FILE`  measures this CPU and writes its table (cost_tables/*.inc)
 //   `intact_bench tune`      lists choices that are wrong on this CPU
 //   `intact info`                  says which table this CPU uses
 //
-// Costs are compared within a plan only, so their unit depends on the plan's ISA: a *product* is the time
-// that the ISA's own sequence (vpdpbusd with VNNI, the maddubs sequence without) takes for a vector of
-// columns and a k-quad of a row.
+// Costs are compared within a plan only, so their unit depends on the plan's ISA. The unit is a *product*:
+// the time of the ISA's own sequence for a vector of columns and a k-quad of a row. This sequence is vpdpbusd
+// with VNNI, and the maddubs sequence without VNNI.
 #ifndef INTACT_KERNELS_ENGINES_COST_TABLE_H_
 #define INTACT_KERNELS_ENGINES_COST_TABLE_H_
 
@@ -32,7 +33,8 @@ struct UnpackedCosts {
 
 /// A runtime B, in half cycles.
 struct RuntimeCosts {
-  // Packing a quad of 16 columns: contiguous rows of B, contiguous columns; rows, if L2 does not hold B.
+  // Packing a quad of 16 columns: contiguous rows of B; contiguous columns; contiguous rows, if L2 does not
+  // hold B.
   double packed_rows = 0, packed_columns = 0, packed_far_rows = 0;
   // Registers are as named, or ymm for split and zmm for VNNI.
   UnpackedCosts split_rows, zmm_split_rows, split_columns, vnni_rows, ymm_vnni_rows, vnni_columns;
@@ -57,37 +59,37 @@ struct TileCosts {
 struct LayoutLimits {
   // With tiles: up to this number of panels, A is read in place (from L2 for each block) rather than staged.
   int64_t few_panels = 0;
-  // With VNNI, groups whose columns do not fill whole vectors, or whose weights have zero points, read a
-  // planar band if their output channels fill fewer vectors than this.
+  // With VNNI, a group whose output channels fill fewer vectors than this may read a planar band. Condition:
+  // its columns do not fill whole vectors, or its weights have zero points.
   int64_t planar_vectors = 0;
   // Groups that fill a vector only together read a planar band if their output channels × strides are fewer
-  // than this, because each pixel that outputs read is transposed.
+  // than this. Reason: each pixel that outputs read is transposed.
   int64_t planar_outputs = 0;
   // With VNNI, a single group of few outputs reads a planar band if it has at least this number of inputs.
   int64_t least_planar_inputs = 0;
   // Taps may be padded to whole tiles if all padded taps together have at most few_padded_depths depths, or
   // if a padded tap is at most most_padded_growth times as deep.
   int64_t few_padded_depths = 0, most_padded_growth = 0;
-  // Kernels share the pixels of adjacent taps if lines have at least least_sharing_rows rows, and the taps,
-  // which are unrolled, at most most_sharing_quads k-quads.
+  // Kernels share the pixels of adjacent taps if lines have at least least_sharing_rows rows, and the taps
+  // have at most most_sharing_quads k-quads. The taps are then unrolled.
   int64_t least_sharing_rows = 0, most_sharing_quads = 0;
-  // Output pixels that lie apart are computed line by line if lines have at least this number of pixels; else
-  // they are copied from scratch.
+  // Output pixels that lie apart are computed line by line if lines have at least this number of pixels.
+  // Otherwise the pixels are copied from scratch.
   int64_t least_line_rows = 0;
   // Depthwise kernels are unrolled for filters of at most this number of taps.
   int64_t most_unrolled_taps = 0;
   // A single input channel is repeated, as for a depthwise convolution, for at most this number of outputs.
   // The second limit is for taps that lie apart. Panels cannot join these taps.
   int64_t most_repeats = 0, most_apart_repeats = 0;
-  // Without VNNI, for at most this number of outputs × taps, unless taps lie apart.
+  // Without VNNI, a channel is repeated for at most this number of outputs × taps, unless taps lie apart.
   int64_t most_repeated_weights = 0;
   // A depthwise convolution in place calls a kernel for each column of outputs at both sides. The cost of a
-  // call, and of one pixel in it, in bytes copied.
+  // call, and the cost of one pixel in a call, in bytes copied.
   int64_t column_call = 0, column_pixel = 0;
   // Strips of up to shallow_quads quads use groups of up to shallow_group items. In these strips,
   // mispredicted exits of the loops for each group size cost more than larger groups save.
   int64_t shallow_quads = 0, shallow_group = 0;
-  // Schedules whose rows fill the lanes cost schedule.run in addition, if C has fewer columns than this.
+  // If C has fewer columns than this, schedules whose rows fill the lanes cost schedule.run in addition.
   int64_t run_columns = 0;
   // The branch predictor remembers the loop exits of this number of strips from one tile to the next. With
   // more strips, entering a strip costs new_strip times schedule.strip.
@@ -95,7 +97,7 @@ struct LayoutLimits {
   // VNNI kernels with s32 outputs multiply a tile's rows in two parts (PanelLoop::in_parts) if the tile
   // has more accumulators than this.
   int64_t most_waiting_vectors = 0;
-  // Padding is skipped if this saves at least so much time for each row, in the mean of a line's rows.
+  // Padding is skipped if skipping saves at least this time per row, in the mean of a line's rows.
   int64_t least_skipped = 0;
   // VNNI kernels of up to fetching_rows rows fetch each line of a panel at a distance of panel_ahead bytes.
   // Scheduled kernels fetch a strip into L2 at a distance of strip_ahead bytes.
@@ -123,7 +125,7 @@ struct CostTable {
   }
 };
 
-/// The constants of one vector register: see ForEachCost(), which puts `path` before their names.
+/// Visits the constants of one vector register: see ForEachCost(). `path` comes before their names.
 template <class Costs, class Visit>
 void ForEachVectorCost(const std::string& path, Costs& vector, const Visit& visit) {
   constexpr const char* kProducts = "products";
@@ -249,7 +251,7 @@ struct CpuCosts {
   std::string_view name;
   std::string_view vendor;  // as in jit::CpuKind
   uint32_t family, first_model, last_model;
-  core::IsaSet isas;  // of the CPU; it measured no others
+  core::IsaSet isas;  // the ISAs of the CPU; no others were measured
   CostTable costs;
 
   bool IsOf(const jit::CpuKind& cpu) const {
@@ -269,8 +271,8 @@ const CpuCosts& CostsFor(const jit::CpuKind& cpu, core::IsaSet isas);
 /// The table of this process, chosen once.
 const CostTable& Costs();
 
-/// Makes Costs() return a copy of `table` from now on. Plans that exist use some of the new costs, so call it
-/// while no plan is used. For tests, and to fit a table.
+/// Makes Costs() return a copy of `table` from now on. Existing plans use some of the new costs, so call this
+/// function while no plan is used. For tests, and to fit a table.
 void SetCosts(const CostTable& table);
 
 /// The text of a table: a line "table.NAME = VALUE;  // UNIT" for each constant. A file of this text is

@@ -17,8 +17,8 @@
 //
 // The flat cover wastes no lanes if n is no multiple of V, but neighbouring pixels share fewer inputs. A row
 // of all channels is computed flat in two cases:
-//   - its pixels are adjacent in the band and in the output. The outputs are stored in place, except a row of
-//     fewer than V elements, which is copied from scratch;
+//   - its pixels are adjacent in the band and in the output. The outputs are stored in place. Exception: a
+//     row of fewer than V elements is copied from scratch;
 //   - the distance to the next pixel is at most V. Pixels in between are computed too, and dropped: the outputs
 //     are copied from scratch.
 // Other rows are computed by channels. If n < V, each of their pixels goes through scratch.
@@ -84,10 +84,9 @@ class DepthwiseEngine {
     return !by_channels_.kernel || data_.n >= v_ || (is_adjacent && pixels * data_.n >= v_);
   }
 
-  /// Writes elements [channel_begin, channel_end) of each pixel, and reads these elements of the residual.
-  /// `channel_begin` is a multiple of channel_step(); `channel_end` is a multiple too, or data.n. Reads only
-  /// these channels of the band. But the vector that ends with the last channel may also read channels before
-  /// `channel_begin`.
+  /// Writes elements [channel_begin, channel_end) of each pixel, and reads these elements of the residual and
+  /// of the band. The bounds are multiples of channel_step(); `channel_end` may also be data.n. The vector
+  /// that ends with the last channel may also read channels of the band before `channel_begin`.
   void RunRow(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
 
  private:
@@ -146,7 +145,7 @@ class DepthwiseEngine {
 
   /// The part of `row` from a pixel and a channel on.
   DepthwiseRow From(const DepthwiseRow& row, int64_t pixel, int64_t channel) const;
-  /// Computes a vector of `cover` for all pixels of `row`, which begins at the vector's first channel.
+  /// Computes a vector of `cover` for all pixels of `row`. `row` begins at the vector's first channel.
   void RunVector(const Cover& cover, size_t vector, const DepthwiseRow& row) const noexcept;
   void RunByChannels(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
   bool RunsFlat(const DepthwiseRow& row) const;

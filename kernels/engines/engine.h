@@ -1,5 +1,6 @@
 // A kernel engine computes rectangles of C from one plan's weights with one family of kernels. A plan has several
-// engines, each best for a range of M. EngineSet chooses among them; engines do not depend on each other.
+// engines, each best for a range of M. EngineSet chooses among the engines. Engines do not depend on each
+// other.
 #ifndef INTACT_KERNELS_ENGINES_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_ENGINE_H_
 
@@ -148,8 +149,8 @@ struct GemmData : KernelData {
   Taps taps_;
 };
 
-/// The data of the engine that reads positions of a planar band. It subtracts zero points of weights from the
-/// weights.
+/// The data of the engine that reads positions of a planar band. This engine subtracts zero points of weights
+/// from the weights.
 struct PlanarData : KernelData {
   PlanarData(std::shared_ptr<const LinearWeights> packed, PlanarAccess access, core::Isa isa)
       : KernelData(std::move(packed), isa, true), planar_(std::move(access)) {}
@@ -220,13 +221,14 @@ class Engine {
   virtual int64_t WholeRows(int64_t m) const { return m; }
   /// Bytes of scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;
-  /// Generates the kernels for ranges of `rows` rows; with `or_fewer`, of up to `rows` rows. RunRange() generates kernels
-  /// that are missing, which allocates memory; if memory runs out, it uses slower kernels. Thread-safe. Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
+  /// Generates the kernels for ranges of `rows` rows; with `or_fewer`, of up to `rows` rows. RunRange()
+  /// allocates memory for missing kernels. If memory runs out, RunRange() uses slower kernels. Thread-safe.
+  /// Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
   virtual Error PrepareRows(int64_t /*rows*/, bool /*or_fewer*/) const { return {}; }
   /// Computes `range` of C. `scratch` is aligned to 64 bytes.
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
-  /// Records the kernel calls of RunRange() for these arguments, for which it may read A. The engine must outlive the
-  /// result. Null: binding would save no time.
+  /// Records the kernel calls of RunRange() for these arguments. Recording may read A. The engine must
+  /// outlive the result. Null: binding would save no time.
   virtual std::unique_ptr<BoundCalls> Bind(const RunBuffers& /*buffers*/, const Range& /*range*/,
                                            uint8_t* /*scratch*/) const {
     return nullptr;
@@ -236,9 +238,9 @@ class Engine {
 /// A run of fewer multiply-adds takes little scratch.
 inline constexpr double kFewMultiplyAdds = 1000;
 
-/// Whether `scratch_bytes` are too much for an engine that runs `m` rows: more than 10 KiB for few multiply-adds.
-/// With 6 KiB for the rows of A, such a GEMM takes at most 16 KiB of scratch, if B is constant and neither usual_m
-/// nor tuning chose its engine.
+/// Whether an engine needs more than 10 KiB of scratch for few multiply-adds. Without such engines, few
+/// multiply-adds take at most 16 KiB, 6 KiB of them for the rows of A. Condition: B is constant, and neither
+/// usual_m nor tuning chose the engine.
 inline bool IsWasteful(const KernelData& data, int64_t m, int64_t scratch_bytes) {
   constexpr int64_t kLittleScratch = 10 << 10;
   return scratch_bytes > kLittleScratch &&

@@ -1,4 +1,4 @@
-// An engine of grouped weights: it reads packed weights, and computes rectangles of C.
+// An engine of grouped weights reads packed weights, and computes rectangles of C.
 #ifndef INTACT_KERNELS_ENGINES_GROUPED_H_
 #define INTACT_KERNELS_ENGINES_GROUPED_H_
 

@@ -77,17 +77,17 @@ class GroupedPanelEngine final : public GroupedEngine {
   struct TileKernels {
     GroupedTileKernelFunction multiplies, adds, does_both;
   };
-  // Without kernels, kernels of vectors compute all rows.
+  // If `kernels` is empty, vector kernels compute all rows.
   struct Tiles {
     TileFunctions functions;
-    std::vector<TileKernels> kernels;  // of steps of one and of two row tiles; one has the most
+    std::vector<TileKernels> kernels;  // [row tiles of a step − 1]
     int64_t groups = 1;                // of a step
     std::string name;
     int64_t least_rows = kTileRows;  // fewer rows are faster without tiles
     bool Exist() const { return !kernels.empty(); }
   };
-  // The packed weights of the next block, which the calls for a block fetch into L2. Expansions and tiles read
-  // them faster than the hardware fetches them.
+  // The packed weights of the next block. The calls for a block fetch them into L2, because expansions and
+  // tiles read weights faster than the hardware fetches them.
   class Ahead {
    public:
     Ahead(const uint8_t* from, int64_t bytes, int64_t calls)
@@ -124,26 +124,28 @@ class GroupedPanelEngine final : public GroupedEngine {
   }
   int64_t ExpandedBytes() const { return block_groups_ * expanded_group_bytes_; }  // of a block
   void SetValues(const GroupedRows& rows, const Scratch& scratch) const noexcept;
-  // Sets f of a panel to what sums are added to.
+  // Sets f of a panel to its first value: +0, or the terms of the minimums.
   void StartPanel(const Rows& rows, int64_t panel, float* f) const noexcept;
   void RunPanel(const Rows& rows, int64_t panel, const Scratch& scratch) const noexcept;
-  // The two kinds of RunPanel(). In one loop, rows on vectors took up to 12 % longer.
+  // The two kinds of RunPanel(). With one loop for both, rows on vectors took up to 12 % longer.
   void RunOnVectors(const Rows& rows, const uint8_t* weights, const Scratch& scratch) const noexcept;
   void RunOnTiles(const Rows& rows, const uint8_t* weights, const Scratch& scratch) const noexcept;
   void Expand(const Groups& block, const uint8_t* weights, uint8_t* to) const noexcept;
   // The arguments of the kernels for the rows from `begin` on.
   GroupedKernelArgs ArgsOf(const Rows& rows, int64_t begin, const Groups& groups, const uint8_t* weights,
                            float* f) const noexcept;
-  // Computes the rows from `begin` on. Each call of a kernel fetches a share of `ahead`, if it is not null.
+  // Computes the rows from `begin` on. If `ahead` is not null, each call of a kernel fetches a share of
+  // `ahead`.
   void RunBlock(const Kernels& kernels, const Rows& rows, int64_t begin, const Groups& groups,
                 const uint8_t* weights, float* f, Ahead* ahead = nullptr) const noexcept;
-  // Computes the rows before the last few. Returns their number. The last products may wait.
+  // Computes all rows except the last few. Returns the number of computed rows. The last products may wait.
   int64_t RunTiles(const Rows& rows, const Groups& groups, const uint8_t* weights, const Scratch& scratch,
                    const uint8_t* next_weights, WaitingTiles* waiting) const noexcept;
-  // Multiplies the groups of `args`, and adds what waits. The last step then waits.
+  // Multiplies the groups of `args`, and adds the products that wait. The products of the last step then
+  // wait.
   void MultiplyTiles(const TileKernels& kernels, const GroupedKernelArgs& args, int64_t group_bytes,
                      WaitingTiles* waiting) const noexcept;
-  // Adds what waits.
+  // Adds the products that wait.
   static void AddWaiting(WaitingTiles* waiting) noexcept;
   void Store(const Rows& rows, int64_t panel, const Scratch& scratch, uint8_t* c,
              int64_t c_stride_bytes) const noexcept;

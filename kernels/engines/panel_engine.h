@@ -5,14 +5,14 @@
 //            ─► chunks of columns (B, in an eighth of L2; the next chunk is prefetched meanwhile)
 //            ─► tiles of mr×nr: a call for each nr columns runs several tiles
 //
-// A is read in place unless kernels cannot: s8 must be shifted if the ISA multiplies u8 only, a depth that is
-// no multiple of four must be padded, the wide and split variants read other bytes, and the scheduled variant
-// reads a single tap. Then rows are staged, a block at a time, with their taps joined. The wide variant
-// stages rows without gaps, and bands, in one pass: it keeps their layout and widens each byte to int16. An edge within a
-// vector goes through scratch on the stack, which holds one or more tiles.
+// A is read in place if kernels can do so. BlockCost::IsStaged() lists the reasons why they cannot. Then rows
+// are staged, a block at a time, with their taps joined. The wide variant stages bands, and rows without
+// gaps, in one pass: it keeps their layout and widens each byte to int16. An edge within a vector goes
+// through scratch on the stack. This scratch holds one or more tiles.
 //
 // Kernels for tiles of one row are generated with the engine. Kernels for other heights are generated when
-// PrepareRows() or the first run of such a tile needs them. If that fails, tiles of one row take their place.
+// PrepareRows() or the first run of such a tile needs them. If generation fails, tiles of one row take the
+// place of higher tiles.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
@@ -38,7 +38,7 @@ class PanelEngine final : public Engine {
  public:
   /// `data` must outlive the engine. `schedule`: null for variants other than the scheduled one. `wide`:
   /// null, or the weights of the wide variant. `most_rows`: the most rows that runs are expected to have. If
-  /// L1 holds them, no run prefetches rows of A. A CODEGEN_FAILED error names the kernel.
+  /// L1 holds these rows, no run prefetches rows of A. A CODEGEN_FAILED error names the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
                                                 std::shared_ptr<const ScheduledVectors> schedule,
                                                 std::shared_ptr<const WidePanels> wide, int64_t most_rows);
@@ -145,8 +145,7 @@ class PanelEngine final : public Engine {
   Input Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   bool Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
              RowMap* rows) const noexcept;
-  /// Computes `range` from `a`, whose row i belongs to row i of C. Prefetches the columns up to
-  /// `next_end`.
+  /// Computes `range` from `a`. Row i of `a` belongs to row i of C. Prefetches the columns up to `next_end`.
   void RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
                 MicrokernelArgs* call) const noexcept;
   /// Whether a chunk of these rows is one tile.

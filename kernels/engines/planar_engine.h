@@ -21,8 +21,8 @@ namespace intact::kernels {
 
 class PlanarEngine final : public Engine {
  public:
-  /// `like`: the sums that an engine of the same weights made for other input extents; their schedule is copied.
-  /// Null: a new schedule is made. `data` must outlive the engine.
+  /// `like`: the sums that an engine of the same weights made for other input extents. The schedule of `like`
+  /// is copied. Null: a new schedule is made. `data` must outlive the engine.
   static Result<std::unique_ptr<PlanarEngine>> Create(const PlanarData& data, core::Isa isa,
                                                       const ScheduledSums* like);
 

@@ -1,5 +1,6 @@
 // Grouped weights in compiled code, for CPUs without AVX2 and for processes that may not generate code. The
-// weights minus their zero points are kept as int16, besides the packed weights of the plan. It needs only SSE2.
+// engine keeps the weights minus their zero points as int16, in addition to the packed weights of the plan.
+// It needs only SSE2.
 #ifndef INTACT_KERNELS_ENGINES_PORTABLE_GROUPED_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PORTABLE_GROUPED_ENGINE_H_
 

@@ -1,5 +1,5 @@
 // Tiles of C from scheduled weights (schedule.h): the common part of the engines that run schedules.
-// ScheduledEngine packs rows of A for this class; PlanarEngine finds the rows in planar bands.
+// ScheduledEngine packs rows of A for this class. PlanarEngine finds the rows in planar bands.
 //
 //   RunTile ─► panels with accumulators in one buffer ─► windows of depth: one scheduled kernel call for each
 //   panel ─► tile epilogue
@@ -74,9 +74,8 @@ class ScheduledSums {
   ScheduledSums(const KernelData& data, core::Isa isa) : ScheduledSums(data, isa, data.problem.range.high) {}
 
   /// Chooses the cheapest of `variants` by the cost model, for the activation range. The last variant must
-  /// have strips of one column, which suit any weights. `spec`: common to all variants. `like`: the sums of
-  /// these weights for other extents of a convolution's input, or null. If given, its variant is chosen, and it
-  /// must outlive Build().
+  /// have strips of one column. `spec`: common to all variants. `like`: the sums of these weights for other
+  /// extents of a convolution's input, or null. Its variant is chosen, and it must outlive Build().
   Error Choose(std::span<const StripVariant> variants, const ScheduleSpec& spec, const ScheduledSums* like);
   using Schedule = std::shared_ptr<const ScheduledWeights>;
   /// Makes the schedule for `spec`. `like`: the schedule for other extents, or null.
@@ -126,7 +125,7 @@ class ScheduledSums {
     /// The cost of one quad and one row, in a full block.
     double QuadCost() const { return costs->item * items + costs->group * groups; }
   };
-  /// Makes sums for activations in [0, amax]. `fallback_` sums rows with larger activations; without a
+  /// Makes sums for activations in [0, amax]. `fallback_` sums rows with larger activations. Without a
   /// fallback, the caller guarantees that no activation is larger.
   ScheduledSums(const KernelData& data, core::Isa isa, int amax);
   Error ChooseVariant(std::span<const StripVariant> variants, const ScheduleSpec& spec,
@@ -138,8 +137,8 @@ class ScheduledSums {
   /// The number of panels that have accumulators at the same time: one, or with several windows the panels of
   /// a chunk.
   int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
-  // Scratch has three parts: accumulators, unless one panel's are enough, which lie on the stack; one row of
-  // C that takes all dropped rows; a tile of C for columns that fill no whole tile.
+  // Scratch has three parts: accumulators; one row of C that takes all dropped rows; a tile of C for columns
+  // that fill no whole tile. If the accumulators of one panel are enough, they lie on the stack instead.
   int64_t AccumulatorBytes() const {
     return schedule_->windows() == 1 ? 0 : PanelsAtOnce() * kPanelColumns * tile_rows() * 4;
   }

@@ -1,8 +1,8 @@
 // Few rows of A times a runtime B that is not packed: packing would take longer than the product.
 //
-//   1. The sums of all columns go to scratch (unpacked_product.h). A row of ones, which is added to A, gives the
-//      sums of B's columns.
-//   2. From the latter come the constants of the columns.
+//   1. The sums of all columns go to scratch (unpacked_product.h). A is extended by a row of ones. This row
+//   gives the sums of B's columns.
+//   2. The constants of the columns are computed from the sums of B's columns.
 //   3. A microkernel that multiplies zeros starts from the sums, and applies the epilogue.
 #ifndef INTACT_KERNELS_ENGINES_UNPACKED_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_UNPACKED_ENGINE_H_

@@ -1,5 +1,5 @@
 // Few rows of A times a B that is not packed: the sums Σ_k a'·b' (operands.h), for a runtime B that is read
-// only a few times. Compiled code, because the instructions between loads and products depend on no epilogue.
+// only a few times. The code is compiled, not generated, because its instructions depend on no epilogue.
 //
 //   B[k][n], rows contiguous     blocks of 16 depths × 64 columns; rows are interleaved in registers, so that
 //                                columns fill the lanes
@@ -7,7 +7,7 @@
 //                                the end of its column
 //
 // Without VNNI, and with AVX-VNNI for contiguous columns, an activation is split into two halves of four
-// bits, as by the split dot variant (jit/emitters/dot.h), so that int16 sums of eight products of pairs are
+// bits, as by the split dot variant (jit/emitters/dot.h). The int16 sums of eight pairs of products are then
 // exact.
 #ifndef INTACT_KERNELS_ENGINES_UNPACKED_PRODUCT_H_
 #define INTACT_KERNELS_ENGINES_UNPACKED_PRODUCT_H_
@@ -27,7 +27,8 @@ struct UnpackedProduct {
   static constexpr int64_t kDepths = 64;     // rows of A are padded to a multiple of this
   static constexpr int64_t kRowsAtOnce = 4;  // rows of A that share the work on a quad of B
 
-  /// For plans on `isa`, if this CPU has the instructions; otherwise those of the best ISA below. `b`: its strides.
+  /// The functions for plans on `isa`. If this CPU lacks their instructions: the functions of the best ISA
+  /// below. `b`: its strides.
   static UnpackedProduct For(core::Isa isa, const WeightView& b);
   /// Whether there are functions for the strides of `b`.
   static bool Exists(const WeightView& b) { return b.stride_k == 1 || b.stride_n == 1; }

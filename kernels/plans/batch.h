@@ -37,8 +37,9 @@ struct ItemSteps {
   }
 };
 
-/// Whether the items of a run can be joined into one: in every tensor the next item begins where the next row
-/// would, or items have one row and do not overlap. In the second case the item stride becomes the row stride.
+/// Whether the items of a run can be joined into one. First case: in every tensor, the next item begins where
+/// the next row would begin. Second case: items have one row and do not overlap. In the second case the item
+/// stride becomes the row stride.
 template <class... Tensors>
 bool JoinItems(int64_t m, Tensors*... tensors) {
   if (((tensors->item == Times(m, tensors->row)) && ...)) return true;
@@ -120,7 +121,7 @@ inline int64_t StrideOfA(const intact_gemm_args& args, int64_t k) {
 class Batch {
  public:
   /// `args` have been checked and are not IsEmpty(). The plan's B is k×n. `args` and `problem` outlive the
-  /// batch. Items are joined (JoinItems()), except without `may_join` and if pointers give the items.
+  /// batch. Items are joined (JoinItems()) if `may_join`, and if no pointers give the items.
   Batch(const intact_gemm_args& args, const LinearProblem& problem, int64_t k, bool may_join = true)
       : args_(args), problem_(problem), items_(args.batch), m_(args.m) {
     first_ = {args.a,        StrideOfA(args, k), args.c,

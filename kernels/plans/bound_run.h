@@ -18,7 +18,7 @@ class BoundRun {
   BoundRun(const BoundRun&) = delete;
   BoundRun& operator=(const BoundRun&) = delete;
 
-  /// Not by two threads at once.
+  /// Not thread-safe.
   virtual Error Run() = 0;
 };
 
@@ -49,7 +49,7 @@ class BoundScratch {
   uint8_t* data_ = nullptr;  // aligned to 64 bytes
 };
 
-/// Runs `args` as a plain run does, with all checks. `plan` outlives it.
+/// Runs `args` as a plain run does, with all checks. `plan` outlives this object.
 template <class Plan, class Args>
 class CheckedRun final : public BoundRun {
  public:

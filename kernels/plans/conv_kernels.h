@@ -1,5 +1,5 @@
 // An interface to compute chunks of a convolution's output: by GEMMs of units (unit_conv.h) or by depthwise
-// kernels (depthwise_conv.h). ConvPlan cuts runs into shares and chunks and knows neither implementation.
+// kernels (depthwise_conv.h). ConvPlan cuts runs into shares and chunks, and knows only this interface.
 #ifndef INTACT_KERNELS_PLANS_CONV_KERNELS_H_
 #define INTACT_KERNELS_PLANS_CONV_KERNELS_H_
 
@@ -17,8 +17,8 @@
 
 namespace intact::kernels {
 
-/// The engine that tuning chose for all units of a convolution. None: the cost model chooses one for each
-/// unit, or there are no units.
+/// The engine that tuning chose for all units of a convolution. None: the cost model chooses an engine for
+/// each unit, or there are no units.
 using EngineChoice = std::optional<EngineId>;
 
 /// Decisions that are made once for all runs with one batch size, and passed to each run.
@@ -58,8 +58,8 @@ class ConvKernels {
   virtual int64_t LeastChunkRows() const { return 1; }
   /// Whether stores may bypass the caches.
   virtual bool CanStream() const { return false; }
-  /// Completes a run whose rows, chunk_rows, spread_bytes and is_by_line are set: sets the other members and
-  /// the steps of `output`, and lowers chunk_rows if a chunk of that size cannot be staged.
+  /// `run` has rows, chunk_rows, spread_bytes and is_by_line. Sets the other members and the steps of
+  /// `output`. If a chunk of chunk_rows rows cannot be staged, lowers chunk_rows.
   virtual void Decide(const EngineChoice& choice, ConvRun* run) const = 0;
   /// The end of a chunk that begins at `row`, at most `row_end`.
   virtual int64_t ChunkEnd(int64_t /*row*/, int64_t row_end) const { return row_end; }
@@ -69,8 +69,8 @@ class ConvKernels {
   virtual Error PrepareRows(const ConvRun& /*run*/, int64_t /*rows*/, bool /*or_fewer*/) const { return {}; }
   /// Scratch for the column constants that a run computes, a multiple of 64; 0 if runs compute none.
   virtual int64_t RunColumnBytes() const = 0;
-  /// Computes the column constants for an A that is quantized as in `a`. `to`: RunColumnBytes(), aligned to
-  /// 64 bytes. The result becomes RunBuffers::columns.
+  /// Computes the column constants. `a`: the quantization of A. `to`: RunColumnBytes(), aligned to 64 bytes.
+  /// The result becomes RunBuffers::columns.
   virtual const PerRunColumnConstants* MakePerRunColumnConstants(const RowQuantization& a,
                                                                  uint8_t* to) const = 0;
   /// Computes a chunk. `scratch` does not include ConvRun::spread_bytes.
@@ -83,7 +83,7 @@ class ConvKernels {
     return nullptr;
   }
 
-  /// The candidates for tuning. Makes their engines, which exist until Keep().
+  /// The candidates for tuning. Makes their engines. These engines exist until Keep().
   virtual Result<std::vector<EngineChoice>> MakeCandidates() { return std::vector<EngineChoice>(1); }
   /// The candidate that the cost model chooses for runs of `rows` rows at a time.
   virtual EngineChoice ModelChoice(int64_t /*rows*/) const { return {}; }

@@ -4,15 +4,14 @@
 //
 // Rows of A are output pixels, and the depth is made of taps (access.h): nothing is unrolled into a matrix.
 //
-// Input is read in place if a filter has one tap and there is no padding (1×1, any stride), unless engines
-// would copy the rows (WantsBand()); else from a band.
-// Taps that lie side by side along the width are joined into one tap with more channels, so that layers of
-// few channels fill their k-quads. The last quad of a tap may read bytes that follow the tap; their weights
-// contribute nothing.
+// Input is read in place if a filter has one tap (1×1, any stride), there is no padding, and engines would
+// not copy the rows (WantsBand()). Otherwise input is read from a band. Taps that lie side by side along the
+// width are joined into one tap with more channels, so that layers of few channels fill their k-quads. The
+// last quad of a tap may read bytes that follow the tap. The weights of these bytes contribute nothing.
 //
 // If pairs that saturate cross taps (INTACT_PAIRING_FLATTENED, an odd number of channels per group), all taps
-// are joined: a row is the whole window of an output pixel (WindowSource). A band is still read if that gives
-// the same pairs.
+// are joined: a row is the whole window of an output pixel (WindowSource). Exception: if a band gives the
+// same pairs, the band is read.
 //
 // One UnitPlan computes one unit: a group, or several narrow groups side by side, so that their columns fill
 // a vector. The weights of such a unit are block-diagonal.
@@ -21,16 +20,16 @@
 //     channels of group 0                w                    neutral
 //     channels of group 1                neutral              w
 //
-// A neutral weight equals its column's zero point, so that it contributes nothing, whatever the activation.
-// In saturating mode it must not make pairs clamp either, so kernels see it as 0. If its column has a zero
-// point, it must then meet only activations that equal their own zero point.
+// A neutral weight equals its column's zero point. So it contributes nothing, whatever the activation. In
+// saturating mode a neutral weight must not make pairs clamp either, so kernels see the weight as 0. If its
+// column has a zero point, the neutral weight must then meet only activations that equal A's zero point.
 //
 // Units whose columns fill exactly one vector share a single UnitPlan: each vector of a tile then reads its
 // own channels (Taps::vector_step).
 //
 // Depthwise convolutions have their own kernels (depthwise_conv.h). Exception: if pairs cross taps and
-// weights have zero points, they read windows. A single group of one input channel and few outputs runs on
-// the depthwise kernels too.
+// weights have zero points, depthwise convolutions read windows. A single group of one input channel and few
+// outputs runs on the depthwise kernels too.
 #ifndef INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 #define INTACT_KERNELS_PLANS_CONV_LAYOUT_H_
 
@@ -88,10 +87,9 @@ class ConvLayout {
   static std::vector<Variant> VariantsOf(const LinearProblem& problem, const ConvGeometry& geometry,
                                          core::Isa isa);
 
-  /// `geometry` is not transposed. If extents are open, it has typical ones, for which the layout is chosen.
-  /// `weights` hold a depth for each (tap, channel of the group). `variant`: one of VariantsOf(). `saved`:
-  /// all schedules of a file; the layout uses the schedules of `phase` and `variant`. They must stay in
-  /// memory until LeaveImage(). Errors: as for creating a plan or reading a file.
+  /// `geometry` is not transposed. If extents are open, `geometry` has typical extents. `variant`: one of
+  /// VariantsOf(). `saved`: all schedules of a file, which must stay in memory until LeaveImage(). The layout
+  /// uses the schedules of `phase` and `variant`. Errors: as for creating a plan or reading a file.
   static Result<std::shared_ptr<const ConvLayout>> Create(const LinearProblem& problem, ConvWeights* weights,
                                                           const ConvGeometry& geometry, core::Isa isa,
                                                           const Variant& variant, int64_t phase = 0,

@@ -1,11 +1,12 @@
-// A convolution of known extents: a layout of weights (conv_layout.h), the kernels that compute from it
+// A convolution of known extents: a layout of weights (conv_layout.h), the kernels for this layout
 // (conv_kernels.h), and all decisions that depend on extents.
 //
 //   Decide:    once per batch size: steps, sizes of chunks, scratch, engines
 //   RunShare:  a share of output pixels × channels ─► chunks of pixels ─► ConvKernels::Run()
 //
-// Output pixels may lie at uneven distances (output_grid.h), but within a line the distance is even. Then
-// lines are run one by one, or a chunk of the output is computed in scratch and copied to its places.
+// Output pixels may lie at uneven distances (output_grid.h). Within a line the distance is even. If distances
+// are uneven, lines are run one by one, or a chunk of the output is computed in scratch and copied to its
+// places.
 #ifndef INTACT_KERNELS_PLANS_CONV_PLAN_H_
 #define INTACT_KERNELS_PLANS_CONV_PLAN_H_
 
@@ -33,7 +34,7 @@ struct InputPixels {
 
 class ConvPlan {
  public:
-  /// `geometry`: the layout's geometry, with given extents. `grid`: the places of its output's pixels in the
+  /// `geometry`: the layout's geometry, with given extents. `grid`: the places of the output's pixels in the
   /// caller's output. UNSUPPORTED if the extents are too large for a planar layout.
   static Result<std::unique_ptr<ConvPlan>> Create(std::shared_ptr<const ConvLayout> layout,
                                                   const ConvGeometry& geometry, const OutputGrid& grid);

@@ -11,8 +11,9 @@
 
 namespace intact::kernels {
 
-/// The simpler convolution. `geometry` has known extents and is not transposed; open dimensions keep their
-/// taps, so that all their extents give the same taps. `drops_taps`: false if padding changes accumulators.
+/// The simpler convolution. `geometry` has known extents and is not transposed. A dimension that is open in
+/// the plan keeps its taps, so that all its extents give the same taps. `drops_taps`: false if padding
+/// changes accumulators.
 ConvPhase Simplified(const ConvGeometry& geometry, bool drops_taps);
 
 }  // namespace intact::kernels

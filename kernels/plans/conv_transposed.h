@@ -10,7 +10,7 @@
 //     output 0 2 4 …  (phase 0)       3, 1         i − 1, i
 //     output 1 3 5 …  (phase 1)       2, 0         i, i + 1
 //
-// Each tap belongs to one phase, so there are no more phases than taps, and no weight is stored twice. If no
+// Each tap belongs to one phase. So there are no more phases than taps, and no weight is stored twice. If no
 // tap belongs to a residue o mod stride, pixels of this residue are *bare*: their accumulator is the bias.
 //
 // In saturating mode, taps that a phase leaves out count as padding: clamping changes the sum of their pairs
@@ -68,7 +68,7 @@ std::vector<std::vector<int64_t>> ExcessWithoutTaps(const std::vector<PaddingExc
                                                     const std::vector<int64_t>& taps);
 
 /// The plan of bare pixels, for any extents. Its depth is 1, and its weights equal their zero points, so
-/// products add nothing. The clamp_excess of `problem` is that of all taps.
+/// products add nothing. The clamp_excess of `problem` is the excess of all taps.
 Result<std::unique_ptr<UnitPlan>> MakeBarePlan(LinearProblem problem, core::Isa isa);
 
 /// The bare pixels of an output.

@@ -1,6 +1,6 @@
-// The weights that a convolution is created from: a depth for each (tap, channel of the group), dense by
-// output channel, or the panels of a file. Most layouts have the order of a file's panels: they use these
-// panels as they are, and no dense columns are made.
+// The weights that a convolution is created from: dense columns, or the panels of a file. A column has a
+// depth for each (tap, channel of the group). Most layouts have the order of a file's panels: they use the
+// panels directly, without dense columns.
 #ifndef INTACT_KERNELS_PLANS_CONV_WEIGHTS_H_
 #define INTACT_KERNELS_PLANS_CONV_WEIGHTS_H_
 
@@ -16,7 +16,8 @@ namespace intact::kernels {
 class ConvWeights {
  public:
   explicit ConvWeights(const WeightView& dense) : dense_(dense) {}
-  /// Panels in memory that `mapping` keeps alive, or, if it is null, that outlives the creation of the plan.
+  /// `mapping` keeps the memory of `panels` alive. If `mapping` is null, this memory outlives the creation of
+  /// the plan.
   ConvWeights(const PackedWeights* panels, std::shared_ptr<const void> mapping)
       : panels_(panels), mapping_(std::move(mapping)) {}
 

@@ -1,6 +1,6 @@
-// The convolution behind intact.h: a layout of weights (conv_layout.h) of a simpler convolution
-// (conv_simplified.h), or one for each phase of a transposed convolution (conv_transposed.h), and plans for
-// the sizes that run (conv_plan.h).
+// The convolution behind intact.h. It has one layout of weights (conv_layout.h), of a simpler convolution
+// (conv_simplified.h). A transposed convolution has a layout for each phase (conv_transposed.h). Each size
+// that runs has plans (conv_plan.h).
 //
 //   Create:   phases ─► a layout for each; plans, if all extents are known
 //   Prepare:  extents and batch ─► plans and their decisions; the latest sizes' plans are kept
@@ -54,7 +54,7 @@ class Convolution {
   Error Prepare(const intact_conv_args& args, intact_run_info* info) const;
   Error Run(const intact_conv_args& args) const;
   Error RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const;
-  /// A run of `args`, which are copied. The plan outlives it. Errors: those of Run().
+  /// A run of `args`. Copies `args`. The plan outlives the run. Errors: those of Run().
   Result<std::unique_ptr<BoundRun>> Bind(const intact_conv_args& args) const;
 
   const LinearProblem& problem() const { return problem_; }
@@ -65,8 +65,8 @@ class Convolution {
   int64_t packed_bytes() const;
 
   /// `input`: extents as in a run's arguments; null: the descriptor's. Times every way to compute an input
-  /// of these extents; later runs with these extents use the fastest way. All ways give the same bytes. Not
-  /// while others use the plan.
+  /// of these extents. Later runs with these extents use the fastest way. All ways give the same bytes. Not
+  /// thread-safe.
   Result<Tuned> Tune(const int64_t* input, TuningBudget budget);
   /// The ways to compute an input of these extents that Tune() would time.
   Result<std::vector<TunedChoices::ConvChoice>> ListCandidates(const int64_t* input) const;
@@ -102,7 +102,7 @@ class Convolution {
     for (const Choice& choice : tuned_) visit_once(choice.phase, *choice.layout);
   }
   /// A function that copies an output channel's weights, as kernels see them: each tap's channels begin at a
-  /// multiple of `pitch`. It refers to this object.
+  /// multiple of `pitch`. The function refers to this object.
   using CopyColumn = std::function<void(int64_t column, int8_t* to)>;
   Result<CopyColumn> ColumnsAt(int64_t pitch) const;
 
@@ -121,9 +121,9 @@ class Convolution {
     std::vector<ConvRun> runs;     // [plan of `plans`]
     const Engine* bare = nullptr;  // the engine for bare pixels
     int64_t bytes = 0;             // scratch of a part, aligned to 64 bytes
-    // Scratch that all shares read, aligned to 64 bytes; 0 for a static plan. It begins with a pixel of
-    // padding. The offsets below locate each plan's column constants, the bare pixels' column constants and
-    // the quantized input.
+    // Scratch that all shares read, aligned to 64 bytes; 0 for a static plan. This scratch begins with a
+    // pixel of padding. The offsets below locate each plan's column constants, the bare pixels' column
+    // constants and the quantized input.
     int64_t shared_bytes = 0;
     std::vector<int64_t> columns_at;
     int64_t bare_columns_at = 0, quantized_at = 0;

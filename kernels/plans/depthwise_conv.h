@@ -6,7 +6,7 @@
 //   by band    lines below       └──────┴─────────┴──────┘
 //
 // Products are few, so copying the input to a band takes up to a third of the time. Therefore kernels read
-// the input itself if they can (two dimensions, u8 input, no channel multiplier, adjacent pixels), and only
+// the input itself if they can: two dimensions, u8 input, no channel multiplier, adjacent pixels. Then only
 // pixels at the borders come from bands. Otherwise all lines come from bands.
 #ifndef INTACT_KERNELS_PLANS_DEPTHWISE_CONV_H_
 #define INTACT_KERNELS_PLANS_DEPTHWISE_CONV_H_

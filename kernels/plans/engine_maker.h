@@ -1,4 +1,4 @@
-// Make the engines of a plan: the cost model's engines, or one engine for tuning.
+// Makers make the engines of a plan: the cost model's engines, or one engine for tuning.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 #define INTACT_KERNELS_PLANS_ENGINE_MAKER_H_
 
@@ -34,8 +34,8 @@ class EngineMaker {
   EngineMaker(const GemmData& data, core::Isa isa) : data_(data), isa_(isa) {}
 
   /// The engines that the cost model chooses for any number of rows; at least one. `like`: null, or the maker
-  /// of a plan that has these weights for other extents of a convolution's input. Its schedules
-  /// and widened weights are shared.
+  /// of a plan that has these weights for other extents of a convolution's input. The schedules and widened
+  /// weights of `like` are shared.
   Result<Engines> MakeUsual(UsualRows usual, const EngineMaker* like);
   /// All engines that can run the plan.
   std::vector<EngineId> Possible() const;
@@ -66,7 +66,7 @@ class EngineMaker {
   std::weak_ptr<const WidePanels> wide_;           // the weights of the wide variant
 };
 
-/// Makes the engine for a planar band. Its functions are those of EngineMaker.
+/// Makes the engine for a planar band. This class has the functions of EngineMaker.
 class PlanarMaker {
  public:
   PlanarMaker(const PlanarData& data, core::Isa isa) : data_(data), isa_(isa) {}

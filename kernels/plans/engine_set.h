@@ -1,5 +1,5 @@
-// The kernel engines of a plan, and the one for each number of rows: the choice of tuning for this number, or
-// else of the cost model. All engines give the same bytes.
+// The kernel engines of a plan. Tuning, or else the cost model, chooses one engine for each number of rows.
+// All engines give the same bytes.
 #ifndef INTACT_KERNELS_PLANS_ENGINE_SET_H_
 #define INTACT_KERNELS_PLANS_ENGINE_SET_H_
 
@@ -46,8 +46,8 @@ class EngineSet {
   Partition Cut(const Engine& engine, int64_t m, int parts) const;
   /// The time that Run() of `rows` rows takes by the cost model, on the scale of Engine::Cost().
   double RowsCost(const Engine& engine, int64_t rows) const;
-  /// Columns of a runtime B that are packed at a time: at least `least`, or so many that their panels stay in
-  /// L2.
+  /// Columns of a runtime B that are packed at a time: the most whose panels stay in L2, but at least
+  /// `least`.
   int64_t ChunkColumns(int64_t least) const;
   /// Sets the steps at which runs on `engine` may be cut.
   void SetSteps(const Engine& engine, SharedOutput* output) const;
@@ -55,11 +55,11 @@ class EngineSet {
   /// All engines of the set.
   std::vector<const Engine*> Made() const;
   /// For tuning: makes all engines that can run the plan, and returns them. Call DropUnchosen() afterwards,
-  /// even after an error. This and the following functions: not while others use the plan.
+  /// even after an error. This and the following functions are not thread-safe.
   Result<std::vector<const Engine*>> MakeAll();
   /// The engine `id`; null if the set does not have it.
   const Engine* Find(const EngineId& id) const;
-  /// The engine `id`; makes it if the set does not have it. UNSUPPORTED if it cannot run the plan.
+  /// The engine `id`; makes it if the set does not have it. UNSUPPORTED if the engine cannot run the plan.
   Result<const Engine*> FindOrMake(const EngineId& id);
   /// Makes runs of `m` rows use `engine`, one of the set.
   void Choose(int64_t m, const Engine* engine);

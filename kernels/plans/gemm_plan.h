@@ -36,7 +36,7 @@ class GemmPlan {
   Error Prepare(const intact_gemm_args& args, intact_run_info* info) const;
   Error Run(const intact_gemm_args& args) const;
   Error RunPart(const intact_gemm_args& args, int32_t part, int32_t parts) const;
-  /// A run of `args`, which are copied. The plan outlives it. Errors: those of Run().
+  /// A run of `args`. Copies `args`. The plan outlives the run. Errors: those of Run().
   Result<std::unique_ptr<BoundRun>> Bind(const intact_gemm_args& args) const;
 
   const LinearProblem& problem() const { return unit_->data().problem; }
@@ -52,16 +52,15 @@ class GemmPlan {
   int64_t packed_bytes() const { return unit_->packed_bytes(); }
   ScheduleStatistics schedule_statistics() const { return unit_->schedule_statistics(); }
 
-  /// Times every kernel that can run `m` rows (on at most 8192 rows), in turns until `budget` is spent, with
-  /// at least four runs of each. Later runs of `m` rows use the fastest. All compute the same bytes. Not
-  /// while others use the plan.
+  /// Times every kernel that can run `m` rows, on at most 8192 rows. Kernels run in turns until `budget` is
+  /// spent, each at least four times. Later runs of `m` rows use the fastest kernel. Not thread-safe.
   Result<Tuned> Tune(int64_t m, TuningBudget budget);
   struct TimedEngine {
     const Engine* engine;
     TurnTimes times;
   };
   /// Times every engine that can run `m` rows, in turns until `budget` is spent. The plan keeps the engines.
-  /// Not while others use the plan.
+  /// Not thread-safe.
   Result<std::vector<TimedEngine>> TimeAll(int64_t m, TuningBudget budget);
   /// The kernels that Tune() would time.
   Result<std::vector<std::string>> CandidateNames();
@@ -81,8 +80,8 @@ class GemmPlan {
     const Engine& engine;
     Partition cut;  // how each item is cut
     int64_t share_bytes;
-    // Of the packed B of each item, which the item's shares read. 0: B is constant, or each share packs its
-    // columns.
+    // Bytes of the packed B of one item, if all shares of the item read it. 0: B is constant, or each share
+    // packs its columns.
     int64_t shared_bytes;
 
     int64_t shares() const { return batch.items() * cut.parts(); }

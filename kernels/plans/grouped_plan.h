@@ -2,8 +2,8 @@
 //
 //   Run: cut C ─► threads ─► shares: stage some rows of A ─► the engine computes them for the share's columns
 //
-// A part of a lone item is one share (Partition). With several experts, or a batch of several items, a part
-// may have shares of several of them (ItemCut).
+// A part of a lone item is one share (Partition). A part of several experts or items may have shares of
+// several experts or items (ItemCut).
 #ifndef INTACT_KERNELS_PLANS_GROUPED_PLAN_H_
 #define INTACT_KERNELS_PLANS_GROUPED_PLAN_H_
 
@@ -60,7 +60,8 @@ class GroupedPlan {
     ItemSteps a, c;
   };
   Items ItemsOf(const intact_grouped_args& args) const;
-  /// The arguments of an item alone, or of an expert alone, before whose rows are `first_row` rows.
+  /// The arguments of one item alone, or of one expert alone. `first_row` rows come before the rows of the
+  /// expert.
   intact_grouped_args ItemOf(const intact_grouped_args& args, const Items& items, int64_t item,
                              int64_t first_row) const;
   Error CheckSizes(const intact_grouped_args& args) const;

@@ -1,9 +1,9 @@
-// How a run of several items is cut among parts, so that all parts have about equal work however the rows are
-// distributed among the items.
+// Cuts a run of several items among parts, so that all parts have about equal work. The rows may be
+// distributed among the items in any way.
 //
-// The rows of an item are cut into chunks. A block is a chunk times the columns of one step. Its work is its
-// rows, and kWeightRows more, because a block reads its columns of B once. The blocks of all items are in one
-// order. Each part computes the next blocks, of an equal share of the work:
+// The rows of an item are cut into chunks. A block is a chunk times the columns of one step. The work of a
+// block is its rows plus kWeightRows, because a block reads its columns of B once. The blocks of all items
+// are in one order. In this order, each part computes an equal share of the work:
 //
 //     item 0, 1 row │ item 2, 5 rows          │ item 3, 1 row       (item 1 has no rows)
 //     b  b  b  b  b │ b    b    b    b    b   │ b  b  b  b  b

@@ -1,6 +1,6 @@
-// Prepares rows of A before an engine reads them: computes their sums, if weights have zero points; collects
-// their scales and zero points, if the plan does not have them; quantizes them, with dynamic quantization;
-// and copies the rows of a transposed A.
+// Prepares rows of A before an engine reads them. Computes the rows' sums, if weights have zero points.
+// Collects the rows' scales and zero points, if the plan lacks them. Quantizes rows, with dynamic
+// quantization. Copies the rows of a transposed A.
 #ifndef INTACT_KERNELS_PLANS_ROW_PREPARER_H_
 #define INTACT_KERNELS_PLANS_ROW_PREPARER_H_
 
@@ -44,7 +44,7 @@ class RowPreparer {
   int64_t ScratchBytes(int64_t m, bool transposed) const {
     return ValueBytes(m) + CopiedBytes(m, transposed) + NumberBytes(m, transposed);
   }
-  /// The rows of a chunk of ForEachChunk(), except the last.
+  /// The number of rows of a chunk of ForEachChunk(); the last chunk may have fewer.
   int64_t ChunkRows(bool transposed) const {
     const bool prepares = data_.epilogue.has_row_values() || transposed;
     return prepares ? ChunkRows() : std::numeric_limits<int64_t>::max();

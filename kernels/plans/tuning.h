@@ -2,8 +2,8 @@
 // time decides.
 //
 // Candidates take turns until the budget is spent, and medians are compared. The model's choice stays unless
-// another candidate takes clearly less time, in its best turn as well: a disturbance of the machine may
-// affect only one candidate's turns.
+// another candidate takes clearly less time, both in the median and in the best turn. Reason: a disturbance
+// of the machine may affect only one candidate's turns.
 #ifndef INTACT_KERNELS_PLANS_TUNING_H_
 #define INTACT_KERNELS_PLANS_TUNING_H_
 
@@ -97,8 +97,8 @@ inline size_t ChooseByTime(const std::vector<TurnTimes>& times, size_t model) {
   return chosen;
 }
 
-/// Memory of runs that are timed. Activations are within the activation range, like a caller's: runs with
-/// other activations would be slower.
+/// Memory of runs that are timed. Activations are within the activation range, like the activations of a
+/// caller. Runs with other activations would be slower.
 struct TimedMemory {
   AlignedBuffer<uint8_t> a, c, residual, scratch;  // residual is empty if the problem has none
 

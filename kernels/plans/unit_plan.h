@@ -1,5 +1,5 @@
-// Weights, the access to A, and the engines that compute from them on one ISA. A GEMM has one UnitPlan; a
-// convolution has one for each unit of its weights (conv_layout.h).
+// Weights, the access to A, and the engines that compute from them on one ISA. A GEMM has one UnitPlan. A
+// convolution has one UnitPlan for each unit of its weights (conv_layout.h).
 //
 //   Create     constants that depend on the access ─► engines
 //   RunShare   a thread's share of a run, or a chunk of it ─► chunks of prepared rows ─► Engine::RunRange()
@@ -28,7 +28,7 @@ namespace intact::kernels {
 class UnitPlan {
  public:
   /// `like`: null, or a plan of these weights for other extents of a convolution's input. The new plan shares
-  /// its schedules.
+  /// the schedules of `like`.
   static Result<std::unique_ptr<UnitPlan>> Create(std::shared_ptr<const LinearWeights> weights, Access access,
                                                   core::Isa isa, UsualRows usual = {},
                                                   const UnitPlan* like = nullptr);
@@ -61,14 +61,14 @@ class UnitPlan {
 
   /// Memory of the weights, in all their layouts.
   int64_t packed_bytes() const;
-  /// Frees the canonical panels if no engine reads them. Not while others use the plan or its weights, and
-  /// only if no other plan reads these weights.
+  /// Frees the canonical panels if no engine reads them. Not thread-safe. Call it only if no other plan reads
+  /// these weights.
   void DropUnreadPanels();
   ScheduleStatistics schedule_statistics() const;
 
  private:
-  /// Columns of a runtime B that a share of `rows` rows prepares at a time. Each chunk prepares the rows of A
-  /// again, so it has at least kColumnsPerRow columns for each row.
+  /// Columns of a runtime B that a share of `rows` rows prepares at a time. Each chunk of columns prepares
+  /// the rows of A again, so a chunk has at least kColumnsPerRow columns for each row.
   int64_t RuntimeColumns(const Engine& engine, int64_t rows) const {
     constexpr int64_t kColumnsPerRow = 4;
     if (engine.runtime_form() == RuntimeForm::kUnpacked) return data_.n;

@@ -1,6 +1,6 @@
-// Access: how kernels find A. Either by rows, with a pointer to each row and a convolution's taps (Taps,
-// RowMap), or by positions in a planar band (PlanarAccess, PlanarRows; planar_band.h). The first type of each
-// pair holds what a plan knows; the second holds what a run adds.
+// Access: how kernels find A. Kernels find A by rows, with a pointer to each row and a convolution's taps
+// (Taps, RowMap), or by positions in a planar band (PlanarAccess, PlanarRows; planar_band.h). The first type
+// of each pair holds what a plan knows. The second type holds what a run adds.
 //
 //   row m   At(m) + taps.offsets[0] ─► taps.depth bytes      depths 0 …
 //                 + taps.offsets[1] ─► taps.depth bytes      depths taps.depth …
@@ -67,8 +67,9 @@ struct Taps {
   // For each output line of a plane, the taps to compute: the line's other taps read only padding. Empty if
   // all taps are computed.
   std::vector<TapRange> line_taps;
-  // Bytes of padding that are not computed either: at each tap's beginning in the first row of a line, and at
-  // its end in the last row. Whole quads, together less than the depth; 0 if all bytes are computed.
+  // Bytes of padding that are not computed: `head` at each tap's beginning in the first row of a line, `tail`
+  // at each tap's end in the last row. Whole quads, together less than the depth; 0 if all bytes are
+  // computed.
   int64_t head = 0, tail = 0;
   std::optional<SharedPixels> shared;  // set if kernels use it
   bool stages_tiles = false;           // AMX: rows are copied, not loaded from their lines (amx_blocking.h)
@@ -88,7 +89,7 @@ struct RowMap {
   int64_t line_stride = 0;
   int64_t plane_lines = std::numeric_limits<int64_t>::max();
   int64_t plane_stride = 0;
-  // The distance between elements of a row of a transposed A; such rows are copied (row_preparer.h). 0:
+  // The distance between elements of a row of a transposed A. Such rows are copied (row_preparer.h). 0:
   // elements are adjacent, as kernels read them.
   int64_t depth_stride = 0;
 
@@ -157,11 +158,11 @@ class RowCursor {
       count -= run;
     }
   }
-  /// Whether the row that Next() will return is the first of its line.
+  /// Whether the row that Next() will return is the first row of its line.
   bool BeginsLine() const { return rows_left_ == map_.line_rows; }
-  /// The line of that row, within the plane.
+  /// The line of the row that Next() will return, within the plane.
   int64_t line() const { return map_.plane_lines - lines_left_; }
-  /// The number of rows left in that line.
+  /// The number of rows left in this line.
   int64_t rows_left() const { return rows_left_; }
 
  private:

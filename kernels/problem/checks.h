@@ -68,7 +68,7 @@ Error CheckClampBounds(const intact_linear_desc& desc);
 
 /// Checks `desc`; returns the linear problem of `n` columns.
 Result<LinearProblem> CheckLinear(const intact_linear_desc& desc, int64_t n);
-/// CheckLinear() for a convolution, which does not support all quantizations.
+/// CheckLinear() for a convolution. Convolutions do not support all quantizations.
 Result<LinearProblem> CheckConvLinear(const intact_linear_desc& desc, int64_t n);
 
 /// Checks the shape and layout of a GEMM's weights. The result's shift is 0: the type is not checked yet.

@@ -1,6 +1,6 @@
 // The shape of a convolution, always in three spatial dimensions: the dimensions that the caller lacks are
-// outermost, of extent 1. Extents of the input may be open. Then a geometry stands for all sizes, and Sized()
-// makes a geometry that can be computed.
+// outermost, of extent 1. Extents of the input may be open. A geometry with open extents stands for all
+// sizes. Sized() makes a geometry that can be computed.
 #ifndef INTACT_KERNELS_PROBLEM_CONV_GEOMETRY_H_
 #define INTACT_KERNELS_PROBLEM_CONV_GEOMETRY_H_
 

@@ -151,7 +151,7 @@ struct GroupedRows {
   int64_t count = 0;
 };
 
-/// The descriptor without pointers, strides and max_isa, which say nothing about the product.
+/// The descriptor without pointers, strides and max_isa: they do not change the product.
 intact_grouped_desc NumbersOf(const intact_grouped_desc& desc);
 /// Checks `desc`. Errors name the field, its value and what was expected.
 Result<GroupedProblem> CheckGrouped(const intact_grouped_desc& desc);
@@ -165,7 +165,8 @@ Error CheckGroups(const GroupedProblem& problem, const GroupedWeightView& view);
 Error CheckGroupValues(const GroupedProblem& problem, const GroupPlace& place, uint32_t scale_bits,
                        int32_t zero_point);
 Error CheckMinimum(const GroupedProblem& problem, const GroupPlace& place, float minimum);
-/// Whether a sum acc_g may be beyond int32 for some weights, which CheckGroupedWeights() must then read.
+/// Whether a sum acc_g may be beyond int32 for some weights. CheckGroupedWeights() must then read the
+/// weights.
 bool MayExceedInt32(const GroupedProblem& problem);
 /// Checks a run's sizes and strides, except those of batches.
 Error CheckGroupedSizes(const GroupedProblem& problem, const intact_grouped_args& args);

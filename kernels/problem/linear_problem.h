@@ -1,8 +1,9 @@
-// The linear problem: what a GEMM and a convolution have in common, checked and owned. It is made once, from
-// an intact_linear_desc (checks.h) or from a pack file. Weights, plans and files read it. The phases of a
-// transposed convolution and groups of output channels are slices of it.
+// The linear problem: what a GEMM and a convolution have in common, checked and owned. The problem is made
+// once, from an intact_linear_desc (checks.h) or from a pack file. Weights, plans and files read the problem.
+// The phases of a transposed convolution and groups of output channels are slices of the problem.
 //
-// Values of columns are padded to whole panels with the last value: kernels compute the padding and drop it.
+// Values of columns are padded to whole panels with the last value. Kernels compute the padding columns and
+// drop them.
 #ifndef INTACT_KERNELS_PROBLEM_LINEAR_PROBLEM_H_
 #define INTACT_KERNELS_PROBLEM_LINEAR_PROBLEM_H_
 
@@ -31,15 +32,15 @@ struct Scaling {
 };
 
 /// Vectors have a value for each column, padded as above, or are empty. Zero points of weights are as kernels
-/// see them. The activation range and the post-operations are normalized: a_min and a_max are 0 for the whole
-/// range, and an output that is not s32 ends with a Clamp to the values that the activation and the type
-/// permit.
+/// see them. a_min and a_max are 0 for the whole range. The post-operations of an output that is not s32 end
+/// with a Clamp to the values that the activation and the type permit.
 struct LinearProblem : core::Linear {
   int64_t n = 0;                        // columns
   ActivationRange range;                // the activation range, as kernels see it
   bool has_runtime_b = false;           // each run gives the weights
   bool may_have_b_zero_points = false;  // each run may give zero points of the weights
-  // Each run gives A's zero point or scale; its own constants of columns include them (per_run_column_constants.h).
+  // Each run gives A's zero point or scale. The run's own constants of columns include both
+  // (per_run_column_constants.h).
   bool has_run_zero_point = false, has_run_scale = false;
   Requantization output;  // c_type, c_zero_point and post_ops, as kernels are generated for them
   // Added to accumulators on ISAs where pairs saturate: the clamping of padding that is not computed
@@ -50,8 +51,8 @@ struct LinearProblem : core::Linear {
   LinearProblem Slice(int64_t first, int64_t count) const;
   /// The problem for activations that staging has already shifted to u8 (a convolution's band).
   LinearProblem WithShiftedActivations() const;
-  /// The static problem that remains if A as a whole is quantized before the kernels run, and each run puts
-  /// its zero point and scale into constants of columns.
+  /// The static problem that remains if A as a whole is quantized before the kernels run. Each run then puts
+  /// A's zero point and scale into constants of columns.
   LinearProblem WithPerRunColumnConstants() const;
 
   uint8_t a_shift() const { return ActivationShift(a_type); }
@@ -64,7 +65,7 @@ struct LinearProblem : core::Linear {
   /// The zero points that A may have, as kernels see them: the plan's zero point, or all values.
   std::vector<int32_t> PaddingZeroPoints() const;
   bool HasWeightZeroPoints() const { return !b_zero_points.empty() || may_have_b_zero_points; }
-  /// Whether the weights of all columns have one zero point, which is not zero and which the plan knows.
+  /// Whether the weights of all columns have one zero point that is not zero, and that the plan knows.
   bool HasOneWeightZeroPoint() const {
     const auto is_first = [this](int32_t zero_point) { return zero_point == b_zero_points.front(); };
     return !may_have_b_zero_points && !b_zero_points.empty() && std::ranges::all_of(b_zero_points, is_first);
@@ -106,8 +107,8 @@ struct LinearProblem : core::Linear {
   int a_bytes() const { return IsDynamic() ? core::BytesOf(a_source_type) : 1; }
 };
 
-/// The descriptor from which CheckLinear() would make `problem`. It points into `problem` and to
-/// `b_zero_points`, which is filled with the weights' zero points in b_type.
+/// The descriptor from which CheckLinear() would make `problem`. The descriptor points into `problem` and to
+/// `b_zero_points`. Fills `b_zero_points` with the weights' zero points in b_type.
 intact_linear_desc DescOf(const LinearProblem& problem, std::vector<int32_t>* b_zero_points);
 
 /// Pads `values`, one for each of n columns, to whole panels.

@@ -1,10 +1,12 @@
-// A and B as kernels see them: all activations are u8 and all weights s8. s8 activations are shifted by +128
-// and u8 weights by −128, which inverts the top bit. With a', b' and zero points za', zb' after these shifts,
+// A and B as kernels see them: all activations are u8 and all weights s8. s8 activations are shifted by +128,
+// and u8 weights by −128. Both shifts invert the top bit. With a', b' and zero points za', zb' after these
+// shifts,
 //
 //   Σ_k (a − za)·(b − zb) = Σ_k a'·b'  −  za'·Σ_k (b' − zb')  −  zb'·Σ_k a'
 //
-// Kernels compute the first sum. The second term is a constant of the column: accumulators start from it. The
-// third needs the sum of each row of A (row_sums.h); it is computed only if zb' is not 0 (epilogue.h).
+// Kernels compute the first sum. The second term is a constant of the column: accumulators start from this
+// constant. The third term needs the sum of each row of A (row_sums.h). It is computed only if zb' is not 0
+// (epilogue.h).
 #ifndef INTACT_KERNELS_PROBLEM_OPERANDS_H_
 #define INTACT_KERNELS_PROBLEM_OPERANDS_H_
 
@@ -14,7 +16,7 @@
 
 namespace intact::kernels {
 
-/// Columns in a canonical panel (pack.h); arrays with a value for each column are padded to whole panels.
+/// Columns in a canonical panel (pack.h). Arrays with a value for each column are padded to whole panels.
 inline constexpr int kPanelColumns = 16;
 /// Depths in a quad (kr, "c4").
 inline constexpr int kQuad = 4;

@@ -1,4 +1,5 @@
-// Which pixels of the caller's output a plan computes: all, or every step-th pixel in each dimension.
+// The pixels of the caller's output that a plan computes: all pixels, or every step-th pixel in each
+// dimension.
 //
 //   width:   . . first . . first + step . . first + 2·step . .      `count` pixels of `extents`
 //

@@ -65,14 +65,15 @@ inline void LookUp(const uint8_t* __restrict table, int32_t lowest, const Output
   }
 }
 
-/// Copies a row of `size` to 2·`size` bytes: its first and its last `size` bytes.
+/// Copies a row of at least `size` and at most 2·`size` bytes: the first `size` bytes, then the last `size`
+/// bytes.
 template <size_t size>
 void CopyEnds(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
   std::memcpy(to, from, size);
   std::memcpy(to + bytes - size, from + bytes - size, size);
 }
 
-/// Copies a row. For short rows it is faster than a call of memcpy.
+/// Copies a row. For short rows, this function is faster than a call of memcpy.
 inline void CopyRow(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
   constexpr int64_t kShort = 128;
   if (bytes >= kShort) {
@@ -94,8 +95,8 @@ inline void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t row
   }
 }
 
-/// A tile of C that kernels cannot write in whole vectors. It is computed in other memory, and the part that
-/// belongs to C is copied from there.
+/// A tile of C that kernels cannot write in whole vectors. The tile is computed in scratch. The part that
+/// belongs to C is then copied to C.
 ///
 ///   scratch   rows × padded_columns of C   |   rows × padded_columns of the residual, if any
 class ScratchTile {

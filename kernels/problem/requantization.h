@@ -1,5 +1,5 @@
 // The contract (include/intact/intact.h) for the output, without the values of columns: the type, the
-// residual that is added, the activation's bounds. epilogue.h emits the code for it.
+// residual that is added, the activation's bounds. epilogue.h emits the code for the output.
 #ifndef INTACT_KERNELS_PROBLEM_REQUANTIZATION_H_
 #define INTACT_KERNELS_PROBLEM_REQUANTIZATION_H_
 

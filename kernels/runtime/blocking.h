@@ -63,7 +63,7 @@ class RowCostOf final : public RowCost {
 };
 
 /// How an output is cut into shares: into bands of rows, and each band into cells of columns. If the number
-/// of shares has no good factors, the first bands have one cell and accordingly more rows than the others.
+/// of shares has no good factors, the last bands have one cell less, and fewer rows, than the first bands.
 ///
 ///     ┌──────┬──────┬──────┐
 ///     │  0   │  1   │  2   │     two bands of three cells

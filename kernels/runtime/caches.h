@@ -16,9 +16,9 @@ struct CacheSizes {
 
   // ----- L1
 
-  /// Panel engine: rows of A that L1 holds while kernels read them; other rows are prefetched.
+  /// Panel engine: rows of A that L1 holds while kernels read them. Other rows are prefetched.
   int64_t TileRows() const { return l1d_bytes / 2; }
-  /// Panel engine: weights of a block of columns; a larger block is read from L2 in each pass.
+  /// Panel engine: weights of a block of columns. A larger block is read from L2 in each pass.
   int64_t StayingWeights() const { return l1d_bytes / 2; }
   /// Grouped weights on tiles: weights of a block, beside f, the sums and the rows of A that pass.
   int64_t GroupedTileWeights() const { return l1d_bytes / 4; }
@@ -34,7 +34,7 @@ struct CacheSizes {
   int64_t ScheduledBlocks() const { return l1d_bytes / 3; }
   /// Scheduled engine: the window of A's depths. The schedule streams through the remaining quarter.
   int64_t ScheduledWindow() const { return l1d_bytes * 3 / 4; }
-  /// Planar bands: lines of output. More than L1, because each line is read in order.
+  /// Planar bands: lines of output. These lines exceed L1, because each line is read in order.
   int64_t PlanarLines() const { return l1d_bytes * 3 / 2; }
 
   // ----- L2
@@ -65,8 +65,8 @@ struct CacheSizes {
   int64_t WholePlanarBand() const { return l2_bytes; }
   /// Outputs of a run; larger outputs are written past the caches.
   int64_t CachedOutputs() const { return l2_bytes; }
-  /// Larger A and B leave no room for outputs: then larger outputs than OutputsBesideOperands() are written past
-  /// the caches.
+  /// Larger A and B leave no room for outputs. Outputs larger than OutputsBesideOperands() are then written
+  /// past the caches.
   int64_t FillingOperands() const { return l2_bytes * 3 / 4; }
   int64_t OutputsBesideOperands() const { return l2_bytes / 4; }
 };
@@ -80,8 +80,8 @@ CacheSizes CachesOf(const jit::MachineFacts& facts) noexcept;
 /// The caches of this machine, detected once.
 const CacheSizes& Caches();
 
-/// Makes Caches() return `sizes` from now on. Plans keep the sizes of their creation, so call it while no
-/// plan exists.
+/// Makes Caches() return `sizes` from now on. Plans keep the sizes of their creation, so call this function
+/// while no plan exists.
 void SetCachesForTesting(const CacheSizes& sizes);
 
 }  // namespace intact::kernels

@@ -7,9 +7,8 @@
 namespace intact::kernels {
 
 /// Sets the default floating-point environment for its lifetime: round to nearest even, no flush to zero, all
-/// exceptions masked. Then the calling thread has its own environment again, exception flags included. Each
-/// call of the C ABI has one (api/guard.h), and helper threads inherit it from the call that creates them. So
-/// kernels, checks and decisions do not depend on the caller's environment.
+/// exceptions masked. The destructor restores the caller's environment and exception flags. Each call of the
+/// C ABI has such an object (api/guard.h). Helper threads inherit the environment of this call.
 class ScopedFloatEnvironment {
  public:
   ScopedFloatEnvironment() : saved_(_mm_getcsr()) {

@@ -9,18 +9,18 @@
 // process holds a thread's core. They end the process if a thread cannot be created, and hang in the child of
 // a fork. This library asks OpenMP only how many threads to use (threads.h).
 //
-// A run creates the helpers that it lacks. If the system refuses, it runs without them. After a short spin
-// helpers sleep. They block all signals except their own faults, and run on the processors of the thread that
-// they help. They never end: the shared library stays loaded (-z nodelete). A forked child creates new
-// helpers.
+// A run creates the helpers that it lacks. If the system refuses, the run proceeds without them. After a
+// short spin, helpers sleep. Helpers block all signals except their own faults, and run on the processors of
+// the thread that they help. Helpers never end: the shared library stays loaded (-z nodelete). A forked child
+// creates new helpers.
 #ifndef INTACT_KERNELS_RUNTIME_THREAD_POOL_H_
 #define INTACT_KERNELS_RUNTIME_THREAD_POOL_H_
 
 namespace intact::kernels {
 
-/// Calls run(context, part, thread) once for each part in [0, parts), on the calling thread, which is thread
-/// 0, and on up to threads − 1 helpers. Returns when all calls have returned. Thread-safe; allocates only for
-/// new helpers.
+/// Calls run(context, part, thread) once for each part in [0, parts), on the calling thread and on up to
+/// threads − 1 helpers. The calling thread is thread 0. Returns when all calls have returned. Thread-safe.
+/// Allocates only for new helpers.
 void RunOnPool(int parts, int threads, void (*run)(void* context, int part, int thread),
                void* context) noexcept;
 

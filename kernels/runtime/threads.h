@@ -14,11 +14,9 @@ namespace intact::kernels {
 /// The size of a caller's scratch, of any alignment, that holds `bytes` bytes aligned to 64.
 inline size_t ScratchSize(int64_t bytes) { return static_cast<size_t>(bytes) + 63; }
 
-/// Scratch memory, aligned to 64: `shared_bytes` for all threads, then `*threads` shares of `share_bytes`
-/// each. It is the caller's `scratch`, or, if that is null, memory that the calling thread keeps between
-/// runs. If the caller's scratch serves fewer threads, `*threads` is reduced to that number: OpenMP's default
-/// may have grown since the caller asked for the size. Errors: INVALID_ARGUMENT (it serves no thread, or has
-/// a size and is NULL), OUT_OF_MEMORY.
+/// Scratch, aligned to 64: `shared_bytes` for all threads, then `*threads` shares of `share_bytes` each, in
+/// the caller's `scratch`. Null: the calling thread keeps the memory between runs. If `scratch` serves fewer
+/// threads, reduces `*threads`. Errors: INVALID_ARGUMENT (serves no thread; null with a size), OUT_OF_MEMORY.
 Result<uint8_t*> ScratchOf(void* scratch, size_t scratch_bytes, int64_t share_bytes, int* threads,
                            int64_t shared_bytes = 0);
 

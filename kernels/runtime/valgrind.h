@@ -1,9 +1,9 @@
-// Requests to valgrind's memcheck, if the process runs under it. Otherwise they are six instructions without
-// effect.
+// Requests to valgrind's memcheck. If the process does not run under memcheck, a request is six instructions
+// without effect.
 //
-// Memcheck tracks each bit in generated code too, except for VPMADDWD: each eight bytes of its result are
-// undefined as a whole, if any of their sources is. So a scratch lane that stands for no row (it is never
-// written, and its sum is never read) would make the adjacent row undefined.
+// Memcheck tracks each bit in generated code too. Exception: VPMADDWD. If any source of eight bytes of its
+// result is undefined, all eight bytes are undefined. A scratch lane that stands for no row is never written,
+// and its sum is never read. So this lane would make the adjacent row undefined.
 #ifndef INTACT_KERNELS_RUNTIME_VALGRIND_H_
 #define INTACT_KERNELS_RUNTIME_VALGRIND_H_
 

@@ -9,7 +9,7 @@
 // the lines or pixels of a tap directly follow the lines or pixels of the previous tap.
 //
 // A band fits in a part of L2. It holds lines of one plane, or whole planes. Copying shifts s8 to u8, and may
-// repeat channels (a channel multiplier). Padding is the zero point, which contributes nothing.
+// repeat channels (a channel multiplier). Padding is the zero point, and contributes nothing.
 #ifndef INTACT_KERNELS_STAGING_BAND_H_
 #define INTACT_KERNELS_STAGING_BAND_H_
 
@@ -45,9 +45,9 @@ const uint8_t* InputLine(const ConvGeometry& geometry, const ConvInput& input, i
 
 class Band {
  public:
-  /// Bytes behind the staged bytes that kernels may read: the end of a tap's last quad, or of its last tile.
-  /// Their weights contribute nothing, so they need not be written. Kernels may also read past a tap inside
-  /// the band. Bytes there must lie in the activation range, so each line is staged, even if no tap reads it.
+  /// Kernels may read these bytes behind the staged bytes: the end of a tap's last quad or last tile. Their
+  /// weights contribute nothing, so the bytes need not be written. Inside the band, bytes past a tap must lie
+  /// in the activation range, so each line is staged, even if no tap reads it.
   static constexpr int64_t kSlackBytes = 128;
 
   Band() = default;

@@ -1,6 +1,6 @@
 // Where a convolution's kernels find their input: in place, in a band (band.h), in windows or in a planar
 // band (planar_band.h). Each source stages the input pixels that some output pixels read, and returns where
-// they are.
+// the staged pixels are.
 #ifndef INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
 #define INTACT_KERNELS_STAGING_INPUT_SOURCE_H_
 
@@ -82,8 +82,7 @@ class BandSource final : public InputSource {
 };
 
 /// Windows, copied from a band. A window holds the channels of a group that the taps of an output pixel read,
-/// in the order (depth, height, width, channel) and without gaps, so that pairs of adjacent depths cross
-/// taps.
+/// in the order (depth, height, width, channel) and without gaps. So pairs of adjacent depths cross taps.
 class WindowSource final : public InputSource {
  public:
   /// `band` holds the channels of one group. Windows are `window_bytes` apart, a multiple of a quad. If the

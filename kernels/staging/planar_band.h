@@ -11,12 +11,13 @@
 //
 // Output pixel (line, x) is position line·line_positions + x. Pixels of one phase are adjacent, so each tap
 // lies at one offset from every position, whatever the stride is. The scheduled kernel (scheduled_kernel.h)
-// reads its quads here in place: each pixel is transposed once, not once for each tap. The price: a line of
-// the band is about as long as a padded input line. Kernels also compute the positions between two output
-// lines, and drop them. The padding right of a line also serves as the padding left of the next line.
+// reads its quads from the band in place. So each pixel is transposed once, not once for each tap. The price:
+// a line of the band is about as long as a padded input line. Kernels also compute the positions between two
+// output lines, and drop them. The padding right of a line also serves as the padding left of the next line.
 //
 // Groups do not read each other's channels. So a band holds only a few groups: about a cache line of each
-// pixel. Its lines take a little more than L1. Bands with fewer lines would transpose more lines twice.
+// pixel. Its lines take a little more than L1. With fewer lines in a band, more lines would be transposed
+// twice.
 #ifndef INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 #define INTACT_KERNELS_STAGING_PLANAR_BAND_H_
 

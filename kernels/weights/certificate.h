@@ -4,12 +4,12 @@
 // u8 weights by −128), the pair (w0, w1) of adjacent depths has sums between Σ min(low·w, high·w) and Σ
 // max(low·w, high·w). It *fails* if a sum can leave [−32768, 32767]. Then the activations that reach the
 // extreme are the pair's witness: a K = 2 problem that clamps. If no pair of a matrix fails, this proves that
-// no input can saturate. Padding is covered: padded depths have zero weights, and activations are padded with
-// the zero point, which lies within the range.
+// no input can saturate. The certificate covers padding: padded depths have zero weights, and padding of
+// activations is the zero point, a value within the range.
 //
 // Sums over whole runs of quads show for how many adjacent quads int16 accumulation is safe
-// (SafeDepthQuads()). The schedule (schedule.h) reorders, groups and splits quads. It is exact with any
-// certificate.
+// (SafeDepthQuads()). The schedule (schedule.h) reorders, groups and splits quads. The schedule is exact with
+// any certificate.
 #ifndef INTACT_KERNELS_WEIGHTS_CERTIFICATE_H_
 #define INTACT_KERNELS_WEIGHTS_CERTIFICATE_H_
 
@@ -51,8 +51,8 @@ struct ColumnParts {
     return {positive + negative, range.low * positive + range.high * negative,
             range.high * positive + range.low * negative};
   }
-  /// Bounds of Σ_k (a − za)·(b − zb), where za is one of `zero_points`, the same for all depths. They are
-  /// linear in za, so the largest and the smallest za give them.
+  /// Bounds of Σ_k (a − za)·(b − zb), where za is one of `zero_points`, the same for all depths. The bounds
+  /// are linear in za, so the largest and the smallest za give the bounds.
   ColumnBound Bound(ActivationRange range, ActivationRange zero_points) const {
     const auto bound = [&](int za) { return Bound({range.low - za, range.high - za}); };
     const ColumnBound at_low = bound(zero_points.low), at_high = bound(zero_points.high);
@@ -78,7 +78,7 @@ struct Certificate {
 Certificate Certify(const PackedWeights& weights, ActivationRange range);
 
 /// Weights that are not stored in pairs: `copy` writes column `column`, pair after pair, to `depth` bytes.
-/// Bytes that `copy` does not write are 0; they must be at equal places in all columns.
+/// Bytes that `copy` does not write are 0. These bytes must be at equal places in all columns.
 struct PairedColumns {
   int64_t depth = 0, n = 0;
   std::function<void(int64_t column, int8_t* to)> copy;
@@ -86,7 +86,7 @@ struct PairedColumns {
 Result<Certificate> Certify(const PairedColumns& weights, ActivationRange range);
 
 /// The number of adjacent quads of a panel that may be added in int16, from any depth on and in any order,
-/// without leaving int16. 0 if a single quad may leave it.
+/// without leaving int16. 0 if a single quad may leave int16.
 int64_t SafeDepthQuads(const PackedWeights& weights, int64_t panel, ActivationRange range);
 
 /// At most `count` failing pairs, from number `first` on, ordered by column, then depth.

@@ -1,6 +1,6 @@
-// A plan of grouped weights on disk. It holds the packed weights of the machine that saved it. If the
-// kernels of another machine read the same layout, it uses them in the file. Else it packs them again. So
-// the file loads on any machine, with any ISA.
+// A plan of grouped weights on disk. The file holds weights as the saving machine packed them. If the kernels
+// of another machine read the same layout, this machine uses the weights in the file. Otherwise it packs them
+// again. So the file loads on any machine, with any ISA.
 //
 //   offset        contents, little-endian
 //   0             the header, version 5: ImageBegin, with the magic INTACTGW, the descriptor as it lies in memory
@@ -33,7 +33,7 @@ std::vector<uint8_t> WriteGroupedImage(const GroupedProblem& problem, const Grou
 /// The size of the image.
 size_t GroupedImageBytes(const GroupedProblem& problem, const GroupedWeights& weights);
 
-/// The contents of an image. The weights point into it.
+/// The contents of an image. The weights point into the image.
 struct GroupedImage {
   GroupedProblem problem;
   std::shared_ptr<GroupedWeights> weights;

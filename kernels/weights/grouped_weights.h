@@ -20,9 +20,9 @@
 // nibbles: kNibbles becomes kBytes, and kSplitBytes becomes kHalves. All values of an expanded header
 // have 32 bits.
 //
-// Weights of 4 bits are packed as 0 to 15. Weights of 8 bits are packed with the sign that the activations do
-// not have, because the dot product multiplies u8 by s8; kSplitBytes is unsigned, kSignBytes signed. Zero points
-// are shifted as the weights are.
+// Weights of 4 bits are packed as 0 to 15. Weights of 8 bits in kBytes are packed as s8 for u8 activations,
+// and as u8 for s8 activations, because the dot product multiplies u8 by s8. Weights of kSplitBytes are
+// always u8, weights of kSignBytes always s8. Zero points are shifted as the weights are.
 #ifndef INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_
 #define INTACT_KERNELS_WEIGHTS_GROUPED_WEIGHTS_H_
 
@@ -84,7 +84,7 @@ struct GroupedPacking {
   intact_type minimum_type = INTACT_TYPE_NONE;
   bool has_sign_bytes = false;  // kSignBytes instead of kSplitBytes
 
-  /// For the kernels of `isa`, which generates code.
+  /// For the kernels of `isa`, an ISA with generated code.
   static GroupedPacking Of(core::Isa isa, std::optional<int32_t> zero_point, intact_type minimum_type,
                            bool has_sign_bytes = false);
 };
@@ -92,8 +92,8 @@ struct GroupedPacking {
 /// Immutable after Pack() or Copy().
 class GroupedWeights {
  public:
-  /// Packs the weights of all experts for the kernels of `isa`, which generates code. `view` is expert 0.
-  /// Errors: OUT_OF_MEMORY.
+  /// Packs the weights of all experts for the kernels of `isa`, an ISA with generated code. `view` is expert
+  /// 0. Errors: OUT_OF_MEMORY.
   static Result<std::unique_ptr<const GroupedWeights>> Pack(const GroupedProblem& problem,
                                                             const GroupedWeightView& view, core::Isa isa);
 
@@ -110,7 +110,7 @@ class GroupedWeights {
   /// The inverse of Pack(). Throws std::bad_alloc.
   GroupedColumns Unpacked(const GroupedProblem& problem) const;
 
-  /// Whether the kernels of `isa`, which generates code, read these weights.
+  /// Whether the kernels of `isa`, an ISA with generated code, read these weights.
   bool AreFor(const GroupedProblem& problem, core::Isa isa) const;
   const GroupedPacking& packing() const { return packing_; }
   const GroupedLayout& layout() const { return layout_; }

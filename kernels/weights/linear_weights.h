@@ -1,6 +1,6 @@
 // The weights of a linear problem: packed, certified, and proven to keep accumulators within int32, unless
-// accumulators may wrap. They do not depend on engines, extents or register blocks: plans of any size share
-// them.
+// accumulators may wrap. These weights do not depend on engines, extents or register blocks, so plans of any
+// size share them.
 #ifndef INTACT_KERNELS_WEIGHTS_LINEAR_WEIGHTS_H_
 #define INTACT_KERNELS_WEIGHTS_LINEAR_WEIGHTS_H_
 
@@ -31,8 +31,8 @@ class LinearWeights {
   /// Errors: OVERFLOW (names the column), OUT_OF_MEMORY.
   static Result<std::shared_ptr<const LinearWeights>> Pack(LinearProblem problem, const WeightView& b,
                                                            const Naming& naming, bool pairs_saturate);
-  /// Uses packed panels and their certificate. `mapping` keeps the panels' memory alive. If it is null, the
-  /// caller does, until OwnPanels().
+  /// Uses packed panels and their certificate. `mapping` keeps the panels' memory alive. If `mapping` is
+  /// null, the caller keeps the memory alive until OwnPanels().
   static Result<std::shared_ptr<const LinearWeights>> Borrow(LinearProblem problem, PackedWeights packed,
                                                              Certificate certificate,
                                                              std::shared_ptr<const void> mapping,
@@ -79,8 +79,8 @@ class LinearWeights {
   LinearWeights() = default;
   Error BoundAccumulators();
   Error BoundRuntimeB();
-  /// The error of column `n` of `what`: its sums reach `sum`, beyond int32. It names the bias if the products
-  /// alone are within int32.
+  /// The error of column `n` of `what`: its sums reach `sum`, beyond int32. If the products alone are within
+  /// int32, the message names the bias.
   Error Overflow(int64_t n, int64_t sum, const std::string& what) const;
   Error BoundColumn(int64_t n, const ColumnParts& parts, ActivationRange admissible);
 

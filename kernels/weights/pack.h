@@ -72,8 +72,8 @@ struct PackedWeights {
   }
 };
 
-/// Panels of int16 for the wide dot variant. A pair of depths takes the place of a quad, and the last pairs
-/// of taps are left out if their weights are 0 in all taps and columns:
+/// Panels of int16 for the wide dot variant. A pair of depths takes the place of a quad. The last pairs of
+/// the taps are left out if their weights are 0 in all taps and columns:
 ///
 ///   [n/16][taps][pairs of a tap][16][2], or [taps][pairs of a tap][w][2]
 class WidePanels {
@@ -93,7 +93,7 @@ class WidePanels {
   AlignedBuffer<int16_t> words_;
 };
 
-/// Weights in another layout, from which the panels can be made again.
+/// Weights in another layout. The panels can be made from these weights again.
 class PanelSource {
  public:
   virtual ~PanelSource() = default;
@@ -102,12 +102,12 @@ class PanelSource {
   PanelSource& operator=(const PanelSource&) = default;
   PanelSource(PanelSource&&) = default;
   PanelSource& operator=(PanelSource&&) = default;
-  /// Adds the weights to the panels of `packed`, which hold zeros.
+  /// Adds the weights to the panels of `packed`. The panels hold zeros before.
   virtual void AddTo(PackedWeights* packed) const noexcept = 0;
 };
 
-/// Whether this machine has AVX2 or AVX-512, whatever the plan's ISA: for compiled code that prepares weights
-/// and rows.
+/// Whether this machine has AVX2 or AVX-512, independent of the plan's ISA. Compiled code that prepares
+/// weights and rows needs to know.
 bool HasAvx2();
 bool HasAvx512();
 
@@ -158,11 +158,12 @@ void StageWide(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noex
 /// Needs AVX-512.
 void StageWideByAvx512(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
-/// StageRow(), taken apart for the split dot variant, a = 16·h + l: a0 a1 a2 a3 → l0 l1 l2 l3 | h0 h1 h2 h3,
-/// twice the bytes. Needs AVX2.
+/// StageRow() for the split dot variant. Each activation a = 16·h + l becomes two bytes: a0 a1 a2 a3 → l0 l1
+/// l2 l3 | h0 h1 h2 h3. Needs AVX2.
 void StageSplit(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 
-/// The function that stages a row for kernels of variant `dot` on `isa`. It uses AVX-512 only if `isa` does.
+/// The function that stages a row for kernels of variant `dot` on `isa`. The function uses AVX-512 only if
+/// `isa` does.
 using StageFunction = void (*)(const uint8_t* a, int64_t k, uint8_t shift, uint8_t* staged) noexcept;
 StageFunction StageFor(jit::DotKind dot, core::Isa isa);
 

@@ -1,7 +1,7 @@
-// The pack file: a plan on disk. It loads on any machine, with any ISA. Weights have the canonical layout,
-// which VNNI and AMX kernels read in place. What other kernels need (a schedule, a convolution's own layout)
-// is made when the file is loaded. A schedule is restored from its order in the file, if the machine has the
-// ISA and the caches of the machine that saved the file.
+// The pack file: a plan on disk. It loads on any machine, with any ISA. Weights have the canonical layout.
+// VNNI and AMX kernels read this layout in place. What other kernels need (a schedule, a convolution's own
+// layout) is made when the file is loaded. If the machine has the ISA and the caches of the saving machine, a
+// schedule is restored from its order in the file.
 //
 //   offset        contents, little-endian
 //   0             PackHeader, version 10: the kind of plan, the descriptors
@@ -25,10 +25,11 @@
 //
 // The checksum covers every byte after itself, header included. Word i of 8 bytes, w, belongs to lane i mod 4:
 // h = rotl(h ^ w, 29)·p, from h = 0x9e3779b97f4a7c15 on, with p = 0xff51afd7ed558ccd. The checksum is the
-// result of such steps with the four lanes as words. A step is a bijection of h and of w, so a change within
-// one word is always found, and any other random change with probability 1 − 2⁻⁶⁴. The checksum covers only
-// damage: the descriptors are then checked like a caller's descriptors, and a schedule's order is checked
-// against the weights before it is used. Estimates of schedules are not checked: they only choose kernels.
+// result of such steps with the four lanes as words. A step is a bijection of h and of w. So a change within
+// one word is always found. Any other random change is found with probability 1 − 2⁻⁶⁴. The checksum finds
+// only damage. The descriptors are then checked like a caller's descriptors. A schedule's order is checked
+// against the weights before the order is used. Estimates of schedules are not checked: they only choose
+// kernels.
 #ifndef INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 #define INTACT_KERNELS_WEIGHTS_PACK_FILE_H_
 
@@ -89,7 +90,7 @@ struct ImageBegin {
 };
 
 /// Checks that an image is as long as its begin says, that it has the magic, version and header bytes of
-/// `expected`, and that its checksum is right. `what`: what it should be.
+/// `expected`, and that its checksum is right. `what`: the kind of the image, for messages.
 Error CheckImage(const void* image, size_t size, const ImageBegin& expected, const char* what);
 
 /// The checksum of an image of `size` bytes.
@@ -100,12 +101,12 @@ std::vector<uint8_t> WritePackImage(const LinearProblem& problem, const std::opt
                                     const PackedWeights& weights, int64_t usual_m = 0,
                                     const TunedChoices& tuned = {},
                                     std::span<const SavedSchedule> schedules = {});
-/// The size of the image. Reads no weights, and of the schedules no orders, only their sizes.
+/// The size of the image. Reads neither weights nor orders of schedules, only the sizes of the orders.
 size_t PackImageBytes(const LinearProblem& problem, const std::optional<intact_conv_desc>& conv,
                       const PackedWeights& weights, int64_t usual_m, const TunedChoices& tuned,
                       std::span<const SavedSchedule> schedules);
 
-/// Checks that the image is complete and well-formed. The contents point into the image, which must be
+/// Checks that the image is complete and well-formed. The contents point into the image. The image must be
 /// aligned to 64 bytes. The caller must still check the descriptors.
 Result<PackContents> ReadPackImage(const void* image, size_t size);
 

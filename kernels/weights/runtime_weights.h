@@ -40,10 +40,9 @@ struct RuntimeWeights : PerRunColumnConstants {
 /// Bytes of scratch for `columns` columns.
 int64_t RuntimeWeightBytes(const LinearWeights& weights, RuntimeForm form, int64_t columns);
 
-/// Packs columns [begin, end) of `b`; `begin` is a multiple of 16. `weights` come from
-/// LinearWeights::OfRuntimeB() and must outlive the result. `scratch` has the columns from `first` on: with
-/// kPanels, several calls may fill it. kUnpacked: an engine must call FinishColumns() before it reads the
-/// columns' values.
+/// Packs columns [begin, end) of `b`; `begin` is a multiple of 16. `weights` must outlive the result.
+/// `scratch` has the columns from `first` on. With kPanels, several calls may fill one scratch. With
+/// kUnpacked, an engine must call FinishColumns() before it reads the columns' values.
 RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, RuntimeForm form, int64_t first,
                             int64_t begin, int64_t end, uint8_t* scratch) noexcept;
 
@@ -51,13 +50,13 @@ RuntimeWeights PackRuntimeB(const LinearWeights& weights, const RuntimeB& b, Run
 RuntimeWeights PackedRuntimeB(const LinearWeights& weights, const RuntimeB& b,
                               const uint8_t* scratch) noexcept;
 
-/// Whether values of columns depend on the sums of their weights; else FinishColumns() may get any sums.
+/// Whether values of columns depend on the sums of their weights. Otherwise FinishColumns() may get any sums.
 inline bool NeedsColumnSums(const LinearProblem& problem) {
   return problem.ActivationZeroPoint() != 0 || problem.a_shift() != 0 || problem.HasOpenZeroPoint();
 }
 
-/// Computes the values of columns [begin, end), rounded to whole panels, from the sums of their weights,
-/// which are in `given.own_sums`.
+/// Computes the values of columns [begin, end), rounded to whole panels. `given.own_sums` has the sums of
+/// their weights.
 void FinishColumns(const LinearWeights& weights, const RuntimeWeights& given, int64_t begin,
                    int64_t end) noexcept;
 

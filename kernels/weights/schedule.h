@@ -7,15 +7,16 @@
 // (VPMADDWD by ones, VPADDD). A group costs one widening instead of one per quad. So light weights run faster
 // than in the saturating kernels, and exactly.
 //
-// A quad that is too heavy for any group is split into two items, which are light enough. The weights of the
-// items add up to the weights of the quad. So every weight matrix becomes a list of groups of items, one loop
-// runs them all, and the result is exact for any weights.
+// A quad that is too heavy for any group is split into two items that are light enough. The weights of the
+// items add up to the weights of the quad. So every weight matrix becomes a list of groups of items. One loop
+// runs all groups. The result is exact for any weights.
 //
 // Weights are broadcast, and rows of activations fill the vector's lanes. So the weights of a group must be
-// light only in the one to four columns of their `strip`. With columns in the lanes, as scheduled_vectors.h
-// has them for few rows, they must be light in all columns of a vector. Integer addition commutes, so each
-// strip has its own order of depths: a bin packing, first fit, heaviest item first. It takes some tens of ns
-// per item, which is most of the time to create a plan. So files of plans keep the order (pack_file.h).
+// light only in the one to four columns of their `strip`. For few rows, columns fill the lanes
+// (scheduled_vectors.h). The weights of a group must then be light in all columns of a vector. Integer
+// addition commutes, so each strip has its own order of depths: a bin packing, first fit, heaviest item
+// first. This packing takes some tens of ns per item: most of the time to create a plan. So files of plans
+// keep the order (pack_file.h).
 //
 //   window       depths whose packed rows of A stay in L1; every strip lies in one window
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items, group after group]
@@ -23,13 +24,15 @@
 //
 //   A window     [quads][rows of a tile][4] u8; a register block reads some of the rows of an item's quad
 //
-// A planar band (planar_band.h) may take the place of A's windows. The offsets of its quads depend on the
-// input's extents and may be large, so an item then has a u32 in place of the u16. Build() writes the number
-// of the item's quad there. For an input of given extents, Relocate() replaces numbers by offsets in bytes.
+// A planar band (planar_band.h) may take the place of A's windows. The offsets of the band's quads depend on
+// the input's extents, and may be large. So an item for a band has a u32 in place of the u16. Build() writes
+// the number of the item's quad there. For an input of given extents, Relocate() replaces numbers by offsets
+// in bytes.
 //
-// Zero points zb of weights w may be folded in. w − zb takes nine bits with its sign, so it may need several
-// items. With usual zero points, near the middle of the weights, one item suffices, and w − zb is lighter
-// than w. Folding saves the sums of A's rows (row_sums.h), which cannot be computed from a planar band.
+// Zero points zb of weights w may be folded in. A difference w − zb takes nine bits with its sign, so one
+// weight may need several items. With usual zero points, near the middle of the weights, one item suffices,
+// and w − zb is lighter than w. Folding saves the sums of A's rows (row_sums.h). These sums cannot be
+// computed from a planar band.
 #ifndef INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 #define INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 
@@ -50,23 +53,23 @@ namespace intact::kernels {
 std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& weights,
                                                    const ScheduleSpec& spec) noexcept;
 
-/// Statistics that EstimateSchedule() cannot fall below, found in a fraction of its time: an item for each
-/// quad that has weights, in groups of the largest size. Without items if zero points are folded in.
+/// A lower bound of EstimateSchedule(), found in a fraction of its time: an item for each quad that has
+/// weights, in groups of the largest size. If zero points are folded in, the bound has no items.
 ScheduleStatistics LeastSchedule(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
 
 /// The order of a schedule: the order of each strip (StripScheduler::AppendOrder()), in the order in which
-/// ScheduledWeights or ScheduledVectors have them. A schedule is restored from its order and the weights in a
-/// fraction of the time that it takes to find it. Nothing if memory ran out.
+/// ScheduledWeights or ScheduledVectors have them. Restoring a schedule from its order and the weights takes
+/// a fraction of the time of finding the schedule. Nothing if memory ran out.
 std::optional<std::vector<uint8_t>> OrderOf(const PackedWeights& weights, const ScheduleSpec& spec) noexcept;
-/// INVALID_ARGUMENT unless nothing of an order is left.
+/// INVALID_ARGUMENT if a part of an order is left.
 Error CheckOrderEnd(std::span<const uint8_t> order);
 Error NoMemoryForSchedule();
 
 /// Scheduled weights: strips in the order in which the kernel runs them.
 class ScheduledWeights final : public PanelSource {
  public:
-  /// `order`: empty, or an order of OrderOf(), which is checked. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the
-  /// order is not one of these weights). Throws std::bad_alloc.
+  /// `order`: empty, or an order of OrderOf(). Build() checks the order. Errors: OUT_OF_MEMORY,
+  /// INVALID_ARGUMENT (the order is not one of these weights). Throws std::bad_alloc.
   Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
 
   /// Copies the strips of `other`; false if memory ran out.

@@ -1,5 +1,5 @@
-// Schedules that a plan has estimated or made for its weights. A file keeps them, because they are slow to
-// find: estimates, by which strips and engines are chosen, and orders, from which schedules are restored.
+// Schedules that a plan has estimated or made for its weights. Schedules are slow to find, so a file keeps
+// estimates and orders. Strips and engines are chosen by estimates. Schedules are restored from orders.
 //
 //   create   Estimate(), Build() ─► records ─► file: key, estimate, order
 //   load     file ─► Hold() ─► Estimate() and Build() find their keys there
@@ -80,7 +80,7 @@ class ScheduleRecords {
   void Hold(const ScheduleRecord& record) { held_.push_back(record); }
   void ForgetHeld() { held_.clear(); }
 
-  /// What was estimated or built, in this order; without orders.
+  /// The records of what was estimated or built, oldest first, without orders.
   std::vector<ScheduleRecord> records() const;
 
  private:

@@ -144,9 +144,9 @@ class Load {
 
 // The groups of a strip, with the room that each group has left. Finds the first group with room for an item.
 //
-// A chunk has 32 groups: for each lane of a load, a vector with the rooms of the groups, at most 255 each. So
-// a comparison of each lane, and a mask, find the groups of a chunk that may have room. Groups that no item
-// has joined are open too; a chunk is added when no group has room.
+// A chunk has 32 groups. For each lane of a load, it has a vector with the rooms of the groups, at most 255
+// each. Comparing each lane gives a mask of the groups that may have room. Groups that no item has joined are
+// open too. If no group has room, a chunk is added.
 template <int kColumns>
 class OpenGroups {
  public:
@@ -158,8 +158,8 @@ class OpenGroups {
   /// For groups of at most `most` items, whose loads add up to at most `capacity`.
   OpenGroups(const Load<kColumns>& capacity, size_t most) : capacity_(capacity), most_(most) {}
 
-  /// Puts each item into the first group that has room for it; a group has room for any single item.
-  /// `groups` gets order[i] for item i, whose load is loads[i].
+  /// Puts each item into the first group that has room for the item. An empty group has room for any single
+  /// item. `groups` gets order[i] for item i, whose load is loads[i].
   [[gnu::target("avx2")]] void Fill(std::span<const Load<kColumns>> loads, const uint32_t* order,
                                     std::vector<Group>* groups) {
     first_chunk_ = chunks_ = 0;
@@ -178,7 +178,7 @@ class OpenGroups {
   static constexpr size_t kLanesAtOnce = std::min<size_t>(kLanes, 8);
   static constexpr size_t kChunk = 32;  // groups: bytes of a vector
 
-  // Subtracts `load` from the rooms of the first group that has room for it, and returns the group's number.
+  // Subtracts `load` from the rooms of the first group that has room for `load`. Returns the group's number.
   [[gnu::target("avx2"), gnu::always_inline]] size_t Join(const Load<kColumns>& load) {
     const auto lanes = load.ToBytes();
     for (size_t chunk = first_chunk_;; ++chunk) {
@@ -279,9 +279,9 @@ class StripScheduler {
     AddSizes(weights, window, statistics);
   }
 
-  /// As Schedule(), but in the order of AppendOrder() that `order` begins with; removes it from `order`.
-  /// INVALID_ARGUMENT unless that is an order of all items, no group has more than spec.largest_group items,
-  /// and no group can leave int16.
+  /// As Schedule(), but in the order of AppendOrder() at the begin of `order`. Removes this order from
+  /// `order`. INVALID_ARGUMENT unless it is an order of all items, no group has more than spec.largest_group
+  /// items, and no group can leave int16.
   Error Restore(const PackedWeights& weights, int64_t column, int64_t window, std::span<const uint8_t>* order,
                 ScheduleStatistics* statistics) {
     CollectItems(weights, column, window);

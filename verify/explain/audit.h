@@ -21,8 +21,8 @@
 //   pytorch_7bit_activations     u8 in [0, 127]: then no weights can saturate, 2·127·128 < 32768
 //   onnxruntime_7bit_weights     weights in [−64, 64], activations at full range: 2·255·64 < 32768
 //   s8_shifted_7bit_activations  s8 in [−64, 63], which the shift by 128 turns into [64, 191]: no remedy.
-//                                A layer with u8 activations is audited with activations of this kind: if one
-//                                exceeds 7 bits, all are halved; then they are shifted
+//                                If a layer with u8 activations has one that exceeds 7 bits, the audit halves
+//                                all activations. Then it shifts them
 #ifndef INTACT_VERIFY_EXPLAIN_AUDIT_H_
 #define INTACT_VERIFY_EXPLAIN_AUDIT_H_
 
@@ -85,22 +85,22 @@ struct Audit {
   BoundAudit stated;                      // the layer's own bound
   std::array<BoundAudit, 3> remedies;     // in the order of the list above
   // The signal-to-noise ratio in dB if one bit of activations or of weights is dropped. The signal is the
-  // layer's float output, the noise is the error that dropping adds. nullopt if the activations have 7 bits
-  // already, or if there is no error.
+  // layer's float output. The noise is the error that dropping the bit adds. nullopt if the activations have
+  // 7 bits already, or if there is no error.
   std::optional<double> sqnr_7bit_activations_db;
   std::optional<double> sqnr_7bit_weights_db;
   Verdict verdict() const { return stated.verdict; }
 };
 
 /// `reduce_range`: whether the layer states that its activations were calibrated for 7 bits. `pairs`: by
-/// default adjacent depths, of a convolution adjacent channels of a tap. Padding takes part in pairs, with the
-/// zero point.
+/// default adjacent depths, of a convolution adjacent channels of a tap. Padding is part of pairs, with the
+/// value of the zero point.
 Audit AuditReduceRange(const reference::Operation& operation, bool reduce_range,
                        std::optional<intact_engine_pairs> pairs = {});
 /// One audit for each kind of pairs that differs for this operation, the worst verdict first.
 std::vector<Audit> AuditEachPairing(const reference::Operation& operation, bool reduce_range);
 
-/// The ISA that the library chooses here by default; ANY if it can use none.
+/// The ISA that the library chooses here by default; ANY if the library can use none.
 intact_isa BestIsa();
 
 }  // namespace intact::verify

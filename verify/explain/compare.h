@@ -1,6 +1,7 @@
 // Compares a target's output with the exact reference, and explains each output that differs.
 //
-// Causes, found by the arithmetic (reference/models/arithmetic.h) that reproduces the target's byte:
+// A cause is found by the arithmetic (reference/models/arithmetic.h) that reproduces the target's output. The
+// causes:
 //
 //   int16 saturation      pairs clamped to int16, or int16 sums that clamp or wrap; the detail names pairs
 //                         that are not adjacent
@@ -13,17 +14,18 @@
 //   implementation error  nothing explains it; the detail says what it looks like
 //
 // The explanations are tried in the order of hypotheses.h. If each differing output has a cause but no single
-// arithmetic makes all outputs, the comparison lists them in parts.
+// arithmetic makes all outputs, the comparison lists the outputs in parts.
 //
-// Some outputs fit an arithmetic or a mistake by chance. So a cause is named without reserve only if it explains
-// every wrong output of the problem, or a mistake every wrong output without a cause (of many, a sample is checked);
-// else the detail says "consistent with N of M wrong outputs". If some wrong
-// outputs have no explanation, an arithmetic that explains less than nine in ten of all is no cause: its outputs
-// are implementation errors too. Outputs that clamp as the saturating mode promises are not wrong.
+// Some outputs fit an arithmetic or a mistake by chance. So a cause is named without reserve only if it
+// explains every wrong output of the problem. A mistake is named without reserve only if it explains every
+// wrong output without a cause; of many outputs, a sample is checked. Otherwise the detail says "consistent
+// with N of M wrong outputs". If some wrong outputs have no explanation, an arithmetic is a cause only if it
+// explains at least nine in ten wrong outputs. Otherwise its outputs are implementation errors too. Outputs
+// that clamp as the saturating mode promises are not wrong.
 //
-// If the target's accumulator is known, an explanation must also give that accumulator. A clamped sum may be
-// equal to the exact one, because another pair clamps the other way or because of rounding. These outputs do
-// not differ and need no explanation, but off_maddubs shows whether a saturating target clamped as predicted.
+// If the target's accumulator is known, an explanation must also give that accumulator. An output with
+// clamped pairs may equal the exact output, because another pair clamps the other way or because of rounding.
+// Such an output needs no explanation. off_maddubs shows whether a saturating target clamped as predicted.
 #ifndef INTACT_VERIFY_EXPLAIN_COMPARE_H_
 #define INTACT_VERIFY_EXPLAIN_COMPARE_H_
 
@@ -48,7 +50,7 @@ std::string PartsInWords(const Comparison& comparison);
 std::string PlaceOf(const Comparison& comparison, const Difference& difference);
 
 /// Compares `actual` with the exact reference. `actual_accumulators` are the target's s32 outputs of the same
-/// problem, if it has any. They help to separate requantization from implementation errors.
+/// problem, if the target has any. These outputs help to separate requantization from implementation errors.
 Comparison Compare(const Oracle& oracle, const std::vector<uint8_t>& actual,
                    const std::optional<std::vector<int32_t>>& actual_accumulators,
                    int64_t max_listed = kMaxDifferencesListed);
@@ -60,15 +62,15 @@ Result<std::vector<uint8_t>> RunChecked(const Target& target, const Oracle& orac
 /// `operation`, changed so that its outputs are the accumulators.
 reference::Operation AccumulatorProblem(reference::Operation operation);
 
-/// Compares the output of RunChecked(). If it differs from the reference, runs `target` for s32 output too.
-/// If `options` name no ISA, the comparison also names the arithmetics that may have made all outputs. If
-/// there are several, the first one in `of_larger` comes first. `of_larger`: the causes of a larger problem that
-/// fails in the same way; nullptr if there is none. Then the outputs get no other cause.
+/// Compares the output of RunChecked(). If the output differs, runs `target` for s32 output too. If `options`
+/// name no ISA, also names the arithmetics that may have made all outputs. `of_larger`: the only causes to
+/// try, from a larger problem that fails in the same way; nullptr: all causes.
 Comparison Explain(const Target& target, const Oracle& oracle, const RunOptions& options,
                    const std::vector<uint8_t>& output, int64_t max_listed = kMaxDifferencesListed,
                    const Causes* of_larger = nullptr);
 
-/// The outputs that differ and the first of them, without explanations: all count as implementation errors.
+/// Counts the outputs that differ, and finds the first of them. Explains none: all count as implementation
+/// errors.
 Comparison CountDifferences(const Oracle& oracle, const std::vector<uint8_t>& output);
 
 /// Whether `mode` clamps pairs on `isa`: the saturating mode on ISAs without VNNI and AMX, and with isa ANY.

@@ -28,10 +28,9 @@ enum class Cause : uint8_t {
 inline constexpr int kCauseCount = 6;
 std::string_view ToString(Cause cause);
 
-/// VPMADDUBSW clamps the sum of this pair of depths. For a convolution, m, n and depths are rows, output channels
-/// and depths of the lowered GEMM (reference/models/lowering.h). Activations and weights are as the
-/// instruction sees them: s8 activations + 128, u8 weights − 128. a0 and a1 are the unsigned operand; in some
-/// kernels this is the weights.
+/// VPMADDUBSW clamps the sum of this pair of depths. For a convolution, m, n and depths are those of the
+/// lowered GEMM (reference/models/lowering.h). Activations and weights are as the instruction sees them. a0
+/// and a1 are the unsigned operand. In some kernels the weights are the unsigned operand.
 struct SaturatedPair {
   int64_t m = 0, n = 0, k = 0, k1 = 0;  // depths k and k1
   uint8_t a0 = 0, a1 = 0;
@@ -97,9 +96,11 @@ struct Comparison {
     std::string where;  // "columns from 16 on", if all other outputs lie outside; or ""
   };
   std::optional<GroupedNaming> grouped;  // set for grouped weights, if causes were looked for
-  // If no arithmetic makes all outputs, but each differing output has one: the part with most outputs first.
+  // Filled if no arithmetic makes all outputs, but each differing output has an arithmetic. The part with
+  // most outputs is first.
   std::vector<Part> parts;
-  // The arithmetics of differing outputs, most frequent first; and the mistakes that explain all others.
+  // The arithmetics of differing outputs, most frequent first, and the mistakes that explain all other
+  // differing outputs.
   Causes explained_by;
   /// The causes to accept for a smaller problem that fails in the same way: first the arithmetic that makes all
   /// outputs here, then arithmetics that make some outputs.
@@ -112,7 +113,7 @@ struct Comparison {
 };
 
 /// Plain comparison of output bytes, elements of `type`: counts, the largest difference, and the index and
-/// values of the first.
+/// values of the first difference.
 struct ByteComparison {
   int64_t outputs = 0, differing = 0, first_differing = -1;
   double max_abs_difference = 0;

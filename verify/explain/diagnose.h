@@ -1,4 +1,4 @@
-// One wrong output: what is known about it, and what it looks like if nothing explains it.
+// One wrong output: what is known about the output, and what it looks like if nothing explains it.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_H_
 
@@ -52,8 +52,8 @@ struct Diagnosis {
   const std::string& key() const { return is_common ? text : of; }
 };
 
-/// If a sum beyond int32 should have wrapped: what happened to it instead; nullopt if the output does not
-/// show it.
+/// If a sum beyond int32 should have wrapped: what happened to the sum instead. nullopt if the output does
+/// not show this.
 std::optional<std::string> HowNotWrapped(const Observation& seen);
 
 /// What is known about an output that nothing explains: whether its accumulator is right.

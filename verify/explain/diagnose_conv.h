@@ -12,8 +12,8 @@
 
 namespace intact::verify {
 
-/// For a tap beyond the end of an axis: the input pixel that it would read if padding were ignored, because
-/// the next row, slice or image follows in memory. nullopt if the tap is inside the input or before its
+/// For a tap beyond the end of an axis: the input pixel that the tap would read if padding were ignored. This
+/// pixel is of the next row, slice or image in memory. nullopt if the tap is inside the input or before its
 /// beginning, or if no pixel follows.
 std::optional<int64_t> RowThatFollows(const reference::ConvGeometry& geometry, const reference::Pixel& output,
                                       const reference::Spatial& tap);

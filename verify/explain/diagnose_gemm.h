@@ -1,6 +1,6 @@
 // Suspicions about an output of a GEMM with quantized rows, with a batch of different items, or with a
-// transposed A: A was quantized or read wrongly, or the quantization, B, zero point or scale of another row
-// or item was used.
+// transposed A. Suspicions: A was quantized or read wrongly; the quantization, B, zero point or scale of
+// another row or item was used.
 #ifndef INTACT_VERIFY_EXPLAIN_DIAGNOSE_GEMM_H_
 #define INTACT_VERIFY_EXPLAIN_DIAGNOSE_GEMM_H_
 

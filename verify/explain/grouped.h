@@ -14,8 +14,8 @@ namespace intact::verify {
 
 /// CountDifferences() of grouped weights.
 Comparison CountGrouped(const Oracle& oracle, const std::vector<uint8_t>& output);
-/// Explain() of grouped weights. `claim`: "exact", or "any": then a bound explains more than a fault does.
-/// Outputs that an arithmetic makes count as float sums.
+/// Explain() of grouped weights. `claim`: "exact" or "any". With "any", a bound explains more than a fault
+/// does. Outputs that an arithmetic makes count as float sums.
 Comparison ExplainGrouped(const Oracle& oracle, const std::vector<uint8_t>& output, std::string_view claim);
 
 }  // namespace intact::verify

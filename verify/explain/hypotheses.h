@@ -1,8 +1,8 @@
 // Explains the outputs of a target that differ from the exact reference. There are two ordered lists of
 // hypotheses. Each hypothesis has a name, a prediction and the test that it must pass.
 //
-// The first list has arithmetics for all outputs at once (identify.h). The first one that passes its test is
-// the common arithmetic:
+// The first list has arithmetics for all outputs at once (identify.h). The first arithmetic that passes its
+// test is the common arithmetic:
 //
 //   1. the arithmetics of a larger problem, if one makes all outputs
 //   2. VPMADDUBSW's clamped pairs, if they make all outputs
@@ -13,8 +13,8 @@
 // In order: the common arithmetic; adjacent pairs that clamp; VPDPBUSDS, compensated last, first, or last and
 // clamped; other roundings of the right accumulator. Among several roundings the one that explains most
 // outputs is chosen. So each output may have a cause even if no arithmetic makes all of them, for example if a
-// loop's tail rounds differently. But if one arithmetic of this list makes all outputs that differ, it is their
-// only explanation: one cause is likelier than several.
+// loop's tail rounds differently. But if one arithmetic of this list makes all outputs that differ, this
+// arithmetic is their only explanation: one cause is likelier than several.
 #ifndef INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_
 #define INTACT_VERIFY_EXPLAIN_HYPOTHESES_H_
 
@@ -48,8 +48,8 @@ class Answer {
   Answer(const Oracle& oracle, const std::vector<uint8_t>& actual);
   void Learn(Accumulators accumulators);
   /// Drops accumulators that do not belong to these outputs: a target may compute s32 outputs by another
-  /// kernel. They do not belong if one arithmetic fits all outputs, none fits the accumulators too, and
-  /// enough outputs differ.
+  /// kernel. Accumulators do not belong to the outputs if one arithmetic fits all outputs, no arithmetic fits
+  /// the accumulators too, and enough outputs differ.
   void DropForeignAccumulators();
 
   const Oracle& oracle() const { return oracle_; }

@@ -1,11 +1,12 @@
-// Finds the arithmetic, among those known from libraries, that reproduces all of a target's output, byte for
-// byte: which pairs are clamped to int16, when int16 sums are widened, which operand is shifted, when sums
-// are compensated, how sums are rounded to outputs.
+// Finds the arithmetic that reproduces all of a target's output, byte for byte. Candidates are the
+// arithmetics known from libraries. They differ in the pairs that are clamped to int16, when int16 sums are
+// widened, the operand that is shifted, when sums are compensated, and how sums are rounded to outputs.
 //
 // One output proves little: some of the hundreds of candidates reproduce it by chance. So a candidate must
 // reproduce every output of a problem. Over many problems (mixture.h) the best candidates reproduce most
 // problems. A candidate that gives the same outputs as the contract is never named. If the contract
-// reproduces all outputs, it is the answer, together with whether the problem could have shown saturation.
+// reproduces all outputs, the contract is the answer. The answer also says whether the problem could have
+// shown saturation.
 #ifndef INTACT_VERIFY_EXPLAIN_IDENTIFY_H_
 #define INTACT_VERIFY_EXPLAIN_IDENTIFY_H_
 
@@ -24,7 +25,7 @@
 
 namespace intact::verify {
 
-/// A kind of operation: a library may choose an arithmetic for each.
+/// A kind of operation: a library may choose an arithmetic for each kind.
 struct OperationKind {
   enum class Shape : uint8_t { kGemm, kConv, kDepthwise, kGrouped };
   Shape shape = Shape::kGemm;
@@ -40,8 +41,8 @@ std::string_view NameOf(const OperationKind& kind);
 std::string ToString(const OperationKind& kind);
 
 /// The candidate models for operations of this kind, simplest first. Models that are equal for the kind
-/// appear once: a GEMM has only one order of depths, a depthwise convolution can pair only taps, and
-/// |a|·sign(b, a) never clamps, however depths are paired.
+/// appear once. A GEMM has only one order of depths. A depthwise convolution can pair only taps. |a|·sign(b,
+/// a) never clamps, however depths are paired.
 std::vector<reference::Model> CandidateModels(const OperationKind& kind);
 /// Adjacent pairs clamped to int16 and widened at once, with the usual order of depths for this kind.
 reference::Model AdjacentPairs(const OperationKind& kind);
@@ -54,7 +55,8 @@ bool IsOddInterval(int32_t spill);
 
 /// How unusual an arithmetic is. If several explain the same outputs, the least strange one is named.
 int Strangeness(const reference::Arithmetic& arithmetic);
-/// The order in which arithmetics are named that explain the same: by strangeness, then as in kAllRoundings.
+/// The order in which arithmetics are named if they explain the same outputs: by strangeness, then as in
+/// kAllRoundings.
 std::pair<int, int> NamingRank(const reference::Arithmetic& arithmetic);
 
 /// The arithmetic behind a problem's outputs.
@@ -81,7 +83,8 @@ struct Identity {
 Identity Identify(const Oracle& oracle, const std::vector<uint8_t>& output,
                   const std::optional<std::vector<int32_t>>& accumulators = {});
 
-/// ", or half up"; "" if there are none. Names a few of `others`, which explain the same outputs, and counts the rest.
+/// ", or half up"; "" if there are none. `others` explain the same outputs. Names a few of them, and counts
+/// the rest.
 std::string OrOthers(std::span<const reference::Rounding> others);
 /// "exact", "pairs of adjacent depths clamped to int16 (maddubs)", …, and the rounding unless it is the
 /// contract's.

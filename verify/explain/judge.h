@@ -44,15 +44,16 @@ Result<Judgement> Judge(const Target& target, const Problem& problem, const Caus
 Result<Judgement> Judge(const Target& target, const Oracle& oracle, const RunOptions& options,
                         const Causes* of_larger = nullptr);
 
-/// Judges the outputs of an operation with grouped weights. `claim`: "exact", or "any": then every arithmetic without a
-/// fault passes. Failure::of is the arithmetic, or "unexplained".
+/// Judges the outputs of an operation with grouped weights. `claim`: "exact" or "any". With "any", every
+/// arithmetic without a fault passes. Failure::of is the arithmetic, or "unexplained".
 Judgement JudgeGrouped(const Oracle& oracle, const std::vector<uint8_t>& output, std::string_view claim);
 
-/// What failures with such outputs must share so that one may stand for the other in a smaller problem: of grouped
-/// weights the arithmetic, because many arithmetics explain few outputs by chance; else "".
+/// What two failures must share so that one may stand for the other in a smaller problem. With grouped
+/// weights: the arithmetic, because many arithmetics explain few outputs by chance. Otherwise "".
 std::string AlikeOf(const Comparison& comparison);
 
-/// As Judge(), but looks for no cause of a failure, unless the target claims nothing: kind is then kNotExplained.
+/// As Judge(), but looks for a cause of a failure only if the target claims nothing. Otherwise `kind` is
+/// kNotExplained.
 Result<Judgement> JudgeBriefly(const Target& target, const Oracle& oracle, const RunOptions& options);
 inline constexpr std::string_view kNotExplained = "not explained";
 
@@ -60,8 +61,8 @@ inline constexpr std::string_view kNotExplained = "not explained";
 /// causes only if the target claims nothing.
 bool Fails(const Target& target, const Problem& problem);
 bool Fails(const Target& target, const Oracle& oracle, const RunOptions& options);
-/// That failure; nullopt if there is none. All kinds of wrong outputs count as kOutput. Failure::of: AlikeOf() the
-/// comparison if there are outputs, else "".
+/// The failure that Fails() finds; nullopt if there is none. All kinds of wrong outputs count as kOutput.
+/// Failure::of: AlikeOf() the comparison if there are outputs, else "".
 std::optional<Failure> HowFails(const Target& target, const Oracle& oracle, const RunOptions& options);
 
 /// Whether the output of RunChecked() is not what `target` claims to compute. `comparison`: the result of

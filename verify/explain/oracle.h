@@ -16,7 +16,7 @@
 
 namespace intact::verify {
 
-/// Computes each result when it is first needed, and keeps it. Not thread-safe.
+/// Computes each result when the result is first needed, and keeps it. Not thread-safe.
 class Oracle {
  public:
   using Bytes = std::vector<uint8_t>;
@@ -31,8 +31,8 @@ class Oracle {
   explicit Oracle(const Problem& problem) : operation_(Materialize(problem)) {}
 
   const reference::Operation& operation() const { return operation_; }
-  /// The operation if it has grouped weights, else nullptr. Of the other functions, a product with grouped weights has
-  /// type(), outputs(), columns(), expected() and Predict() of the contract.
+  /// The operation if it has grouped weights, else nullptr. For grouped weights, only type(), outputs(),
+  /// columns(), expected() and Predict() of the contract may be called.
   const reference::Grouped* grouped() const { return std::get_if<reference::Grouped>(&operation_); }
   const reference::Linear& linear() const { return LinearOf(operation_); }
   intact_type type() const { return grouped() != nullptr ? grouped()->c_type : linear().c_type; }
@@ -49,8 +49,8 @@ class Oracle {
   const Bytes& Wrapped(const reference::Arithmetic& arithmetic) const;
   /// The exact sums that leave int32, by the index of the output.
   const std::map<int64_t, int64_t>& overflows() const;
-  /// The outputs of the contract. If a sum leaves int32, its output is computed by
-  /// reference::Predictor::StoreExact().
+  /// The outputs of the contract. If a sum leaves int32, reference::Predictor::StoreExact() computes the
+  /// output.
   const Bytes& expected() const;
   /// The outputs under an arithmetic: expected() for the contract, Wrapped() for all others.
   const Bytes& Predict(const reference::Arithmetic& arithmetic) const;

@@ -1,5 +1,5 @@
-// Lines of benchdnn, the test driver of oneDNN, and problem lines: what both can say is converted, either way.
-// docs/problems.md lists what is taken and what is refused.
+// Converts lines of benchdnn, the test driver of oneDNN, to problem lines, and problem lines to lines of
+// benchdnn. docs/problems.md lists what is converted and what is refused.
 //
 //   --matmul --dt=u8:s8:u8 --attr-scales=wei:per_oc --attr-zero-points=src:common:3 128x768:768x64
 //   --conv --dt=u8:s8:s32 --dir=FWD_D mb1ic64ih56oc64oh56kh3ph1n"name"
@@ -33,13 +33,12 @@ struct BenchdnnCase {
 };
 
 /// The cases of a command line of benchdnn and of its batch files: one for each combination of the options'
-/// values, each once for each descriptor. A batch file is searched as given, then in the folders of earlier batch
-/// files. Options that do not change a result are left out. Errors name an option that benchdnn does not have, or
-/// a file that cannot be read.
+/// values and each descriptor. A batch file is searched as given, then in the folders of earlier batch files.
+/// Options that do not change a result are left out. Errors name an unknown option or an unreadable file.
 Result<std::vector<BenchdnnCase>> ReadBenchdnn(std::string_view command);
 
-/// The problem of a case. Tensors and the values of scales and clips come from the problem's seed, because problem
-/// lines cannot say them. Errors name the argument that problem lines cannot say.
+/// The problem of a case. Problem lines have no tensors and no values of scales and clips: these come from
+/// the problem's seed. Errors name the argument that problem lines cannot express.
 Result<Problem> ProblemOf(const BenchdnnCase& one);
 
 struct BenchdnnLine {
@@ -47,7 +46,8 @@ struct BenchdnnLine {
   std::string
       left_out;  // words of the problem line that benchdnn lacks, and that do not change what is computed
 };
-/// The line of a GEMM or a convolution. Errors name the word of the problem line that benchdnn cannot say.
+/// The line of a GEMM or a convolution. Errors name the word of the problem line that benchdnn cannot
+/// express.
 Result<BenchdnnLine> BenchdnnLineOf(const Problem& problem);
 
 /// Strides of a tensor in the order of its dimensions: batch, channels, then `extents`. Channels are innermost,

@@ -10,7 +10,7 @@
 namespace intact::verify {
 
 enum class FailureKind : uint8_t {
-  kError,  // the target reports it, or cannot be run
+  kError,  // the target reports an error, or cannot be run
   kRefusal,
   kCrash,
   kCleanExit,
@@ -69,8 +69,9 @@ constexpr std::string_view ToString(FailureKind kind) {
   return "unknown";
 }
 
-/// Whether failures of both kinds may be one bug, so that one stands for the other in a smaller problem. Wrong
-/// outputs may be steady or not. Crashes, hangs and writes outside C stay what they are.
+/// Whether failures of both kinds may be one bug, so that one stands for the other in a smaller problem.
+/// Wrong outputs are alike, steady or not. A crash, a hang or a write outside C is alike only to its own
+/// kind.
 constexpr bool AreAlike(FailureKind x, FailureKind y) {
   const auto is_of_outputs = [](FailureKind kind) {
     return kind == FailureKind::kOutput || kind == FailureKind::kSaturation || kind == FailureKind::kClaim ||

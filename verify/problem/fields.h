@@ -1,5 +1,5 @@
-// The fields of problems: one row for each, from which lines are parsed, printed and checked, random problems are
-// drawn, targets get the problems that they can run, and failures are minimised.
+// The fields of problems, one row for each field. The rows are used to parse, print and check lines, to draw
+// random problems, to fit problems to targets, and to minimise failures.
 #ifndef INTACT_VERIFY_PROBLEM_FIELDS_H_
 #define INTACT_VERIFY_PROBLEM_FIELDS_H_
 
@@ -23,7 +23,7 @@ struct Range {
   int64_t low = 0, high = 0;
 };
 
-/// A field, which is a key of problem lines. The functions take problems of kinds that have the field.
+/// A field is a key of problem lines. The functions take problems of kinds that have the field.
 struct Field {
   std::string_view key;
   std::function<std::string(const Problem&)> print;
@@ -34,17 +34,17 @@ struct Field {
   bool is_kept = false;                                // minimising does not try the default
   // Bits of features. A target that lacks one of them runs problems in which the field has its default.
   uint64_t needs = 0;
-  std::string_view no_file = {};  // why no reproducer shows other values than the default; "" if it does
+  std::string_view no_file = {};  // why no reproducer shows other values than the default; "" if one does
   // Whether the value fits the other fields; unset, or the default: it always does.
   std::function<bool(const Problem&)> fits = {};
   std::string_view misfit = {};              // why a value does not
   std::vector<std::string_view> names = {};  // of the values of a field that has one of some
-  // Draws the value for a random problem with some other fields drawn already; unset: other code does.
+  // Draws the value for a random problem that has some other fields already; unset: other code draws it.
   using Draw = void(support::Random& random, Problem& problem);
   std::function<Draw> draw = {};
   void (*fill)(const Filling&) = nullptr;  // fills in what the field describes
 
-  // Each returns a copy with a change.
+  // Each function returns a copy with a change.
   Field Required() const;
   Field Kept() const;
   Field In(int64_t low, int64_t high) const;
@@ -83,7 +83,7 @@ const LineKind& LineKindOf(const Problem& problem);
 Problem DefaultsOf(const Problem& problem);
 /// Resets the fields that need `feature`.
 void ResetNeeding(intact_target_feature feature, Problem* problem);
-/// The features that the fields need which are not at their defaults.
+/// The features that fields with other values than their defaults need.
 uint64_t NeedsOf(const Problem& problem);
 /// Resets the fields that need other features than `features`.
 void ResetLacking(uint64_t features, Problem* problem);

@@ -10,10 +10,10 @@
 // int16 lane may sum to 32767/L, the negative weights to −32768/L: the lane's capacity, ±128 for L = 255. The
 // sum of a pair of weights is 1/1, 1/2, 1/4 or 1/8 of the capacity, so groups of pairs fill the lane exactly.
 // In one pair in eight the sum is larger by 1, so a group with one pair too many overflows. Every fourth
-// column is uniform. Row m aims at column m/2 mod n: its activations are L for positive weights of this
-// column if m is even, for negative weights if m is odd; its other activations are range_min. The fill
-// `stray` aims every 155th row in this way, with 255 and 0 instead of L and range_min, so it leaves the
-// activation range.
+// column is uniform. Row m aims at column m/2 mod n. If m is even, the row's activations are L for positive
+// weights of this column. If m is odd, they are L for negative weights. The row's other activations are
+// range_min. The fill `stray` aims every 155th row in this way, with 255 and 0 instead of L and range_min. So
+// these rows leave the activation range.
 #ifndef INTACT_VERIFY_PROBLEM_FILL_H_
 #define INTACT_VERIFY_PROBLEM_FILL_H_
 
@@ -31,8 +31,8 @@ std::vector<uint8_t> FillActivations(const Problem& problem);
 /// Weights w: n×k (for each item with runtime B), or output channels × taps × channels of a group.
 std::vector<int8_t> FillWeights(const Problem& problem);
 
-/// An operation whose fields are filled, one after the other (FillFields() in verify/problem/fields.h). The
-/// functions below fill in one field each; A and B are made before.
+/// An operation whose fields are filled, one after the other (FillFields() in verify/problem/fields.h). Each
+/// function below fills in one field. A and B are made before.
 struct Filling {
   const Problem& problem;
   reference::Linear* linear = nullptr;      // a GEMM or a convolution
@@ -54,13 +54,13 @@ void FillBias(const Filling& filling);
 /// With these scales, 8-bit outputs spread over the type's range.
 void FillScales(const Filling& filling);
 /// Replaces the scales by nearby fixed point with bits below a float's precision. A scale of 0 becomes a
-/// multiplier of 0. If every column has its own scale, one shift in five is random and to the left, and the
-/// column's outputs clamp.
+/// multiplier of 0. If every column has its own scale, one shift in five is random and to the left. The
+/// outputs of this column clamp.
 void FillFixedPoint(const Filling& filling);
 /// A permutation, so that each wrong index is visible.
 void FillTable(const Filling& filling);
-/// Uniform residuals over the full range. Times their scale, they reach 20 to 60 from the zero point; for
-/// kTies, they are multiples of a half.
+/// Uniform residuals over the full range. Times their scale, residuals reach 20 to 60 from the zero point.
+/// For kTies, they are multiples of a half.
 void FillResidual(const Filling& filling);
 void FillActivation(const Filling& filling);
 

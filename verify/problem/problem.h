@@ -15,13 +15,13 @@
 // input and output. transposed=yes: a transposed convolution, in which padding crops the output; outpad=1x0
 // extends the output's end.
 //
-// A batch of GEMMs has `batch` items of m rows. Between adjacent items of A, C, the residual and runtime B
-// are itempad elements; with items=pointers, a pointer to each item is passed instead. runtimeb=yes: runs
+// A batch of GEMMs has `batch` items of m rows. itempad elements lie between adjacent items of A, C, the
+// residual and runtime B. With items=pointers, a pointer to each item is passed instead. runtimeb=yes: runs
 // pass a B for each item. alayout: A is M×K or K×M in memory; blayout: B is K×N or N×K.
 //
 // quant: how activations are quantized. zaper=row: runs pass a zero point for each row in addition to its
 // scale. quant=tensor: each run passes za and a scale. A dynamic quantization reads real numbers of type src
-// and quantizes them to a_type; x names the kind of numbers.
+// and quantizes these numbers to a_type. x names the kind of numbers.
 //
 // Grouped weights (include/intact/grouped.h):
 //
@@ -100,7 +100,7 @@ enum class ScaleKind : uint8_t {
 /// Fixed point instead of scales: how ties are rounded, and whether there are multipliers or only shifts.
 enum class FixedKind : uint8_t { kNone, kAway, kUp, kAwayShift, kUpShift };
 
-/// What of the weights has a zero point.
+/// The part of the weights that has one zero point.
 enum class ZeroPointKind : uint8_t {
   kTensor,
   kChannel,     // one per column: column 0 has Problem::zb, others have extremes or random values
@@ -175,9 +175,9 @@ struct Problem : RunSettings {
   int32_t zres = 0;  // residual_zero_point
   Fill fill = Fill::kUniform;
   uint64_t seed = 1;
-  // Set for a product with grouped weights. Of the other fields it has types (b_type is grouped->b_type), m, n,
-  // k, source (INTACT_TYPE_NONE: runs give A and its scales), an f32 bias, activation, seed, and of
-  // RunSettings those in its line.
+  // Set for a product with grouped weights. Such a product also has types (b_type is grouped->b_type), m, n,
+  // k, source (INTACT_TYPE_NONE: runs give A and its scales), an f32 bias, activation, seed, and the
+  // RunSettings of its line.
   std::optional<GroupedFields> grouped;
 
   bool operator==(const Problem&) const = default;
@@ -193,7 +193,7 @@ struct Problem : RunSettings {
   std::string ToString() const;
   /// nullopt, or the error that Parse() returns for these fields.
   std::optional<Error> Check() const;
-  /// Sets the field of `key` to its default: the value if a line does not have the key.
+  /// Sets the field of `key` to its default: the value for lines without the key.
   void Reset(std::string_view key);
   /// Changes c_type. If the new type is not 8-bit, resets the fields that only 8-bit outputs have.
   void SetOutput(intact_type type);

@@ -12,13 +12,13 @@
 
 namespace intact::verify {
 
-/// An error if a problem is too large to be verified. The fields that are no sizes must be valid.
+/// An error if a problem is too large to be verified. All other fields must be valid.
 std::optional<Error> CheckSizes(const Problem& problem);
 
 /// An error if a convolution is too large. `a_pad` and `c_pad`: elements between input and output pixels.
 std::optional<Error> CheckSizes(const reference::ConvGeometry& geometry, int64_t a_pad, int64_t c_pad);
 
-/// m, n and k of a GEMM; of a convolution, those of the GEMM of one group.
+/// m, n and k of a GEMM, or of the GEMM of one group of a convolution.
 std::array<int64_t, 3> GemmSizesOf(const Problem& problem);
 
 /// An upper bound of the bytes that the tensors of a problem take while they are made. Saturates at the

@@ -11,10 +11,10 @@ struct Surroundings {
   // The value of bytes that nobody has written: in the output, between rows, before and behind a tensor.
   uint8_t canary = 0xa5;
   // Bytes between the end of a tensor and the inaccessible page behind it. 0 finds every access beyond the
-  // end; other values change the tensor's alignment.
+  // end. Other values change the tensor's alignment.
   size_t shift = 0;
-  // The tensor begins right behind an inaccessible page, which finds every access before it. Its end is not
-  // aligned to a page.
+  // The tensor begins right behind an inaccessible page, so that every access before the tensor faults. The
+  // tensor's end is not aligned to a page.
   bool is_behind_a_page = false;
   bool operator==(const Surroundings&) const = default;
 };

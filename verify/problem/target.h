@@ -28,7 +28,8 @@ struct RunSettings {
   int64_t res_pad = 0;  // between rows or pixels of the residual
   // The residual is in C's memory: c_pad is its padding too, and its elements are as large as C's.
   bool in_place = false;
-  // The fields below do not change the output. Targets without the next three features ignore them.
+  // The fields below do not change the output. Targets that lack the next three features ignore these three
+  // fields.
   bool open_extents = false;   // each run gives the convolution's extents
   bool own_scratch = false;    // the caller provides the scratch memory
   bool saved = false;          // the plan is saved and loaded before it runs
@@ -54,8 +55,8 @@ struct RunSettings {
 
 struct RunOptions : RunSettings {
   std::string line;  // the problem line, for messages; "" if there is none
-  // A target in its own process (isolated_target.h) repeats each run with its tensors in other places. true:
-  // in both of the other places; false: in one of them. One suffices for a sweep of many problems.
+  // A target in its own process (isolated_target.h) repeats each run with its tensors in another place. true:
+  // in both other places; false: in one other place. One place suffices for a sweep of many problems.
   bool in_all_places = false;
   Surroundings surroundings;
 };
@@ -90,12 +91,12 @@ class Target {
   virtual Failure LastFailure() const { return {}; }
   /// The reason why callers must not run the target again; "" if they may.
   virtual std::string WhyGivenUp() const { return {}; }
-  /// What the target wrote to stdout and stderr in the last run that wrote anything; "" if its output is not
-  /// captured.
+  /// What the target wrote to stdout and stderr in the last run that wrote anything. "" if the target's
+  /// output is not captured.
   virtual std::string Printed() const { return {}; }
   /// Output bytes, dense rows of c_type: m×n for a GEMM, item after item, and with grouped weights;
   /// [batch][OD][OH][OW][output_channels] for a convolution. UNSUPPORTED if the machine or the target cannot
-  /// run it.
+  /// run the operation.
   virtual Result<std::vector<uint8_t>> Run(const reference::Operation& operation,
                                            const RunOptions& options) const = 0;
 };

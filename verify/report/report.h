@@ -47,11 +47,11 @@
 // expect (a file or null), differing and max_abs_difference (from the file, or from exact without a file),
 // differing_from_exact, model, differing_from_model, saturated_accumulators, saturated_pairs, explained,
 // unexplained, causes, digest, reduce_range and cost as above, differences[]: m, n, expected, actual,
-// accumulator, cause, detail, saturated_pairs, pairs[]. With --expect, expected describes that file: computes
-// (in words), arithmetic (the one that reproduces it, or most of it; see reference/models/arithmetic.h),
-// saturation_shows (whether pairs clamped to int16 would make another output), unexplained_by_it,
-// first_unexplained (a place or null), also_reproduced_by[] (other models that reproduce it),
-// differing_from_exact, max_abs_difference, causes, differences[].
+// accumulator, cause, detail, saturated_pairs, pairs[]. With --expect, the field expected describes the file:
+// computes (in words), arithmetic (the one that reproduces it, or most of it; see
+// reference/models/arithmetic.h), saturation_shows (whether pairs clamped to int16 would make another
+// output), unexplained_by_it, first_unexplained (a place or null), also_reproduced_by[] (other models that
+// reproduce it), differing_from_exact, max_abs_difference, causes, differences[].
 //
 // verify/report/sweep_file.h describes what `verify sweep --json` writes.
 //

@@ -1,10 +1,10 @@
 // Compares the reports, or sweeps, of two machines or targets, problem by problem, by the digests of the
 // outputs.
 //
-// A problem's outputs depend on its tensors and on whether int16 sums saturate, and on nothing else. So the
-// digests of a problem are compared across the reports and across all their ISAs, in two groups: digests of
-// exact sums (the saturating mode on VNNI and AMX has exact sums too), and digests of sums that saturate. So
-// a machine that has only AVX2 is compared with one that swept AMX.
+// A problem's outputs depend only on its tensors, and on whether int16 sums saturate. So the digests of a
+// problem are compared across the reports and across all their ISAs, in two groups: digests of exact sums,
+// and digests of sums that saturate. The saturating mode on VNNI and AMX has exact sums too. So a machine
+// that has only AVX2 is compared with one that swept AMX.
 #ifndef INTACT_VERIFY_REPORT_REPORT_COMPARE_H_
 #define INTACT_VERIFY_REPORT_REPORT_COMPARE_H_
 

@@ -16,7 +16,8 @@ struct ReportFiles {
   std::string json, html;
 };
 
-/// Writes both files, each whole or not at all; neither appears before both are written. `page`: HTML.
+/// Writes both files. Each file appears whole or not at all. Neither file appears before both are written.
+/// `page`: HTML.
 std::optional<Error> WriteReport(const support::Json& report, const std::string& page,
                                  const ReportFiles& files);
 

@@ -1,4 +1,4 @@
-// Results of a sweep as JUnit's XML, which continuous integration shows as tests.
+// Results of a sweep as JUnit's XML. Continuous integration shows this XML as tests.
 #ifndef INTACT_VERIFY_REPORT_REPORT_JUNIT_H_
 #define INTACT_VERIFY_REPORT_REPORT_JUNIT_H_
 
@@ -10,10 +10,9 @@
 
 namespace intact::verify {
 
-/// A <testsuite> named `suite` with a <testcase> for each problem: the name is the problem line, the class "avx2.exact". A
-/// failure holds its reason and the minimised line. Problems in `expected` failed as expected, and are skipped ones.
-/// Problems that were left when the target was given up are one error. `random`: also the failures of random problems;
-/// or nullptr.
+/// A <testsuite> named `suite` with a <testcase> for each problem, named as its line, of a class like
+/// "avx2.exact". Problems in `expected` appear as skipped. If the target was given up, the problems that were
+/// left are one error. `random`: the result of random problems, whose failures are added; or nullptr.
 std::string ToJunit(std::string_view suite, const SweepResult& result, std::span<const std::string> expected,
                     const SweepResult* random);
 

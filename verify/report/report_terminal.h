@@ -70,7 +70,7 @@ std::string SkipsText(const std::vector<SweepSkip>& skips);
 /// A line: PASSED, FAILED or NOTHING WAS COMPARED, and the numbers of problems; then TriedText(). `random`: the random
 /// problems' result; nullptr if none ran.
 std::string VerdictText(const SweepResult& sweep, const SweepResult* random = nullptr);
-/// A line: the largest sizes that ran, and that nothing beyond them did; "" if nothing ran.
+/// A line with the largest sizes that ran. It adds that nothing larger ran. "" if nothing ran.
 std::string TriedText(const Tried& tried);
 /// A line: how many problems were not run, and why (Target::WhyGivenUp()); "" if all were run.
 std::string NotRunText(const SweepResult& sweep);

@@ -31,8 +31,8 @@
 //
 // Lists are in the order of the sweep's problems. The JSON does not depend on interruptions and shards: a
 // sweep that was resumed, or run in shards and merged, writes the bytes of an uninterrupted sweep. This holds
-// if the target's outputs do not depend on earlier runs, and if no more failures are found than a sweep explains and
-// has time to minimise (verify/sweep/sweep.h).
+// on two conditions. The target's outputs do not depend on earlier runs. The sweep finds no more failures
+// than it explains and has time to minimise (verify/sweep/sweep.h).
 //
 // A journal (support/journal.h) is lines of JSON. The first has the fields above `cells`, with the schema
 // "intact-sweep-journal". Each other line is a problem's outcome, in the order of the shard's problems:
@@ -80,14 +80,14 @@ struct SweepRun {
   std::vector<intact_isa> isas;
   intact_mode mode = INTACT_EXACT;
   Effort effort = Effort::kStandard;
-  std::optional<uint64_t> grouped_seed;  // set: the problems are products with grouped weights, drawn with it
+  std::optional<uint64_t> grouped_seed;  // set: products with grouped weights, drawn with this seed
   bool emulated = false;
   int64_t problems = 0;
   uint64_t problems_digest = 0;
   Shard shard;
 
-  /// The problems of the whole sweep, as this program makes them: the standard problems, fitted to the target
-  /// unless the sweep runs our own kernels.
+  /// The problems of the whole sweep, as this program makes them. Our own kernels run the standard problems.
+  /// A target runs the standard problems after fitting.
   FittedProblems Fitted() const;
   std::vector<Problem> AllProblems() const { return Fitted().problems; }
   /// Fills `problems` and `problems_digest`.

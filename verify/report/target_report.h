@@ -1,5 +1,6 @@
-// The report on targets, several side by side: what each computes, for each kind of operation, what the sweep
-// found, where it saturates, and its ramp. report.json for programs and report.html for people.
+// The report on targets, several side by side. For each target: what it computes for each kind of operation,
+// what the sweep found, where the target saturates, and its ramp. report.json is for programs, report.html
+// for people.
 //
 // report.json, schema version 2:
 //
@@ -51,7 +52,7 @@ struct TargetReport {
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
 };
 
-/// Runs the sweep of `problems`, the map and the ramp on `target`, which the user named `named`.
+/// Runs the sweep of `problems`, the map and the ramp on `target`. `named`: the user's name of `target`.
 TargetFindings Examine(const Target& target, const std::string& named, std::span<const Problem> problems,
                        const Progress& progress);
 

@@ -26,12 +26,13 @@ struct GroupedLayerCheck {
   /// Outputs that engines recorded, by file, judged as if any arithmetic were claimed.
   std::vector<std::pair<std::string, Judgement>> recorded;
 
-  /// Whether the output is the expected one; without an expected one, whether it is as claimed.
+  /// Whether the output equals the expected output. Without an expected output: whether the output is as
+  /// claimed.
   bool Passed() const { return unexpected ? *unexpected == 0 : judgement.Passed(); }
 };
 
-/// Runs a layer with grouped weights on `target`, which is our own kernels if `isa` is not ANY. `recorded`:
-/// outputs to explain. `expected`: the output that the layer should have.
+/// Runs a layer with grouped weights on `target`. If `isa` is not ANY, `target` is our own kernels.
+/// `recorded`: outputs to explain. `expected`: the output that the layer should have.
 Result<GroupedLayerCheck> CheckGroupedLayer(const Layer& layer, const Target& target, const std::string& by,
                                             intact_isa isa, const std::vector<Expectation>& recorded,
                                             const std::optional<Expectation>& expected);

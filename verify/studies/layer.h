@@ -1,5 +1,5 @@
-// A quantized layer from a framework, as a folder. grouped_layer.h describes layers with grouped weights; other
-// layers are:
+// A quantized layer from a framework, as a folder. grouped_layer.h describes layers with grouped weights.
+// Other layers are:
 //
 //   layer.json       operator, geometry, scales, zero points, relu (see below)
 //   activations.npy  u1 (or i1); linear [M, K], conv2d [batch, H, W, C]
@@ -40,14 +40,14 @@
 // With "SAME_LOWER" the larger half is before the input.
 //
 // The operator of a layer that quantizes its activations at run time ends in "_dynamic" ("linear_dynamic",
-// "conv2d_dynamic"). Its activations.npy has real numbers (f4), its outputs are f32 unless output.type says
-// otherwise, and its input is
+// "conv2d_dynamic"). The layer's activations.npy has real numbers (f4). Its outputs are f32, unless
+// output.type says otherwise. Its input is
 //
 //     "input":  {"type": "u8", "per": "tensor"},                   or "s8"; of linear layers also "row"
 //
 // The library quantizes the activations of dynamic layers whose outputs have scales. If the outputs are sums,
-// the activations are quantized when they are read, like DynamicQuantizeLinear of ONNX; the layer then runs
-// with the resulting zero point.
+// the reader quantizes the activations like DynamicQuantizeLinear of ONNX. The layer then runs with the
+// resulting zero point.
 //
 // An unknown key, a key without a meaning for the layer, and a key that is given twice are errors.
 //

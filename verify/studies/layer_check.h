@@ -1,6 +1,6 @@
-// Runs a layer with our own kernels or on a target. Compares its output with the exact reference, the model
-// of the requested mode, and an output that another engine recorded; and identifies the arithmetic of that
-// engine.
+// Runs a layer with our own kernels or on a target. Compares the output with the exact reference, with the
+// model of the requested mode, and with an output that another engine recorded. Identifies the arithmetic of
+// this engine.
 #ifndef INTACT_VERIFY_STUDIES_LAYER_CHECK_H_
 #define INTACT_VERIFY_STUDIES_LAYER_CHECK_H_
 
@@ -60,7 +60,7 @@ struct LayerCheck {
   std::vector<Audit> audits;  // one for each pairing that differs for the layer, the worst first
 
   /// Whether the output equals the expected one. Without an expected output: whether the output is as the
-  /// model predicts or the target claims, and every difference is explained.
+  /// model predicts or as the target claims, and whether every difference is explained.
   bool Passed() const;
 };
 
@@ -77,7 +77,7 @@ std::string EnginesInWords(const reference::Arithmetic& arithmetic, const Engine
 std::vector<Recorded> ExplainRecorded(const Layer& layer, const std::vector<Expectation>& outputs);
 
 /// `isa`: exactly this ISA; ANY = the library's choice. An error if the machine cannot run the ISA. `by`: a
-/// target that runs the layer instead of our own kernels; mode and ISA do not apply to targets.
+/// target that runs the layer instead of our own kernels. Mode and ISA do not apply to targets.
 Result<LayerCheck> CheckLayer(const Layer& layer, intact_mode mode, intact_isa isa,
                               const std::optional<Expectation>& expectation, const LayerTarget& by = {});
 

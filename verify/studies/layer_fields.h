@@ -34,8 +34,8 @@ inline std::string ExcerptOf(const nlohmann::json& value) {
   return text.size() <= 40 ? text : text.substr(0, 37) + "...";
 }
 
-/// Reads fields by dotted names. The first error is kept and later reads return defaults,
-/// so the caller checks only once at the end.
+/// Reads fields by dotted names. The first error is kept, and later reads return defaults. So the caller
+/// checks only once, at the end.
 class LayerFields {
  public:
   using json = nlohmann::json;

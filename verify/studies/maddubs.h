@@ -26,8 +26,8 @@ bool HasMaddubs();
 
 inline constexpr size_t kPairsBlock = 32;  // bytes of a ymm register
 
-/// The count by the instruction, and how many of its lanes are not the clamped sum. That sum is computed
-/// independently in 32 bits: VPMADDWD of zero-extended activations and sign-extended weights.
+/// The count by the instruction, and the number of lanes that are not the clamped sum. The clamped sum is
+/// computed independently in 32 bits, by VPMADDWD of zero-extended activations and sign-extended weights.
 /// `pairs`: activations (a0, a1) as adjacent bytes, whole blocks. Needs HasMaddubs().
 ClampCount CountByInstruction(std::span<const uint8_t> pairs, int8_t w0, int8_t w1, int64_t* mismatches);
 

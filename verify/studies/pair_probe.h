@@ -41,9 +41,8 @@ std::string PairingOf(const ProbedPairs& pairs);
 std::string InWords(const ProbedPairs& pairs);
 
 /// Probes GEMMs of one row and of five, and convolutions of 3×3: 1, 3 and 4 channels, groups of 2, 3 and 4,
-/// depthwise with one output and with two for each channel, and padding. Each operator is probed for all
-/// types that `target` supports. Operators that need a feature which the target lacks are left out. `mode`,
-/// `isa` and `pairing` apply to our own kernels.
+/// depthwise with one output and with two per channel, and padding. Probes all types that `target` supports,
+/// and no feature that it lacks. `mode`, `isa` and `pairing` apply to our own kernels.
 std::vector<ProbedPairs> ProbePairs(const Target& target, intact_mode mode = INTACT_EXACT,
                                     intact_isa isa = INTACT_ISA_ANY,
                                     intact_pairing pairing = INTACT_PAIRING_WITHIN_TAP);

@@ -45,9 +45,9 @@ struct Ramp {
   bool Passed() const;
 };
 
-/// `layer` with its activations replaced by every value of their type as a constant row, unless it is a ramp
-/// already. An error if layer.json calls it a ramp and a row is not constant, or if the layer is not linear
-/// or has a residual, dynamic activations or outputs of other than 8 bits.
+/// `layer` as a ramp: its activations are replaced by a constant row for every value of their type, unless
+/// `layer` is a ramp already. An error if layer.json calls `layer` a ramp and a row is not constant. Also an
+/// error if `layer` is not linear, or has a residual, dynamic activations or outputs that are not 8-bit.
 Result<Layer> AsRamp(Layer layer);
 
 /// The kinks in `output`, the bytes of a ramp's output (u8 or s8).

@@ -1,7 +1,7 @@
 // The saturation map: the share of a GEMM's outputs that saturation changes, over the ranges of activations
 // and weights. Each cell is one problem with uniform activations in [0, amax] and weights in [−wmax, wmax].
-// The kernel runs it in saturating mode (measured), and the maddubs model computes it (predicted). Both
-// outputs are compared with the exact reference.
+// The kernel runs the problem in saturating mode (measured). The maddubs model computes the problem too
+// (predicted). Both outputs are compared with the exact reference.
 //
 //   wmax ▲            ░▒▓█ share of outputs that differ
 //        │         ░▒▒▓██
@@ -47,7 +47,8 @@ struct SaturationMap {
 
 /// The map of our own kernels.
 Result<SaturationMap> MapSaturation();
-/// The map of `target`, whatever it claims to compute. UNSUPPORTED if it does not run GEMMs u8×s8 to s32.
+/// The map of `target`, whatever `target` claims to compute. UNSUPPORTED if `target` does not run GEMMs u8×s8
+/// to s32.
 Result<SaturationMap> MapSaturation(const Target& target);
 
 }  // namespace intact::verify

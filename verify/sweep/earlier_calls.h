@@ -1,4 +1,4 @@
-// Finds out whether a target in a process of its own fails because of the problem alone, because of earlier
+// Finds out why a target in a process of its own fails: because of the problem alone, because of earlier
 // calls, or by chance.
 #ifndef INTACT_VERIFY_SWEEP_EARLIER_CALLS_H_
 #define INTACT_VERIFY_SWEEP_EARLIER_CALLS_H_
@@ -25,8 +25,8 @@ struct FailureAlone {
   Failure failure;  // as HowFails() returns it; if kHang, Fails() waits less than the whole deadline
 
   bool hangs() const { return failure.kind == FailureKind::kHang; }
-  /// Whether `candidate` fails in the same way, with a failure that is alike, when it takes the problem's place. `target`: as in
-  /// ReproduceAlone(). `oracle`: the candidate's; only the number of threads may differ.
+  /// Whether `candidate` in the problem's place fails in the same way, with a failure that is alike.
+  /// `target`: as in ReproduceAlone(). `oracle`: the candidate's; only the number of threads may differ.
   bool Fails(const Target& target, const Problem& candidate, const Oracle& oracle) const;
   /// How `candidate` fails; "" if it does not fail. `of_larger`: as in Judge().
   std::string Reason(const Target& target, const Problem& candidate, const Oracle& oracle,
@@ -40,8 +40,8 @@ inline constexpr int kFreshProcesses = 5;
 /// How often the problem must be wrong after the call that is blamed.
 inline constexpr int kTimesBlamed = 3;
 
-/// `problem`, of `oracle`, failed on `target` just now, with `failure`, as HowFails() returns it. `before`: the
-/// problems that ran before it, in order. No earlier problem is tried after `end`.
+/// `problem`, of `oracle`, failed on `target` just now. `failure`: as HowFails() returns it. `before`: the
+/// problems that ran before `problem`, in order. No earlier problem is tried after `end`.
 FailureAlone ReproduceAlone(const Target& target, const Problem& problem, const Oracle& oracle,
                             const Failure& failure, std::span<const Problem> before,
                             std::chrono::steady_clock::time_point end);

@@ -17,8 +17,8 @@ namespace intact::verify {
 /// The problems of a sweep, each for all of `isas` in turn.
 std::vector<Problem> GroupedSweepProblems(std::span<const intact_isa> isas, Effort effort, uint64_t seed = 1);
 
-/// `refused`, which `target` refuses, after the first changes with which the target runs it. The changes lead to
-/// products that most libraries have.
+/// `target` refuses `refused`. The result is `refused` after the first changes with which `target` runs it.
+/// The changes lead to products that most libraries have.
 std::optional<Problem> Changed(const Target& target, const Problem& refused);
 
 }  // namespace intact::verify

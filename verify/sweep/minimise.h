@@ -9,9 +9,9 @@
 
 namespace intact::verify {
 
-/// The simplest problem found for which `fails` returns true, as it does for `problem`. Mode, ISA and the
-/// types of A and B stay, because other types run other kernels. Greedy: takes every simplification that
-/// keeps the failure, until none does, or after `kMaxMinimiseRuns` runs of `fails`.
+/// The simplest problem found for which `fails` returns true. fails(problem) is true. Mode, ISA and the types
+/// of A and B stay, because other types run other kernels. Takes every simplification that keeps the failure,
+/// until no simplification keeps it, or until `fails` has run kMaxMinimiseRuns times.
 Problem Minimise(Problem problem, const std::function<bool(const Problem&)>& fails);
 
 inline constexpr int kMaxMinimiseRuns = 600;

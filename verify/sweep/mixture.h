@@ -4,11 +4,12 @@
 //
 // Problems are counted for each kind of operation. Problems with the contract's outputs are exact. A greedy
 // choice explains the other problems by few arithmetics: it takes the arithmetic that reproduces most of the
-// problems that are left, until none reproduces any. Then a less strange arithmetic replaces a chosen one if
-// all problems stay explained.
+// remaining problems, until no arithmetic reproduces any. Then a less strange arithmetic replaces a chosen
+// one if all problems stay explained.
 //
-// For each arithmetic, and for problems that have none, the mixture keeps the sizes. Reports of targets and the tables
-// of docs/measurements/peers.md need this: a sweep alone says only how many outputs are not exact.
+// For each arithmetic, and for problems that have none, the mixture keeps the sizes. Reports of targets and
+// the tables of docs/measurements/peers.md need mixtures. A sweep alone says only how many outputs are not
+// exact.
 #ifndef INTACT_VERIFY_SWEEP_MIXTURE_H_
 #define INTACT_VERIFY_SWEEP_MIXTURE_H_
 

@@ -23,8 +23,8 @@ struct RandomSweepOptions {
 
 struct RandomSweepResult {
   RandomSweepOptions options;
-  // Without digests and skips. `failures` has the first kMaxRandomFailures and all minimised ones; `computed`
-  // has the problems of these failures and the first kMaxRandomComputed other problems.
+  // Without digests and skips. `failures` has the first kMaxRandomFailures and all minimised failures.
+  // `computed` has the problems of these failures, and the first kMaxRandomComputed other problems.
   SweepResult sweep;
   int64_t problems = 0;  // how many were run
 };
@@ -32,11 +32,12 @@ struct RandomSweepResult {
 inline constexpr size_t kMaxRandomFailures = 100;
 inline constexpr size_t kMaxRandomComputed = 20000;
 
-/// Problem number `number`; `isas` take turns.
+/// Problem number `number`. The problems run on `isas` in turn.
 Problem RandomSweepProblem(const RandomSweepOptions& options, std::span<const intact_isa> isas,
                            uint64_t number);
 
-/// Runs random problems on our own kernels until `goes_on` returns false; it is called after each problem.
+/// Runs random problems on our own kernels until `goes_on` returns false. `goes_on` is called after each
+/// problem.
 RandomSweepResult RunRandomSweep(const RandomSweepOptions& options, std::span<const intact_isa> isas,
                                  const std::function<bool(const RandomSweepResult&)>& goes_on);
 

@@ -30,9 +30,8 @@ struct ReproducerOptions {
 };
 
 /// The text of the file for `problem`, which fails on `target`. UNSUPPORTED, with the reason in words, if the
-/// file would not show the failure: if a process that has run nothing else does not fail, or ends with status
-/// 0; for batches, for runtime B, for grouped weights with another layout than the usual one, and for problems without outputs; and if a tensor, the output included, has
-/// more than 4096 elements without padding.
+/// file cannot show the failure: a fresh process does not fail, or ends with status 0; batches, runtime B, an
+/// unusual layout of grouped weights, no outputs; a tensor or output of more than 4096 elements.
 Result<std::string> Reproducer(const Target& target, const Problem& problem, const ReproducerOptions& names);
 
 }  // namespace intact::verify

@@ -1,8 +1,8 @@
 // A sweep in parts that run anywhere, at any time: shard i of n, counted from 1, written "2/8".
 //
-// Each problem is in exactly one shard. Only the list of problems and n decide in which one: problems are
-// dealt heaviest first, each to the shard with the least work so far. So shards take about the same time, and
-// it can be checked later that a shard ran all of its problems.
+// Each problem is in exactly one shard. The shard depends only on the list of problems and on n: problems are
+// dealt heaviest first, each to the shard with the least work so far. So shards take about the same time. A
+// later check can find out whether a shard ran all of its problems.
 #ifndef INTACT_VERIFY_SWEEP_SHARD_H_
 #define INTACT_VERIFY_SWEEP_SHARD_H_
 

@@ -59,7 +59,7 @@ struct SweepFailure {
 /// Which failures of a sweep are minimised: the first of each kind, so that no kind hides the others.
 class MinimisedChoice {
  public:
-  /// Whether to minimise the next failure, which is of this kind.
+  /// Whether to minimise the next failure, a failure of this kind.
   bool Take(const std::string& kind);
 
  private:
@@ -94,7 +94,7 @@ struct SweepDigest {
 };
 
 /// The arithmetics that may have computed the outputs of a problem without an ISA, on targets that are not
-/// ours. Of grouped weights: the phrase of one arithmetic, which makes all outputs.
+/// ours. Of grouped weights: the phrase of one arithmetic that makes all outputs.
 struct SweepComputed {
   std::string problem;
   int64_t differing = 0;             // outputs that differ from the contract

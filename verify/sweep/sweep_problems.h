@@ -20,12 +20,12 @@ std::vector<Problem> ConvProblems(uint64_t seed);
 /// that blocks end anywhere. With A of either type, each size takes every value modulo 16, and any two sizes
 /// take every pair of values modulo 8.
 std::vector<Problem> ResidueProblems(uint64_t seed);
-/// One problem of each kind that shows what a target keeps between calls and does with many threads, large batches,
-/// depths beyond 8,192, long lines and infinite scales.
+/// One problem of each kind. The problems show what a target keeps between calls, and what it does with many
+/// threads, large batches, depths beyond 8,192, long lines and infinite scales.
 std::vector<Problem> StateProblems(uint64_t seed);
 
-/// Cycles through values, so that each occurs without their full product. Lists of coprime lengths meet in
-/// every pair after a while.
+/// Cycles through a list of values. So each value occurs, without the full product of all lists. If two lists
+/// have coprime lengths, every pair of their values occurs after a while.
 template <class T>
 class Cycle {
  public:
@@ -43,7 +43,7 @@ struct WeightKind {
   int32_t zb;
   ZeroPointKind kind = ZeroPointKind::kTensor;
 };
-/// How many kinds of weights TypeCycle goes through, and how many zero points of activations.
+/// The number of kinds of weights that TypeCycle goes through; also its number of zero points of activations.
 inline constexpr size_t kWeightKindCount = 17;
 inline constexpr size_t kZeroPointCount = 5;
 
@@ -52,8 +52,8 @@ class TypeCycle {
  public:
   TypeCycle();
   void Set(intact_type a, intact_type c, Problem* problem);
-  /// Adds a residual. With `in_place`, the residual is in place if its elements have the output's size; then
-  /// `pad` is ignored.
+  /// Adds a residual. With `in_place`, the residual is in place if its elements have the output's size. In
+  /// place, `pad` is ignored.
   void SetResidual(intact_type type, int64_t pad, bool in_place, Problem* problem);
 
  private:

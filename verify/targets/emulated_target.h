@@ -12,8 +12,9 @@
 
 namespace intact::verify {
 
-/// Makes the target of `factory` in a Worker, where its code is emulated for the rest of the process. A fault, such
-/// as tiles that are not configured, fails the run. An instruction that the emulator lacks makes it UNSUPPORTED.
+/// Makes the target of `factory` in a Worker. The worker emulates the target's code until the process ends. A
+/// fault, such as tiles that are not configured, fails the run. If the emulator lacks an instruction, the run
+/// is UNSUPPORTED.
 TargetFactory Emulated(TargetFactory factory);
 
 }  // namespace intact::verify

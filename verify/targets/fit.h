@@ -2,7 +2,7 @@
 //
 // Each problem of a sweep has several features. A target with few features would support hardly any problem.
 // So a feature that the target lacks is removed from the problem, or replaced by a similar feature (an f32
-// bias by an s32 bias). Types become a combination that the target supports; a hash of the problem's line
+// bias by an s32 bias). Types become a combination that the target supports. A hash of the problem's line
 // chooses the combination. Sizes are rounded up to multiples that the target supports with these types. The
 // results are valid, and duplicates are dropped.
 #ifndef INTACT_VERIFY_TARGETS_FIT_H_
@@ -50,15 +50,13 @@ struct Takes {
   bool operator==(const Takes&) const = default;
 };
 
-/// Reads the features of `target`, and runs small problems on target.Fresh(), or on `target` if Fresh() is
-/// nullptr. The problems show which combinations of types the target supports, and the smallest power of two
-/// that each size must be a multiple of (1 if no problem with multiples of kMaxMultiple runs). Any error
-/// except UNSUPPORTED counts as support. A target that supports none of the problems, or hangs, is assumed to
-/// support all types that its features include: the sweep then reports its errors.
+/// Reads the features of `target`, and runs small problems on target.Fresh(), or on `target`. They show the
+/// supported types and multiples of sizes. Any error except UNSUPPORTED counts as support. If all problems
+/// are UNSUPPORTED, or the target hangs, all types of its features count as supported.
 Takes TakesOf(const Target& target);
 
-/// `problem`, a product with grouped weights, changed so that it needs only `features` where a change can do
-/// that.
+/// `problem`, a product with grouped weights, changed so that it needs as few features beyond `features` as
+/// changes allow.
 Problem FittedGrouped(Problem problem, uint64_t features);
 
 /// `problem` fitted to `takes`; nullopt if that is impossible. If its types are not supported, a hash of its

@@ -66,8 +66,8 @@ struct NamedBuffer {
   size_t size = 0;
 };
 
-/// The named buffer whose data or guards contain `address` or are near it; if there is no such buffer, `name`
-/// is nullptr. Signal handlers may call this: it takes no lock and calls nothing.
+/// The named buffer whose data or guards contain `address` or are near `address`. If there is no such buffer,
+/// `name` is nullptr. Signal handlers may call this: it takes no lock and calls nothing.
 NamedBuffer NamedBufferAt(const void* address) noexcept;
 
 }  // namespace intact::verify

@@ -20,9 +20,9 @@ intact_grouped_desc DescOf(const reference::Grouped& grouped, const RunOptions& 
 /// options.reused, calls it twice: first with other weights, scales and zero points in the same memory.
 Error CallGuarded(const reference::Grouped& grouped, const RunOptions& options,
                   const std::function<Error(const intact_grouped_desc& desc, const void* b)>& call);
-/// Calls `call` with the arguments of each run, in guarded memory, and returns the bytes of C without gaps. All
-/// is computed options.calls times. An error of a later call that wrote other bytes than the first one sets
-/// *changed, if `changed` is given.
+/// Calls `call` with the arguments of each run, in guarded memory, and returns the bytes of C without gaps.
+/// All runs are repeated, options.calls times in total. If a later call writes other bytes than the first
+/// call, returns an error and sets *changed, if `changed` is given.
 Result<std::vector<uint8_t>> RunGuarded(const reference::Grouped& grouped, const RunOptions& options,
                                         const std::function<Error(const intact_grouped_args&)>& call,
                                         bool* changed = nullptr);

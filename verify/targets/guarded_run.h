@@ -47,10 +47,9 @@ struct Buffers {
 intact_gemm_args ArgsOf(const reference::Gemm& gemm, const RunOptions& options, const Buffers& buffers);
 intact_conv_args ArgsOf(const reference::Conv& conv, const RunOptions& options, const Buffers& buffers);
 
-/// Calls `run` with the operation's tensors in guarded memory, and returns the bytes of C without gaps. Every
-/// buffer that generated code touches lies next to an inaccessible page, and C has canaries at both ends. So
-/// stray accesses fault, and stray writes are found. Calls `run` options.calls times. An error of a later call
-/// that wrote other bytes than the first one sets *changed, if `changed` is given.
+/// Calls `run` options.calls times with the operation's tensors in guarded memory, and returns the bytes of C
+/// without gaps. Buffers lie next to inaccessible pages, and C has canaries at both ends. If a later call
+/// writes other bytes than the first call, returns an error and sets *changed, if `changed` is given.
 Result<std::vector<uint8_t>> RunGuarded(const reference::Gemm& gemm, const RunOptions& options,
                                         const std::function<Error(const intact_gemm_args&)>& run,
                                         bool* changed = nullptr);

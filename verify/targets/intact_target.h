@@ -15,7 +15,7 @@ Result<Gemm> CreatePlan(const reference::Gemm& gemm, const RunOptions& options);
 Result<Conv> CreatePlan(const reference::Conv& conv, const RunOptions& options);
 Result<Grouped> CreatePlan(const reference::Grouped& grouped, const RunOptions& options);
 
-/// The output of `plan`, which was made of `grouped`. Runs on guarded memory.
+/// The output of `plan`, a plan of `grouped`. Runs on guarded memory.
 Result<std::vector<uint8_t>> RunOn(const Grouped& plan, const reference::Grouped& grouped,
                                    const RunOptions& options);
 

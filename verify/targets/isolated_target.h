@@ -1,5 +1,5 @@
 // A target in its own process. A crash, an exit, a hang or an access beyond its tensors becomes an error with
-// a description; the next run starts another process.
+// a description. The next run then starts another process.
 //
 //   this process          worker, made by fork()
 //   tensors, options ──►  shared memory (memfd) ──►  Target::Run() between guard pages
@@ -7,13 +7,13 @@
 //                         signal handler: which signal, which address, in or near which tensor
 //
 // A number sent through a socket passes the turn to the other side. If there is no answer within the
-// deadline, the worker and all processes that it started are killed. The worker's output is kept; if the
+// deadline, the worker and all processes that it started are killed. The worker's output is kept. If the
 // worker is lost, the error quotes the output's most informative line.
 //
 // Each run is repeated with its tensors in another place, at other alignments and with other contents of
 // uninitialised memory. If the outputs change, an error says what they depend on. There are two other places:
 // a few bytes before an inaccessible page, and right behind an inaccessible page. A hash of the problem's
-// line chooses one place; with RunOptions::in_all_places the run is repeated in both.
+// line chooses one place. With RunOptions::in_all_places, the run is repeated in both places.
 //
 // A target that has failed to return from five calls is given up. FreshForHangs() has a shorter time limit
 // for the search for the smallest problem that hangs.

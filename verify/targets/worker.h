@@ -1,15 +1,16 @@
-// A child process, made by fork(), that answers requests. It runs code that may crash, hang or end it.
+// A child process, made by fork(), that answers requests. The worker runs code that may crash, hang or end
+// the process.
 //
 //   memfd   | header page: sizes, what a signal handler saw | request, then answer |
 //
-// The number of a request is sent through a socket and back. The process that received it last
-// may access the memory. The worker's output goes to another memfd.
+// The number of a request is sent through a socket and back. The process that received the number last may
+// access the memory. The worker's output goes to another memfd.
 //
-// A keeper, the worker's parent, is between this process and the worker. It reports through another socket
-// how the worker ended. When the worker ends, or this process ends or destroys the Worker, the keeper kills
-// the worker and every process that the worker has started, also in other sessions: the keeper is their
-// subreaper (prctl(2)). It finds them in /proc, and cannot kill processes of another user. Open copies of the
-// worker's socket in these processes delay nothing.
+// A keeper, the worker's parent, is between this process and the worker. Through another socket, the keeper
+// reports how the worker ended. When the worker ends, or this process ends or destroys the Worker, the keeper
+// kills the worker and every process that the worker has started, also in other sessions: the keeper is their
+// subreaper (prctl(2)). The keeper finds these processes in /proc. It cannot kill processes of another user.
+// Open copies of the worker's socket in these processes delay nothing.
 #ifndef INTACT_VERIFY_TARGETS_WORKER_H_
 #define INTACT_VERIFY_TARGETS_WORKER_H_
 
