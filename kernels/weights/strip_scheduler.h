@@ -127,7 +127,7 @@ class Load {
     return _mm_movemask_epi8(_mm_cmpeq_epi8(any, _mm_setzero_si128())) == 0xffff;
   }
 
-  [[gnu::target("avx2"), gnu::always_inline]] int Heaviest() const {
+  [[gnu::target("avx2")]] int Heaviest() const {
     __m128i most = vectors_[0];
     for (const __m128i& vector : vectors_) most = _mm_max_epi16(most, vector);
     return 0xffff - _mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(most, _mm_set1_epi8(-1))), 0);
@@ -294,6 +294,7 @@ class StripScheduler {
       : spec_(spec),
         most_items_(MostItems(spec) * quads),
         capacity_(CapacityOf(spec)),
+        most_load_(static_cast<size_t>(std::min(capacity_.Heaviest(), kMaxPairLoad))),
         strips_(kAtOnce, Strip(capacity_, spec.largest_group, static_cast<size_t>(most_items_))) {
     heaviest_.resize(static_cast<size_t>(most_items_));
   }
@@ -383,6 +384,30 @@ class StripScheduler {
   const Item& found_item(uint32_t number) const { return strip().items[number]; }
 
  private:
+  static constexpr size_t kAtOnce = kColumns <= 2 ? 2 : 1;
+
+  struct Strip {
+    Strip(const Load<kColumns>& capacity, int largest_group, size_t most_items)
+        : items(most_items),
+          loads(most_items),
+          order(most_items),
+          sorted_bytes(most_items),
+          open_groups(capacity, static_cast<size_t>(largest_group)),
+          sequence(most_items) {}
+    /// Puts the item at this place of `order` into a group.
+    [[gnu::target("avx2"), gnu::always_inline]] void Put(size_t place) {
+      open_groups.Put(order[place], loads[order[place]], sorted_bytes[place]);
+    }
+
+    size_t item_count = 0;
+    std::vector<Item> items;
+    std::vector<Load<kColumns>> loads;                         // of each item
+    std::vector<uint32_t> order;                               // items, heaviest first
+    std::vector<typename Load<kColumns>::Bytes> sorted_bytes;  // their loads
+    OpenGroups<kColumns> open_groups;
+    std::array<uint16_t, kMaxGroup> counts = {};
+    std::vector<uint32_t> sequence;  // numbers of items, in the order of counts
+  };
   // The most items of a quad: w − zb is a sum of at most three weights, and each item may be split.
   static int64_t MostItems(const ScheduleSpec& spec) { return spec.zero_points == nullptr ? 2 : 6; }
 
@@ -448,6 +473,7 @@ class StripScheduler {
     if (LargestGroup() > spec_.largest_group) return "has too large a group";
     if (items != strip().item_count) return "has another number of items than the weights";
     is_placed_.assign(items, 0);
+    const Load<kColumns>* const loads = strip().loads.data();
     uint32_t* place = strip().sequence.data();
     for (size_t i = 0; i < kMaxGroup; ++i) {
       for (int group = 0; group < counts()[i]; ++group) {
@@ -456,7 +482,7 @@ class StripScheduler {
           const uint32_t number = read();
           if (number >= items) return "has an item that the weights do not have";
           if (std::exchange(is_placed_[number], uint8_t{1}) != 0) return "repeats an item";
-          load = load + strip().loads[number];
+          load = load + loads[number];
           *place++ = number;
         }
         if (!load.Fits(capacity_)) return "has a group that can leave int16";
@@ -467,7 +493,8 @@ class StripScheduler {
 
   [[gnu::target("avx2")]] void CollectItems(const PackedWeights& weights, int64_t column, int64_t window) {
     const auto [begin, end] = QuadsOf(weights, window);
-    strip().item_count = 0;
+    Strip& to = strip();
+    to.item_count = 0;
     const int64_t offset = column % kPanelColumns * kQuad;
     int64_t step = weights.quad_bytes();
     const int8_t* from = weights.Panel(column / kPanelColumns) + begin * step + offset;
@@ -482,7 +509,7 @@ class StripScheduler {
       Item item;
       item.quad = NumberOf(weights.quads(), column, quad, begin);
       std::memcpy(item.weights.data(), from, sizeof(item.weights));
-      folds ? AddFolded(item) : AddOrSplit(item);
+      folds ? AddFolded(item, &to) : AddOrSplit(item, &to);
     }
   }
 
@@ -505,7 +532,7 @@ class StripScheduler {
   }
 
   // Adds items whose weights add up to the item's weights minus their zero points.
-  [[gnu::target("avx2")]] void AddFolded(Item item) {
+  [[gnu::target("avx2")]] void AddFolded(Item item, Strip* to) {
     std::array<int, kColumns* kQuad> left = {};
     for (size_t i = 0; i < left.size(); ++i) left[i] = item.weights[i] - zero_points_[i];
     while (std::any_of(left.begin(), left.end(), [](int weight) { return weight != 0; })) {
@@ -513,25 +540,24 @@ class StripScheduler {
         item.weights[i] = static_cast<int8_t>(std::clamp(left[i], -128, 127));
         left[i] -= item.weights[i];
       }
-      AddOrSplit(item);
+      AddOrSplit(item, to);
     }
   }
 
   // Always inlined, as is Add(): calls would make the creation of plans 5 % slower.
-  [[gnu::target("avx2"), gnu::always_inline]] void AddOrSplit(const Item& item) {
+  [[gnu::target("avx2"), gnu::always_inline]] void AddOrSplit(const Item& item, Strip* to) {
     const Load<kColumns> load(item.weights.data());
     if (load.Fits(capacity_)) {
-      Add(item, load);
+      Add(item, load, to);
     } else {
-      Split(item, load);
+      Split(item, load, to);
     }
   }
 
-  [[gnu::always_inline]] void Add(const Item& item, const Load<kColumns>& load) {
-    Strip& to = strip();
-    to.items[to.item_count] = item;
-    to.loads[to.item_count] = load;
-    if (!load.IsZero()) ++to.item_count;
+  [[gnu::always_inline]] static void Add(const Item& item, const Load<kColumns>& load, Strip* to) {
+    to->items[to->item_count] = item;
+    to->loads[to->item_count] = load;
+    if (!load.IsZero()) ++to->item_count;
   }
 
   uint32_t NumberOf(int64_t quads, int64_t column, int64_t quad, int64_t begin) const {
@@ -542,7 +568,7 @@ class StripScheduler {
   // Leaves as much of each heavy pair in the first item as fits, and moves the excess to a second, light
   // item. A single weight is never too heavy. So both weights of a heavy pair have one sign, and the larger
   // weight can give the whole excess.
-  [[gnu::target("avx2")]] void Split(Item item, const Load<kColumns>& load) {
+  [[gnu::target("avx2")]] void Split(Item item, const Load<kColumns>& load, Strip* to) {
     Item rest = {item.quad, {}};
     const auto excesses = (load - capacity_).ToLanes();
     for (uint64_t lanes = load.Beyond(capacity_); lanes != 0; lanes &= lanes - 1) {
@@ -554,14 +580,15 @@ class StripScheduler {
       rest.weights[from] = static_cast<int8_t>(rest.weights[from] + sign * excesses[lane]);
       item.weights[from] = static_cast<int8_t>(item.weights[from] - sign * excesses[lane]);
     }
-    Add(item, Load<kColumns>(item.weights.data()));
-    Add(rest, Load<kColumns>(rest.weights.data()));
+    Add(item, Load<kColumns>(item.weights.data()), to);
+    Add(rest, Load<kColumns>(rest.weights.data()), to);
   }
 
   // Heaviest first: a counting sort that keeps the order of equals.
   [[gnu::target("avx2")]] void SortItems() {
     Strip& of = strip();
-    std::array<uint32_t, kMaxPairLoad + 1> places = {};
+    std::array<uint32_t, kMaxPairLoad + 1> places;
+    std::fill_n(places.begin(), most_load_ + 1, 0);
     uint16_t heaviest = 0;
     for (size_t i = 0; i < of.item_count; ++i) {
       heaviest_[i] = static_cast<uint16_t>(of.loads[i].Heaviest());
@@ -592,36 +619,13 @@ class StripScheduler {
     }
   }
 
-  static constexpr size_t kAtOnce = kColumns <= 2 ? 2 : 1;
-
-  struct Strip {
-    Strip(const Load<kColumns>& capacity, int largest_group, size_t most_items)
-        : items(most_items),
-          loads(most_items),
-          order(most_items),
-          sorted_bytes(most_items),
-          open_groups(capacity, static_cast<size_t>(largest_group)),
-          sequence(most_items) {}
-    /// Puts the item at this place of `order` into a group.
-    [[gnu::target("avx2"), gnu::always_inline]] void Put(size_t place) {
-      open_groups.Put(order[place], loads[order[place]], sorted_bytes[place]);
-    }
-
-    size_t item_count = 0;
-    std::vector<Item> items;
-    std::vector<Load<kColumns>> loads;                         // of each item
-    std::vector<uint32_t> order;                               // items, heaviest first
-    std::vector<typename Load<kColumns>::Bytes> sorted_bytes;  // their loads
-    OpenGroups<kColumns> open_groups;
-    std::array<uint16_t, kMaxGroup> counts = {};
-    std::vector<uint32_t> sequence;  // numbers of items, in the order of counts
-  };
   Strip& strip() { return strips_[current_]; }
   const Strip& strip() const { return strips_[current_]; }
 
   ScheduleSpec spec_;
   int64_t most_items_;
   Load<kColumns> capacity_;
+  size_t most_load_;                                       // of a lane of an item
   std::array<int32_t, kColumns* kQuad> zero_points_ = {};  // of each weight of an item
   std::vector<int8_t> widened_;                            // a strip wider than its narrow panel
   std::vector<uint16_t> heaviest_;                         // the heaviest lane of each item
