@@ -146,13 +146,12 @@ class CodeSpace::Appender {
   }
 
  private:
-  /// MakeRoom(). If the current block still has room, also tries an executable page: the system may refuse
-  /// now what it permitted before.
+  /// MakeRoom(). If the current block still has room, also asks for executable memory: the system may refuse now
+  /// what it permitted before. An empty mapping is invalid, which the system finds after its permission.
   Error TryFile() {
     if (block_ != nullptr && block_->HasRoom(kAlignment)) {
-      void* const page = Map(PageBytes(), PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1);
-      if (page == nullptr) return Refused("mmap of executable pages", errno);
-      munmap(page, PageBytes());
+      void* const empty = Map(0, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+      if (empty == nullptr && errno != EINVAL) return Refused("mmap of executable pages", errno);
     }
     return MakeRoom(kAlignment);
   }

@@ -39,7 +39,8 @@ std::vector<int64_t> TapGrid::PlaceOffsets(int pixels) const {
 }
 
 DepthwiseInterleaving::DepthwiseInterleaving(FilterPattern filter, jit::DotKind dot)
-    : filter_(std::move(filter)), dot_(dot) {
+    : filter_(std::move(filter)), dot_(dot), column_count_(filter_.columns.column_count()) {
+  MakeTables();
   const int pixels = filter_.columns.pixels;
   if (dot == jit::DotKind::kMaddubs) {
     Choose({.sharing = 1, .across_rows = false, .fills_groups = true});
@@ -67,6 +68,23 @@ DepthwiseInterleaving::DepthwiseInterleaving(FilterPattern filter, jit::DotKind 
   KeepWeights();
 }
 
+void DepthwiseInterleaving::MakeTables() {
+  const TapPattern& columns = filter_.columns;
+  const auto count = static_cast<size_t>(column_count_);
+  taps_of_columns_.assign(static_cast<size_t>(columns.pixels) * count, kUnused);
+  shifts_ = taps_of_columns_;
+  for (int pixel = columns.pixels - 1; pixel >= 0; --pixel) {
+    for (int tap = columns.width - 1; tap >= 0; --tap) {
+      const auto column = static_cast<size_t>(columns.Column(pixel, tap));
+      taps_of_columns_[static_cast<size_t>(pixel) * count + column] = tap;
+      for (int first = 0; first + pixel < columns.pixels; ++first) {
+        shifts_[static_cast<size_t>(first) * count + column] =
+            columns.Column(first + pixel, tap) - static_cast<int>(column);
+      }
+    }
+  }
+}
+
 void DepthwiseInterleaving::KeepWeights() {
   for (const Taps& taps : taps_) {
     weights_.emplace_back(taps.begin(), taps.begin() + static_cast<ptrdiff_t>(size()));
@@ -84,11 +102,12 @@ std::shared_ptr<const DepthwiseInterleaving> DepthwiseInterleaving::Shared(const
 }
 
 // Cuts `places` into groups. The last group is filled up with its last place.
-void DepthwiseInterleaving::AppendGroups(const std::vector<Place>& places,
-                                         std::vector<Places>* groups) const {
+void DepthwiseInterleaving::AppendGroups(const std::vector<int>& places, std::vector<Places>* groups) const {
   for (size_t first = 0; first < places.size(); first += size()) {
     Places& group = groups->emplace_back();
-    for (size_t i = 0; i < size(); ++i) group[i] = places[std::min(first + i, places.size() - 1)];
+    for (size_t i = 0; i < size(); ++i) {
+      group[i] = static_cast<uint16_t>(places[std::min(first + i, places.size() - 1)]);
+    }
   }
 }
 
@@ -104,14 +123,14 @@ std::vector<DepthwiseInterleaving::Places> DepthwiseInterleaving::GroupsOfSet(co
   const int rows = filter_.rows;
   const int rows_across = !layout.across_rows ? 0 : layout.fills_groups ? rows / size * size : rows;
   std::vector<Places> groups;
-  std::vector<Place> places;
+  std::vector<int> places;
   for (const int column : columns) {
-    for (int row = 0; row < rows_across; ++row) places.push_back({row, column});
+    for (int row = 0; row < rows_across; ++row) places.push_back(row * column_count_ + column);
     AppendGroups(places, &groups);
     places.clear();
   }
   for (int row = rows_across; row < rows; ++row) {
-    for (const int column : columns) places.push_back({row, column});
+    for (const int column : columns) places.push_back(row * column_count_ + column);
     if (layout.fills_groups && row + 1 < rows) continue;
     AppendGroups(places, &groups);
     places.clear();
@@ -120,14 +139,13 @@ std::vector<DepthwiseInterleaving::Places> DepthwiseInterleaving::GroupsOfSet(co
 }
 
 DepthwiseInterleaving::Taps DepthwiseInterleaving::TapsAt(const Places& places, int pixel) const {
-  const int width = filter_.columns.width;
   Taps taps;
   taps.fill(kUnused);
   for (size_t i = 0; i < size(); ++i) {
-    int tap = 0;
-    while (tap < width && filter_.columns.Column(pixel, tap) != places[i].column) ++tap;
+    const int row = places[i] / column_count_;
+    const int tap = taps_of_columns_[static_cast<size_t>(pixel * column_count_ + places[i] % column_count_)];
     const bool is_filling = i > 0 && places[i] == places[i - 1];
-    if (tap < width && !is_filling) taps[i] = places[i].row * width + tap;
+    if (tap != kUnused && !is_filling) taps[i] = row * filter_.columns.width + tap;
   }
   return taps;
 }
@@ -136,25 +154,28 @@ void DepthwiseInterleaving::Choose(const Layout& layout) {
   layout_ = layout;
   groups_ = GroupsOfSet(layout);
   taps_.clear();
-  weights_of_group_.clear();
+  weights_of_groups_.clear();
   for (const Places& places : groups_) {
-    std::vector<int>& of_pixels = weights_of_group_.emplace_back();
     for (int pixel = 0; pixel < layout.sharing; ++pixel) {
       const Taps taps = TapsAt(places, pixel);
       const bool is_used = std::ranges::any_of(taps, [](int tap) { return tap != kUnused; });
-      of_pixels.push_back(is_used ? static_cast<int>(FindOrAdd(&taps_, taps)) : kUnused);
+      weights_of_groups_.push_back(is_used ? static_cast<int>(FindOrAdd(&taps_, taps)) : kUnused);
     }
   }
 }
 
 template <class Visit>
 void DepthwiseInterleaving::ForEachUse(int pixels, const Visit& visit) const {
+  const auto sharing = static_cast<size_t>(layout_.sharing);
   for (size_t i = 0; i < groups_.size(); ++i) {
     for (int first = 0; first < pixels; first += layout_.sharing) {
       Places places = groups_[i];
-      for (size_t j = 0; j < size(); ++j) places[j].column = ShiftedColumn(places[j].column, first);
+      for (size_t j = 0; j < size(); ++j) {
+        const int shift = shifts_[static_cast<size_t>(first * column_count_ + places[j] % column_count_)];
+        places[j] = static_cast<uint16_t>(places[j] + shift);
+      }
       for (int pixel = first; pixel < std::min(pixels, first + layout_.sharing); ++pixel) {
-        const int weights = weights_of_group_[i][static_cast<size_t>(pixel - first)];
+        const int weights = weights_of_groups_[i * sharing + static_cast<size_t>(pixel - first)];
         if (weights != kUnused) visit(places, pixel, weights);
       }
     }
@@ -176,22 +197,9 @@ std::vector<TapGroup> DepthwiseInterleaving::Groups(int pixels) const {
   });
   for (size_t i = 0; i < groups.size(); ++i) {
     DropUnweighed(weighed[i], &known[i]);
-    groups[i].places = NumbersOf(known[i]);
+    groups[i].places.assign(known[i].begin(), known[i].begin() + static_cast<ptrdiff_t>(size()));
   }
   return groups;
-}
-
-int DepthwiseInterleaving::ShiftedColumn(int column, int first) const {
-  const auto found = std::find(filter_.columns.columns.begin(), filter_.columns.columns.end(), column);
-  const auto index = static_cast<int>(found - filter_.columns.columns.begin());
-  return filter_.columns.Column(first + index / filter_.columns.width, index % filter_.columns.width);
-}
-
-std::vector<int> DepthwiseInterleaving::NumbersOf(const Places& places) const {
-  std::vector<int> numbers;
-  const int row_places = filter_.columns.column_count();
-  for (size_t i = 0; i < size(); ++i) numbers.push_back(places[i].row * row_places + places[i].column);
-  return numbers;
 }
 
 unsigned DepthwiseInterleaving::WeighedPlaces(int weights) const {
@@ -219,7 +227,7 @@ DepthwiseInterleaving::Cost DepthwiseInterleaving::CostOf(int pixels) const {
     weighed[group] |= WeighedPlaces(weights);
     ++uses;
   });
-  std::vector<std::pair<Place, Place>> pairs;
+  std::vector<std::pair<int, int>> pairs;
   for (size_t i = 0; i < groups.size(); ++i) {
     DropUnweighed(weighed[i], &groups[i]);
     for (size_t j = 0; j < size(); j += 2) FindOrAdd(&pairs, {groups[i][j], groups[i][j + 1]});

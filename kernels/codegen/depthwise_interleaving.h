@@ -103,30 +103,24 @@ class DepthwiseInterleaving {
     bool fills_groups = false;  // groups continue from row to row; across rows: they take leftover rows too
     bool operator==(const Layout&) const = default;
   };
-  struct Place {
-    int row = 0, column = 0;
-    auto operator<=>(const Place&) const = default;
-  };
   static constexpr size_t kMostPlaces = 4;
-  // The first size() elements are those of a group.
-  using Places = std::array<Place, kMostPlaces>;
+  // The numbers of places (FilterPattern). The first size() elements are those of a group.
+  using Places = std::array<uint16_t, kMostPlaces>;
   using Taps = std::array<int, kMostPlaces>;  // kUnused: no tap
   static constexpr int kUnused = -1;
 
   size_t size() const { return static_cast<size_t>(TapsPerGroup(dot_)); }
   /// The groups of one set of pixels that share places.
   std::vector<Places> GroupsOfSet(const Layout& layout) const;
-  void AppendGroups(const std::vector<Place>& places, std::vector<Places>* groups) const;
+  void AppendGroups(const std::vector<int>& places, std::vector<Places>* groups) const;
   /// The taps of `pixel` at `places`; all are kUnused if `pixel` has no tap there.
   Taps TapsAt(const Places& places, int pixel) const;
+  void MakeTables();
   void Choose(const Layout& layout);
   void KeepWeights();
   /// Calls visit(places, pixel, weights) for each use of a group.
   template <class Visit>
   void ForEachUse(int pixels, const Visit& visit) const;
-  /// If the first set of pixels reads `column`: the column that the set beginning at pixel `first` reads.
-  int ShiftedColumn(int column, int first) const;
-  std::vector<int> NumbersOf(const Places& places) const;
   /// Bit i: the weights have a tap at place i.
   unsigned WeighedPlaces(int weights) const;
   /// Places without a bit in `weighed` may lie outside the input. Replaces them by another place.
@@ -135,11 +129,15 @@ class DepthwiseInterleaving {
 
   FilterPattern filter_;
   jit::DotKind dot_;
+  int column_count_ = 0;
+  // Tables of numbers for each pixel and column; −1: none.
+  std::vector<int> taps_of_columns_;  // the pixel's tap in the column
+  std::vector<int> shifts_;  // if the first pixels read the column: what pixels from this one on read instead
   Layout layout_;
   std::vector<std::vector<int>> weights_;
-  std::vector<Taps> taps_;                          // weights_, while layouts are compared
-  std::vector<Places> groups_;                      // the groups of the first set
-  std::vector<std::vector<int>> weights_of_group_;  // [group][pixel of the set]; −1: does not use the group
+  std::vector<Taps> taps_;              // weights_, while layouts are compared
+  std::vector<Places> groups_;          // the groups of the first set
+  std::vector<int> weights_of_groups_;  // [group][pixel of the set]; −1: does not use the group
   Cost cost_;
 };
 

@@ -91,10 +91,16 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
           usual.named == 0 && m < usual.least && candidate.block.packing == Packing::kStrips;
       return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m);
     };
-    const auto is_cheaper = [&](const Candidate& a, const Candidate& b) { return cost(a) < cost(b); };
-    const auto found = std::min_element(candidates.begin(), candidates.end(), is_cheaper);
+    auto found = candidates.end();
+    double least = 0;
+    for (auto candidate = candidates.begin(); candidate != candidates.end(); ++candidate) {
+      const double its_cost = cost(*candidate);
+      if (found != candidates.end() && its_cost >= least) continue;
+      found = candidate;
+      least = its_cost;
+    }
     const bool has = found != candidates.end();
-    if (scheduled != nullptr && (!has || (!is_wasteful(m) && scheduled->Cost(m) < cost(*found)))) {
+    if (scheduled != nullptr && (!has || (!is_wasteful(m) && scheduled->Cost(m) < least))) {
       return candidates.end();
     }
     return found;

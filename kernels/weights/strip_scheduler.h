@@ -127,13 +127,10 @@ class Load {
     return _mm_movemask_epi8(_mm_cmpeq_epi8(any, _mm_setzero_si128())) == 0xffff;
   }
 
-  int Heaviest() const {
+  [[gnu::target("avx2")]] int Heaviest() const {
     __m128i most = vectors_[0];
     for (const __m128i& vector : vectors_) most = _mm_max_epi16(most, vector);
-    if constexpr (kLanes >= 8) most = _mm_max_epi16(most, _mm_unpackhi_epi64(most, most));
-    most = _mm_max_epi16(most, _mm_srli_epi64(most, 32));
-    most = _mm_max_epi16(most, _mm_srli_epi32(most, 16));
-    return _mm_extract_epi16(most, 0);
+    return 0xffff - _mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(most, _mm_set1_epi8(-1))), 0);
   }
 
  private:
@@ -156,34 +153,45 @@ class OpenGroups {
   };
 
   /// For groups of at most `most` items, whose loads add up to at most `capacity`.
-  OpenGroups(const Load<kColumns>& capacity, size_t most) : capacity_(capacity), most_(most) {}
+  OpenGroups(const Load<kColumns>& capacity, size_t most)
+      : capacity_(capacity),
+        most_(most),
+        is_exact_(capacity.Fits({255, 255})),
+        fits_all_(Load<kColumns>(kMaxPairLoad * static_cast<int>(most), kMaxPairLoad * static_cast<int>(most))
+                      .Fits(capacity)) {}
 
-  /// Puts each item into the first group that has room for the item. An empty group has room for any single
-  /// item. `groups` gets order[i] for item i, whose load is loads[i].
-  [[gnu::target("avx2")]] void Fill(std::span<const Load<kColumns>> loads, const uint32_t* order,
-                                    std::vector<Group>* groups) {
+  /// Begins a strip.
+  void Clear() {
     first_chunk_ = chunks_ = 0;
-    groups->clear();
-    for (size_t item = 0; item < loads.size(); ++item) {
-      const size_t number = Join(loads[item]);
-      if (number == groups->size()) groups->emplace_back();
-      Group& group = (*groups)[number];
-      group.items[group.size++] = order[item];
-      if (group.size == most_) Close(number);
-    }
+    groups_.clear();
   }
+
+  /// Puts `item` into the first group that has room for the item. An empty group has room for any single item. `bytes` are
+  /// load.ToBytes(), in memory.
+  [[gnu::target("avx2"), gnu::always_inline]] void Put(uint32_t item, const Load<kColumns>& load,
+                                                       const typename Load<kColumns>::Bytes& bytes) {
+    const size_t number = fits_all_ ? groups_.size() - (IsLastOpen() ? 1 : 0) : Join(load, bytes);
+    if (number == groups_.size()) groups_.emplace_back();
+    Group& group = groups_[number];
+    group.items[group.size++] = item;
+    if (group.size == most_ && !fits_all_) Close(number);
+  }
+
+  const std::vector<Group>& groups() const { return groups_; }
 
  private:
   static constexpr size_t kLanes = Load<kColumns>::kLanes;
   static constexpr size_t kLanesAtOnce = std::min<size_t>(kLanes, 8);
   static constexpr size_t kChunk = 32;  // groups: bytes of a vector
 
+  bool IsLastOpen() const { return !groups_.empty() && groups_.back().size < most_; }
+
   // Subtracts `load` from the rooms of the first group that has room for `load`. Returns the group's number.
-  [[gnu::target("avx2"), gnu::always_inline]] size_t Join(const Load<kColumns>& load) {
-    const auto lanes = load.ToBytes();
+  [[gnu::target("avx2"), gnu::always_inline]] size_t Join(const Load<kColumns>& load,
+                                                          const typename Load<kColumns>::Bytes& lanes) {
     for (size_t chunk = first_chunk_;; ++chunk) {
       if (chunk == chunks_) AddChunk();
-      const auto* const rooms = reinterpret_cast<const __m256i*>(&bytes_[chunk * kLanes * kChunk]);
+      __m256i* const rooms = RoomsOf(chunk);
       __m256i beyond = _mm256_setzero_si256();
       uint32_t may_fit = ~uint32_t{0};
       for (size_t begin = 0; begin < kLanes && may_fit != 0; begin += kLanesAtOnce) {
@@ -196,26 +204,58 @@ class OpenGroups {
         may_fit = static_cast<uint32_t>(_mm256_movemask_epi8(fits));
       }
       for (; may_fit != 0; may_fit &= may_fit - 1) {
-        const size_t number = chunk * kChunk + static_cast<size_t>(std::countr_zero(may_fit));
-        if (!load.Fits(rooms_[number])) continue;  // 255 stood for a load of 256
-        rooms_[number] = rooms_[number] - load;
-        SetBytes(number, rooms_[number].ToBytes());
+        const auto place = static_cast<size_t>(std::countr_zero(may_fit));
+        const size_t number = chunk * kChunk + place;
+        if (is_exact_) {
+          Subtract(lanes, place, rooms);
+        } else {
+          if (!load.Fits(rooms_[number])) continue;  // 255 stood for a larger load or room
+          rooms_[number] = rooms_[number] - load;
+          SetBytes(rooms_[number].ToBytes(), place, rooms);
+        }
         return number;
       }
     }
   }
 
   // Leaves no room in a group.
-  void Close(size_t number) {
-    SetBytes(number, {});
+  [[gnu::target("avx2"), gnu::always_inline]] void Close(size_t number) {
+    SetBytes({}, number % kChunk, RoomsOf(number / kChunk));
     ++closed_[number / kChunk];
     while (first_chunk_ < chunks_ && closed_[first_chunk_] == kChunk) ++first_chunk_;
   }
 
-  [[gnu::always_inline]] void SetBytes(size_t number, const typename Load<kColumns>::Bytes& room) {
-    uint8_t* const bytes = &bytes_[number / kChunk * kLanes * kChunk + number % kChunk];
+  // A vector for each lane: the rooms of a chunk.
+  __m256i* RoomsOf(size_t chunk) { return reinterpret_cast<__m256i*>(&bytes_[chunk * kLanes * kChunk]); }
+
+  // A mask of one byte of a vector.
+  [[gnu::target("avx2"), gnu::always_inline]] static __m256i MaskOf(size_t place) {
+    alignas(64) static constexpr auto kMasks = [] {
+      std::array<uint8_t, 2 * kChunk> masks = {};
+      masks[kChunk] = 0xff;
+      return masks;
+    }();
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&kMasks[kChunk - place]));
+  }
+
+  // Whole vectors are stored, because the next item loads them: CPUs do not forward bytes to vectors.
+  [[gnu::target("avx2"), gnu::always_inline]] static void Subtract(const typename Load<kColumns>::Bytes& load,
+                                                                   size_t place, __m256i* rooms) {
+    const __m256i mask = MaskOf(place);
 #pragma GCC unroll 8
-    for (size_t i = 0; i < kLanes; ++i) bytes[i * kChunk] = room[i];
+    for (size_t i = 0; i < kLanes; ++i) {
+      const __m256i lane = _mm256_and_si256(_mm256_set1_epi8(static_cast<char>(load[i])), mask);
+      _mm256_storeu_si256(rooms + i, _mm256_sub_epi8(_mm256_loadu_si256(rooms + i), lane));
+    }
+  }
+  [[gnu::target("avx2"), gnu::always_inline]] static void SetBytes(const typename Load<kColumns>::Bytes& room,
+                                                                   size_t place, __m256i* rooms) {
+    const __m256i mask = MaskOf(place);
+#pragma GCC unroll 8
+    for (size_t i = 0; i < kLanes; ++i) {
+      const __m256i lane = _mm256_set1_epi8(static_cast<char>(room[i]));
+      _mm256_storeu_si256(rooms + i, _mm256_blendv_epi8(_mm256_loadu_si256(rooms + i), lane, mask));
+    }
   }
 
   void AddChunk() {
@@ -229,19 +269,23 @@ class OpenGroups {
     closed_[chunks_ - 1] = 0;
     const auto room = capacity_.ToBytes();
     for (size_t i = 0; i < kLanes; ++i) std::fill_n(&bytes_[begin + i * kChunk], kChunk, room[i]);
-    std::fill_n(&rooms_[(chunks_ - 1) * kChunk], kChunk, capacity_);
+    if (!is_exact_) std::fill_n(&rooms_[(chunks_ - 1) * kChunk], kChunk, capacity_);
   }
 
   Load<kColumns> capacity_;
   size_t most_;
+  bool is_exact_;  // bytes hold all loads and rooms; rooms_ is then not used
+  bool fits_all_;  // any group of most_ items: there are then no chunks
   size_t chunks_ = 0;
   size_t first_chunk_ = 0;             // the first chunk that may have an open group
   std::vector<uint8_t> bytes_;         // [chunk][lane][kChunk]: rooms
-  std::vector<Load<kColumns>> rooms_;  // [group]
+  std::vector<Load<kColumns>> rooms_;  // [group], unless is_exact_
   std::vector<uint8_t> closed_;        // [chunk]: groups without room
+  std::vector<Group> groups_;
 };
 
-// Turns strips into groups; keeps its memory from strip to strip.
+// Turns strips into groups; keeps its memory from strip to strip. Each item waits for the room that the one
+// before it has left, so narrow strips are scheduled two at a time: the next strip of the panel is kept.
 template <int kColumns>
 class StripScheduler {
  public:
@@ -250,14 +294,9 @@ class StripScheduler {
       : spec_(spec),
         most_items_(MostItems(spec) * quads),
         capacity_(CapacityOf(spec)),
-        open_groups_(capacity_, static_cast<size_t>(spec.largest_group)) {
-    const auto most = static_cast<size_t>(most_items_);
-    items_.resize(most);
-    heaviest_.resize(most);
-    loads_.resize(most);
-    order_.resize(most);
-    sorted_loads_.resize(most);
-    sequence_.resize(most);
+        most_load_(static_cast<size_t>(std::min(capacity_.Heaviest(), kMaxPairLoad))),
+        strips_(kAtOnce, Strip(capacity_, spec.largest_group, static_cast<size_t>(most_items_))) {
+    heaviest_.resize(static_cast<size_t>(most_items_));
   }
 
   struct Item {
@@ -269,12 +308,25 @@ class StripScheduler {
   /// The largest number of items that a strip can have in a window.
   int64_t MostItems() const { return most_items_; }
 
-  /// Schedules columns [column, column + kColumns) in `window`, and adds its sizes to `statistics`.
+  /// Schedules columns [column, column + kColumns) in `window`, and adds its sizes to `statistics`. All calls
+  /// have the same weights.
   void Schedule(const PackedWeights& weights, int64_t column, int64_t window,
                 ScheduleStatistics* statistics) {
-    CollectItems(weights, column, window);
-    SortItems();
-    open_groups_.Fill({sorted_loads_.data(), item_count_}, order_.data(), &groups_);
+    if (std::exchange(kept_, {-1, -1}) == std::pair(column, window)) {
+      current_ = 1;
+    } else {
+      const bool has_next = kAtOnce == 2 && (column + kColumns) % kPanelColumns != 0;
+      if (has_next) {
+        kept_ = {column + kColumns, window};
+        current_ = kAtOnce - 1;
+        CollectItems(weights, column + kColumns, window);
+        SortItems();
+      }
+      current_ = 0;
+      CollectItems(weights, column, window);
+      SortItems();
+      FillGroups(has_next);
+    }
     ArrangeGroups();
     AddSizes(weights, window, statistics);
   }
@@ -284,6 +336,8 @@ class StripScheduler {
   /// items, and no group can leave int16.
   Error Restore(const PackedWeights& weights, int64_t column, int64_t window, std::span<const uint8_t>* order,
                 ScheduleStatistics* statistics) {
+    kept_ = {-1, -1};
+    current_ = 0;
     CollectItems(weights, column, window);
     const char* const fault = HasByteOrder() ? ReadOrder<uint8_t>(order) : ReadOrder<uint16_t>(order);
     if (fault != nullptr) {
@@ -297,15 +351,17 @@ class StripScheduler {
 
   // The functions below describe the result of the last Schedule() or Restore().
 
-  int64_t item_count() const { return static_cast<int64_t>(item_count_); }
+  int64_t item_count() const { return static_cast<int64_t>(strip().item_count); }
   /// The numbers of groups of kMaxGroup items, of one item less, and so on down to one item.
-  const std::array<uint16_t, kMaxGroup>& counts() const { return counts_; }
+  const std::array<uint16_t, kMaxGroup>& counts() const { return strip().counts; }
   /// Item number `place`, in the order of `counts()`.
-  const Item& item(int64_t place) const { return items_[sequence_[static_cast<size_t>(place)]]; }
+  const Item& item(int64_t place) const {
+    return strip().items[strip().sequence[static_cast<size_t>(place)]];
+  }
   /// The number of items in the largest group; 0 without groups.
   int LargestGroup() const {
-    for (size_t i = 0; i < counts_.size(); ++i) {
-      if (counts_[i] != 0) return kMaxGroup - static_cast<int>(i);
+    for (size_t i = 0; i < counts().size(); ++i) {
+      if (counts()[i] != 0) return kMaxGroup - static_cast<int>(i);
     }
     return 0;
   }
@@ -320,14 +376,38 @@ class StripScheduler {
     const auto append_as = [&](uint32_t number) {
       HasByteOrder() ? append(static_cast<uint8_t>(number)) : append(static_cast<uint16_t>(number));
     };
-    for (const uint16_t count : counts_) append_as(count);
-    for (size_t i = 0; i < item_count_; ++i) append_as(sequence_[i]);
+    for (const uint16_t count : counts()) append_as(count);
+    for (size_t i = 0; i < strip().item_count; ++i) append_as(strip().sequence[i]);
   }
   /// Of Schedule() only: the groups in the order in which they were found, with the items' numbers.
-  const std::vector<Group>& groups() const { return groups_; }
-  const Item& found_item(uint32_t number) const { return items_[number]; }
+  const std::vector<Group>& groups() const { return strip().open_groups.groups(); }
+  const Item& found_item(uint32_t number) const { return strip().items[number]; }
 
  private:
+  static constexpr size_t kAtOnce = kColumns <= 2 ? 2 : 1;
+
+  struct Strip {
+    Strip(const Load<kColumns>& capacity, int largest_group, size_t most_items)
+        : items(most_items),
+          loads(most_items),
+          order(most_items),
+          sorted_bytes(most_items),
+          open_groups(capacity, static_cast<size_t>(largest_group)),
+          sequence(most_items) {}
+    /// Puts the item at this place of `order` into a group.
+    [[gnu::target("avx2"), gnu::always_inline]] void Put(size_t place) {
+      open_groups.Put(order[place], loads[order[place]], sorted_bytes[place]);
+    }
+
+    size_t item_count = 0;
+    std::vector<Item> items;
+    std::vector<Load<kColumns>> loads;                         // of each item
+    std::vector<uint32_t> order;                               // items, heaviest first
+    std::vector<typename Load<kColumns>::Bytes> sorted_bytes;  // their loads
+    OpenGroups<kColumns> open_groups;
+    std::array<uint16_t, kMaxGroup> counts = {};
+    std::vector<uint32_t> sequence;  // numbers of items, in the order of counts
+  };
   // The most items of a quad: w − zb is a sum of at most three weights, and each item may be split.
   static int64_t MostItems(const ScheduleSpec& spec) { return spec.zero_points == nullptr ? 2 : 6; }
 
@@ -347,31 +427,32 @@ class StripScheduler {
   void AddSizes(const PackedWeights& weights, int64_t window, ScheduleStatistics* statistics) const {
     const auto [begin, end] = QuadsOf(weights, window);
     int64_t groups = 0;
-    for (const uint16_t count : counts_) groups += count;
+    for (const uint16_t count : counts()) groups += count;
     statistics->quads += (end - begin) * kColumns;
-    statistics->items += static_cast<int64_t>(item_count_) * kColumns;
+    statistics->items += item_count() * kColumns;
     statistics->groups += groups * kColumns;
     statistics->order_bytes += static_cast<int64_t>(OrderBytes());
   }
 
-  // Sets counts_ and sequence_ from groups_.
+  // Sets counts and sequence from the groups.
   void ArrangeGroups() {
-    counts_.fill(0);
-    for (const Group& group : groups_) ++counts_[kMaxGroup - group.size];
+    std::array<uint16_t, kMaxGroup>& counts = strip().counts;
+    counts.fill(0);
+    for (const Group& group : groups()) ++counts[kMaxGroup - group.size];
     std::array<size_t, kMaxGroup> places;  // where the next group of each size begins
     size_t place = 0;
-    for (size_t i = 0; i < kMaxGroup; place += counts_[i] * (kMaxGroup - i), ++i) places[i] = place;
-    for (const Group& group : groups_) {
+    for (size_t i = 0; i < kMaxGroup; place += counts[i] * (kMaxGroup - i), ++i) places[i] = place;
+    for (const Group& group : groups()) {
       size_t& at = places[kMaxGroup - group.size];
-      std::copy_n(group.items.begin(), group.size, sequence_.begin() + static_cast<ptrdiff_t>(at));
+      std::copy_n(group.items.begin(), group.size, strip().sequence.begin() + static_cast<ptrdiff_t>(at));
       at += group.size;
     }
   }
 
-  bool HasByteOrder() const { return item_count_ < 256; }
-  size_t OrderBytes() const { return (kMaxGroup + item_count_) * (HasByteOrder() ? 1 : 2); }
+  bool HasByteOrder() const { return strip().item_count < 256; }
+  size_t OrderBytes() const { return (kMaxGroup + strip().item_count) * (HasByteOrder() ? 1 : 2); }
 
-  // Sets counts_ and sequence_ from an order of Index numbers. Returns the fault of the order, or null.
+  // Sets counts and sequence from an order of Index numbers. Returns the fault of the order, or null.
   template <class Index>
   const char* ReadOrder(std::span<const uint8_t>* order) {
     const size_t bytes = OrderBytes();
@@ -386,21 +467,22 @@ class StripScheduler {
     };
     size_t items = 0;
     for (size_t i = 0; i < kMaxGroup; ++i) {
-      counts_[i] = read();
-      items += counts_[i] * (kMaxGroup - i);
+      strip().counts[i] = read();
+      items += counts()[i] * (kMaxGroup - i);
     }
     if (LargestGroup() > spec_.largest_group) return "has too large a group";
-    if (items != item_count_) return "has another number of items than the weights";
-    is_placed_.assign(item_count_, 0);
-    uint32_t* place = sequence_.data();
+    if (items != strip().item_count) return "has another number of items than the weights";
+    is_placed_.assign(items, 0);
+    const Load<kColumns>* const loads = strip().loads.data();
+    uint32_t* place = strip().sequence.data();
     for (size_t i = 0; i < kMaxGroup; ++i) {
-      for (int group = 0; group < counts_[i]; ++group) {
+      for (int group = 0; group < counts()[i]; ++group) {
         Load<kColumns> load;
         for (size_t member = 0; member < kMaxGroup - i; ++member) {
           const uint32_t number = read();
-          if (number >= item_count_) return "has an item that the weights do not have";
+          if (number >= items) return "has an item that the weights do not have";
           if (std::exchange(is_placed_[number], uint8_t{1}) != 0) return "repeats an item";
-          load = load + loads_[number];
+          load = load + loads[number];
           *place++ = number;
         }
         if (!load.Fits(capacity_)) return "has a group that can leave int16";
@@ -411,7 +493,8 @@ class StripScheduler {
 
   [[gnu::target("avx2")]] void CollectItems(const PackedWeights& weights, int64_t column, int64_t window) {
     const auto [begin, end] = QuadsOf(weights, window);
-    item_count_ = 0;
+    Strip& to = strip();
+    to.item_count = 0;
     const int64_t offset = column % kPanelColumns * kQuad;
     int64_t step = weights.quad_bytes();
     const int8_t* from = weights.Panel(column / kPanelColumns) + begin * step + offset;
@@ -426,7 +509,7 @@ class StripScheduler {
       Item item;
       item.quad = NumberOf(weights.quads(), column, quad, begin);
       std::memcpy(item.weights.data(), from, sizeof(item.weights));
-      folds ? AddFolded(item) : AddOrSplit(item);
+      folds ? AddFolded(item, &to) : AddOrSplit(item, &to);
     }
   }
 
@@ -449,7 +532,7 @@ class StripScheduler {
   }
 
   // Adds items whose weights add up to the item's weights minus their zero points.
-  [[gnu::target("avx2")]] void AddFolded(Item item) {
+  [[gnu::target("avx2")]] void AddFolded(Item item, Strip* to) {
     std::array<int, kColumns* kQuad> left = {};
     for (size_t i = 0; i < left.size(); ++i) left[i] = item.weights[i] - zero_points_[i];
     while (std::any_of(left.begin(), left.end(), [](int weight) { return weight != 0; })) {
@@ -457,24 +540,24 @@ class StripScheduler {
         item.weights[i] = static_cast<int8_t>(std::clamp(left[i], -128, 127));
         left[i] -= item.weights[i];
       }
-      AddOrSplit(item);
+      AddOrSplit(item, to);
     }
   }
 
   // Always inlined, as is Add(): calls would make the creation of plans 5 % slower.
-  [[gnu::target("avx2"), gnu::always_inline]] void AddOrSplit(const Item& item) {
+  [[gnu::target("avx2"), gnu::always_inline]] void AddOrSplit(const Item& item, Strip* to) {
     const Load<kColumns> load(item.weights.data());
     if (load.Fits(capacity_)) {
-      Add(item, load);
+      Add(item, load, to);
     } else {
-      Split(item, load);
+      Split(item, load, to);
     }
   }
 
-  [[gnu::always_inline]] void Add(const Item& item, const Load<kColumns>& load) {
-    items_[item_count_] = item;
-    loads_[item_count_] = load;
-    if (!load.IsZero()) ++item_count_;
+  [[gnu::always_inline]] static void Add(const Item& item, const Load<kColumns>& load, Strip* to) {
+    to->items[to->item_count] = item;
+    to->loads[to->item_count] = load;
+    if (!load.IsZero()) ++to->item_count;
   }
 
   uint32_t NumberOf(int64_t quads, int64_t column, int64_t quad, int64_t begin) const {
@@ -485,7 +568,7 @@ class StripScheduler {
   // Leaves as much of each heavy pair in the first item as fits, and moves the excess to a second, light
   // item. A single weight is never too heavy. So both weights of a heavy pair have one sign, and the larger
   // weight can give the whole excess.
-  [[gnu::target("avx2")]] void Split(Item item, const Load<kColumns>& load) {
+  [[gnu::target("avx2")]] void Split(Item item, const Load<kColumns>& load, Strip* to) {
     Item rest = {item.quad, {}};
     const auto excesses = (load - capacity_).ToLanes();
     for (uint64_t lanes = load.Beyond(capacity_); lanes != 0; lanes &= lanes - 1) {
@@ -497,44 +580,59 @@ class StripScheduler {
       rest.weights[from] = static_cast<int8_t>(rest.weights[from] + sign * excesses[lane]);
       item.weights[from] = static_cast<int8_t>(item.weights[from] - sign * excesses[lane]);
     }
-    Add(item, Load<kColumns>(item.weights.data()));
-    Add(rest, Load<kColumns>(rest.weights.data()));
+    Add(item, Load<kColumns>(item.weights.data()), to);
+    Add(rest, Load<kColumns>(rest.weights.data()), to);
   }
 
   // Heaviest first: a counting sort that keeps the order of equals.
-  void SortItems() {
-    std::array<uint32_t, kMaxPairLoad + 1> places = {};
+  [[gnu::target("avx2")]] void SortItems() {
+    Strip& of = strip();
+    std::array<uint32_t, kMaxPairLoad + 1> places;
+    std::fill_n(places.begin(), most_load_ + 1, 0);
     uint16_t heaviest = 0;
-    for (size_t i = 0; i < item_count_; ++i) {
-      heaviest_[i] = static_cast<uint16_t>(loads_[i].Heaviest());
+    for (size_t i = 0; i < of.item_count; ++i) {
+      heaviest_[i] = static_cast<uint16_t>(of.loads[i].Heaviest());
       ++places[heaviest_[i]];
       heaviest = std::max(heaviest, heaviest_[i]);
     }
     uint32_t heavier = 0;
     for (size_t load = heaviest; load > 0; --load) heavier += std::exchange(places[load], heavier);
-    for (size_t i = 0; i < item_count_; ++i) {
+    for (size_t i = 0; i < of.item_count; ++i) {
       const uint32_t place = places[heaviest_[i]]++;
-      order_[place] = static_cast<uint32_t>(i);
-      sorted_loads_[place] = loads_[i];
+      of.order[place] = static_cast<uint32_t>(i);
+      of.sorted_bytes[place] = of.loads[i].ToBytes();
+    }
+    of.open_groups.Clear();
+  }
+
+  [[gnu::target("avx2")]] void FillGroups(bool both) {
+    size_t begin = 0;
+    if constexpr (kAtOnce == 2) {
+      if (both) begin = std::min(strips_[0].item_count, strips_[1].item_count);
+      for (size_t i = 0; i < begin; ++i) {
+        strips_[0].Put(i);
+        strips_[1].Put(i);
+      }
+    }
+    for (Strip& strip : std::span(strips_).first(both ? kAtOnce : 1)) {
+      for (size_t i = begin; i < strip.item_count; ++i) strip.Put(i);
     }
   }
+
+  Strip& strip() { return strips_[current_]; }
+  const Strip& strip() const { return strips_[current_]; }
 
   ScheduleSpec spec_;
   int64_t most_items_;
   Load<kColumns> capacity_;
+  size_t most_load_;                                       // of a lane of an item
   std::array<int32_t, kColumns* kQuad> zero_points_ = {};  // of each weight of an item
   std::vector<int8_t> widened_;                            // a strip wider than its narrow panel
-  size_t item_count_ = 0;
-  std::vector<Item> items_;
-  std::vector<Load<kColumns>> loads_;         // of each item
-  std::vector<uint16_t> heaviest_;            // the heaviest lane of each item
-  std::vector<uint32_t> order_;               // items, heaviest first
-  std::vector<Load<kColumns>> sorted_loads_;  // in that order
-  OpenGroups<kColumns> open_groups_;
-  std::vector<Group> groups_;
-  std::array<uint16_t, kMaxGroup> counts_ = {};
-  std::vector<uint32_t> sequence_;  // numbers of items, in the order of counts_
-  std::vector<uint8_t> is_placed_;  // of ReadOrder(): whether each item has been read
+  std::vector<uint16_t> heaviest_;                         // the heaviest lane of each item
+  std::vector<Strip> strips_;
+  size_t current_ = 0;                           // the strip that is described
+  std::pair<int64_t, int64_t> kept_ = {-1, -1};  // column and window of strips_[1], if it was scheduled too
+  std::vector<uint8_t> is_placed_;               // of ReadOrder(): whether each item has been read
 };
 
 /// The items of `counts` groups of 8, 7, … 1 items.

@@ -329,7 +329,7 @@ TEST(ScheduledVectors, AreEstimatedFromTheColumnsThereAre) {
   for (const int64_t n : {1, 8, 24, 40}) {
     Problem problem;
     problem.n = n;
-    problem.k = 96;  // so shallow that no column is left out
+    problem.k = 24;  // so shallow that no column is left out
     problem.fill = verify::Fill::kLaplace;
     const PackedWeights weights = Pack(problem);
     const ScheduleSpec spec = ScheduledVectors::SpecFor(weights, 8, 255);
@@ -416,7 +416,7 @@ TEST(Schedule, GroupsAreFilledToTheirCapacity) {
 TEST(Schedule, IsEstimatedFromAShareOfItsColumns) {
   const ScheduleSpec spec{2, 24, 256, 255};
   for (const char* line :
-       {"gemm u8s8s32 m=1 n=16 k=300 fill=gauss", "gemm u8s8s32 m=1 n=64 k=64 fill=student"}) {
+       {"gemm u8s8s32 m=1 n=16 k=60 fill=gauss", "gemm u8s8s32 m=1 n=64 k=16 fill=student"}) {
     const PackedWeights weights = Pack(tests::Parsed(line));
     const ScheduleStatistics all = Schedule(weights, spec).statistics();
     const auto estimate = EstimateSchedule(weights, spec);
@@ -459,21 +459,10 @@ std::vector<int> LoadOf(const Item& item) {
   return load;
 }
 
-// Checks the groups of a strip: items join the first group that has room, heaviest first.
+// Checks the groups of the last strip that was scheduled: items join the first group that has room, heaviest
+// first.
 template <int kColumns>
-void ExpectFirstFit(const std::vector<int8_t>& b, int amax, int largest_group) {
-  const auto depths = std::ssize(b) / kColumns;
-  PackedWeights weights;
-  ASSERT_TRUE(PackWeights({b.data(), depths, kColumns, 1, depths, 0}, &weights));
-  ScheduleSpec spec;
-  spec.strip_columns = kColumns;
-  spec.window_quads = weights.quads();
-  spec.amax = amax;
-  spec.largest_group = largest_group;
-  StripScheduler<kColumns> scheduler(spec, spec.window_quads);
-  ScheduleStatistics statistics;
-  scheduler.Schedule(weights, 0, 0, &statistics);
-
+void ExpectFirstFit(const StripScheduler<kColumns>& scheduler, int amax, int largest_group) {
   std::vector<uint32_t> order(static_cast<size_t>(scheduler.item_count()));
   std::iota(order.begin(), order.end(), 0);
   const auto heaviest = [&](uint32_t i) { return std::ranges::max(LoadOf(scheduler.found_item(i))); };
@@ -504,6 +493,28 @@ void ExpectFirstFit(const std::vector<int8_t>& b, int amax, int largest_group) {
   EXPECT_EQ(groups, expected) << kColumns << " columns, activations up to " << amax;
 }
 
+// Schedules `strips` strips, the last one first.
+template <int kColumns>
+void ExpectFirstFit(const std::vector<int8_t>& b, int amax, int largest_group, int strips = 1) {
+  const int64_t columns = int64_t{kColumns} * strips;
+  const auto depths = std::ssize(b) / columns;
+  PackedWeights weights;
+  ASSERT_TRUE(PackWeights({b.data(), depths, columns, 1, depths, 0}, &weights));
+  ScheduleSpec spec;
+  spec.strip_columns = kColumns;
+  spec.window_quads = weights.quads();
+  spec.amax = amax;
+  spec.largest_group = largest_group;
+  StripScheduler<kColumns> scheduler(spec, spec.window_quads);
+  ScheduleStatistics statistics;
+  const auto expect = [&](int64_t column) {
+    scheduler.Schedule(weights, column, 0, &statistics);
+    ExpectFirstFit(scheduler, amax, largest_group);
+  };
+  expect(columns - kColumns);
+  for (int64_t column = 0; column < columns; column += kColumns) expect(column);
+}
+
 TEST(Schedule, GroupsAreTheFirstThatHaveRoom) {
   std::mt19937 random(1);
   for (const int most : {1, 9, 40, 128}) {
@@ -515,8 +526,8 @@ TEST(Schedule, GroupsAreTheFirstThatHaveRoom) {
         ExpectFirstFit<8>(b, amax, largest_group);
         b.resize(4 * 4 * 150);
         ExpectFirstFit<4>(b, amax, largest_group);
-        ExpectFirstFit<2>(b, amax, largest_group);
-        ExpectFirstFit<1>(b, amax, largest_group);
+        ExpectFirstFit<2>(b, amax, largest_group, 3);
+        ExpectFirstFit<1>(b, amax, largest_group, 3);
       }
     }
   }
