@@ -24,7 +24,7 @@ def _number(value: float) -> str:
 
 def verdict(audit: Audit) -> str:
     """One line: how many layers can saturate, in which engines, and whether this CPU is affected."""
-    if not audit.layers and not audit.products and audit.model.not_audited:
+    if not audit.layers and not audit.products and audit.missing:
         return f"no layer was audited; {audit.model.not_audited} operators were not audited"
     if not audit.layers and not audit.products:
         return "no quantized layer with constant weights was found"
