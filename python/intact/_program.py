@@ -441,7 +441,7 @@ def _operators(arguments: list[str]) -> int:
     parser.value("--count", "N", "random problems of each operator (default: 24)", type=int, default=24)
     parser.value("--seed", "N", "other random problems", type=int, default=0)
     parser.value("--json", "FILE", "writes the counts as JSON")
-    parser.time("tries no further operator, and names those that are left (status 4)")
+    parser.time("tries no further operator, and names the operators that are left (status 4)")
     options = parser.parse(arguments)
     try:
         if options.count < 1 or options.seed < 0:

@@ -613,7 +613,7 @@ void AddVerifyCertify(CLI::App* verify, Command* command) {
                    "certify for this engine's pairs only: " + fmt::format("{}", fmt::join(engines, ", ")))
       ->type_name("ENGINE")
       ->check(CLI::IsMember(engines).description(""));
-  options->time.Add(certify, "begin no further file, and name those that are left (status 4)");
+  options->time.Add(certify, "begin no further file, and name the files that are left (status 4)");
   AddJsonOption(certify, &options->json, "write the certificates and their totals");
   certify->callback([options, command] { *command = [options] { return RunCertify(*options); }; });
 }

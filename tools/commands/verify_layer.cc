@@ -241,7 +241,7 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
       ->type_name("FILE");
   layer->add_flag("--no-cost", options->no_cost,
                   "do not measure what exactness costs, which takes most of the time");
-  options->time.Add(layer, "begin no further layer, and name those that are left (status 4)");
+  options->time.Add(layer, "begin no further layer, and name the layers that are left (status 4)");
   AddJsonOption(layer, &options->json, "write an array with an object for each layer");
   layer->callback([options, command] { *command = [options] { return RunLayers(*options); }; });
 }

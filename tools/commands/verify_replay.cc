@@ -120,7 +120,7 @@ void AddVerifyReplay(CLI::App* verify, Command* command) {
   AddFileOption(replay, "--reproduce", &options->reproduce,
                 "if a --target fails: write the problem as a C file that does not need intact")
       ->needs("--target");
-  options->time.Add(replay, "run no further line, and name those that are left (status 4)");
+  options->time.Add(replay, "run no further line, and name the lines that are left (status 4)");
   replay->callback([options, command] { *command = [options] { return ReplayAll(*options); }; });
 }
 

@@ -149,7 +149,7 @@ enum class SweepVerdict : uint8_t {
   kPassed,
   kFailed,
   kNothingCompared,  // all problems of some ISA in some mode were skipped
-  kUnfinished,       // a deadline was over before all problems were run; those that were run passed
+  kUnfinished,       // a deadline was over first; every problem that was run passed
 };
 
 struct SweepResult {
