@@ -40,7 +40,8 @@ constexpr const char* kExitStatus =
     "Exit status:\n"
     "  0  everything was measured\n"
     "  1  a result of intact was wrong, and not timed; or a search met an error or measured no problem\n"
-    "  2  bad usage or input, reported in one line on standard error\n\n";
+    "  2  bad usage or input, reported in one line on standard error\n"
+    "  4  the time of --time was over first; nothing that was measured is wrong\n\n";
 
 /// The options of all commands. Each command declares its own.
 struct Options {
@@ -48,11 +49,11 @@ struct Options {
   std::vector<std::string> layers;
   std::string isa = "any", costs;
   std::string weights;
-  double seconds = 0.25;
+  double turns = 0.25;  // seconds
+  tools::TimeLimit time;
   std::string json, html;
   std::vector<std::string> peers;
   std::string fit;
-  int search_seconds = 0;
   uint64_t seed = 1;
 };
 
@@ -93,9 +94,12 @@ void AddShapes(CLI::App* app, Options* options, const std::string& suite) {
       ->excludes(named);
 }
 
-void AddBudget(CLI::App* app, Options* options) {
-  tools::AddTimeOption(app, &options->seconds, 1e-3, 60, "time for the turns of a shape on an ISA")
+/// --turns, and --time for the whole command.
+void AddTimes(CLI::App* app, Options* options) {
+  tools::AddSecondsOption(app, "--turns", &options->turns, 1e-3, 60,
+                          "time for the turns of a shape on an ISA")
       ->capture_default_str();
+  options->time.Add(app, "measure no further shape, and report the measured ones (status 4)");
 }
 
 void AddWeights(CLI::App* app, Options* options) {
@@ -152,14 +156,21 @@ Result<Request> RequestOf(const Options& options, Isas isas, std::string_view su
                  "--weights: has no meaning with weights in blocks, which are uniform"};
   }
   request.isas = std::move(isas);
-  request.budget = Seconds(options.seconds);
+  request.budget = Seconds(options.turns);
+  request.deadline = options.time.Start();
   return request;
 }
 
 /// Prints `results` and writes --json. Returns `status`, or kBadInput if the file cannot be written.
 int Report(const Options& options, const auto& results) {
   tools::Print("{}", ToText(results));
-  const int status = results.AllRight() ? 0 : kFailure;
+  int status = results.AllRight() ? 0 : kFailure;
+  if constexpr (requires { results.not_measured; }) {
+    if (results.not_measured > 0) {
+      status = tools::WorseOf(
+          status, tools::Unfinished(fmt::format("{} measurements are missing", results.not_measured)));
+    }
+  }
   if (tools::WriteJson(options.json, ToJson(results), status) == tools::kBadInput) return tools::kBadInput;
   if (!options.json.empty()) tools::Print("wrote {}\n", options.json);
   return status;
@@ -222,7 +233,7 @@ int RunTrapTable(const Options& options, Isas isas) {
 }
 
 int RunSearch(const Options& options, Isas isas) {
-  const SearchRequest request = {std::move(isas), Seconds(options.search_seconds), options.seed};
+  const SearchRequest request = {std::move(isas), Seconds(options.time.seconds), options.seed};
   return Report(options, Search(request, TimeRuns, tools::ReportProgress("searching")));
 }
 
@@ -239,12 +250,16 @@ Error UseCosts(const std::string& path) {
 int RunFit(const Options& options, Isas isas) {
   if (const std::optional<Error> error = support::WhyNotWritable(options.fit)) return Fail(*error);
   constexpr int kPlans = 160;
-  const Result<CostSamples> measured = MeasureCosts(isas, kPlans, tools::ReportProgress("measuring"));
+  const support::Deadline deadline = options.time.Start();
+  const Result<CostSamples> measured =
+      MeasureCosts(isas, kPlans, tools::ReportProgress("measuring"), deadline);
+  if (!measured && deadline.IsOver()) return tools::Unfinished(options.fit + " was not written");
   if (!measured) return Fail(measured.error());
   const std::span<const CostSample> samples = measured->samples;
   const kernels::CostTable start = kernels::Costs();
   tools::Print("the table at the start\n{}", ToText(ErrorsOf(samples, FitTimes(samples, start))));
   const CostFit fit = FitCosts(samples, start);
+  if (deadline.IsOver()) return tools::Unfinished(options.fit + " was not written");
   tools::Print("the fitted table\n{}", ToText(ErrorsOf(samples, fit)));
   if (const std::optional<Error> error = support::WriteFile(options.fit, kernels::ToText(fit.table)))
     return Fail(*error);
@@ -268,7 +283,7 @@ void AddCommands(CLI::App* app, Options* options, Action* action) {
   AddMachine(app, options);
   AddShapes(app, options, "short");
   AddWeights(app, options);
-  AddBudget(app, options);
+  AddTimes(app, options);
   AddPeerOption(app, options);
   AddJson(app, options, "report/report.h");
   tools::AddFileOption(app, "--html", &options->html, "write a page with the table and a roofline")
@@ -279,21 +294,19 @@ void AddCommands(CLI::App* app, Options* options, Action* action) {
       AddCommand(app, options, action, "tune", "tuned plans beside the choices of the cost models", RunTune);
   AddShapes(tune, options, "tune");
   AddWeights(tune, options);
-  AddBudget(tune, options);
+  AddTimes(tune, options);
   AddJson(tune, options, "measure/tuning.h");
 
   CLI::App* const traps =
       AddCommand(app, options, action, "traps",
                  "shapes that were slow beside their neighbours, with their targets", RunTrapTable);
   AddWeights(traps, options);
-  AddBudget(traps, options);
+  AddTimes(traps, options);
   AddJson(traps, options, "measure/traps.h");
 
   CLI::App* const search =
       AddCommand(app, options, action, "search", "search for other traps among random problems", RunSearch);
-  search->add_option("SECONDS", options->search_seconds, "how long to search")
-      ->required()
-      ->check(CLI::Range(1, 86400));
+  options->time.Add(search, "search no further")->required();
   tools::AddSeedOption(search, &options->seed, "the seed of the random problems");
   AddJson(search, options, "measure/search.h");
 
@@ -301,6 +314,8 @@ void AddCommands(CLI::App* app, Options* options, Action* action) {
       AddCommand(app, options, action, "fit",
                  "measure this CPU, and fit the table of the cost models to it (minutes)", RunFit);
   tools::AddFileOption(fit, "FILE", &options->fit, "the table is written to it")->required();
+  options->time.Add(
+      fit, "give up, and leave FILE as it was: a part of the measurements gives no table (status 4)");
 }
 
 }  // namespace

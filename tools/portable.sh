@@ -29,7 +29,7 @@ make_portable() {
   tar -C "$empty" --strip-components=1 -xf "$folder/$name.tar.gz"
   in_empty_root "$empty" /intact info
   in_empty_root "$empty" /intact verify sweep --quick
-  in_empty_root "$empty" /intact bench --layer 8x64x64 --time 10ms
+  in_empty_root "$empty" /intact bench --layer 8x64x64 --turns 10ms
   rm -r "$empty"
   ls -l "$folder/$name.tar.gz"
 }

@@ -365,11 +365,12 @@ class Fitter {
 }  // namespace
 
 Result<CostSamples> MeasureCosts(std::span<const core::Isa> isas, int problems,
-                                 const verify::Progress& progress) {
+                                 const verify::Progress& progress, const support::Deadline& deadline) {
   CostSamples measured;
   std::minstd_rand random(20261127);
   progress(0, problems);
   for (int i = 0; i < problems; ++i) {
+    if (deadline.IsOver()) return Error{INTACT_UNSUPPORTED, support::kTimeIsOver};
     const Case c = DrawPlan(&random);
     const int64_t few = 1 + static_cast<int64_t>(random() / 7 % 4);
     const std::array rows = {few, AnyOf(std::array<int64_t, 4>{5, 6, 7, 8}, &random),

@@ -25,6 +25,7 @@
 #include "core/result.h"
 #include "kernels/engines/cost_table.h"
 #include "kernels/plans/gemm_plan.h"
+#include "support/deadline.h"
 #include "verify/sweep/sweep.h"
 
 namespace intact::bench {
@@ -65,9 +66,9 @@ struct CostError {
   std::string worst_choice;
 };
 
-/// Measures `problems` plans on each ISA, with several numbers of rows each.
+/// Measures `problems` plans on each ISA, with several numbers of rows each. An error if `deadline` is over first.
 Result<CostSamples> MeasureCosts(std::span<const core::Isa> isas, int problems,
-                                 const verify::Progress& progress);
+                                 const verify::Progress& progress, const support::Deadline& deadline = {});
 
 /// The table that fits `samples` best, beginning with `start`. Costs() changes while this runs; afterwards it
 /// is `start`.

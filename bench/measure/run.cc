@@ -166,10 +166,12 @@ Result<Results> Run(const Request& request, const verify::Progress& progress) {
   progress(done, total);
   Case base;
   for (const Layer& layer : request.suite.layers) {
+    if (done > 0 && request.deadline.IsOver()) break;
     base.shape = layer.shape;
     base.weights = request.WeightsFor(layer);
     const Workloads workloads(base);
     for (const core::Isa isa : request.isas) {
+      if (done > 0 && request.deadline.IsOver()) break;
       base.isa = isa;
       results.rows.push_back(RunRow(workloads, base, request.budget));
       results.rows.back().times = layer.times;
@@ -187,9 +189,11 @@ Result<Results> Run(const Request& request, const verify::Progress& progress) {
   base.shape = kThreadsShape;
   const Workload large(base);
   for (const core::Isa isa : request.isas) {
+    if (done > 0 && request.deadline.IsOver()) break;
     results.first_calls.push_back(RunFirstCall(tiny, large, isa, request.budget));
     progress(++done, total);
   }
+  results.not_measured = total - done;
   return results;
 }
 

@@ -10,6 +10,7 @@
 #include "bench/cases/suites.h"
 #include "bench/measure/measure.h"
 #include "core/isas.h"
+#include "support/deadline.h"
 #include "verify/sweep/sweep.h"
 
 namespace intact::bench {
@@ -19,6 +20,7 @@ struct Request {
   std::optional<Weights> weights;  // nothing: each layer's default
   std::vector<core::Isa> isas;     // at least one; weakest first
   Seconds budget{0.25};            // for the turns of a row
+  support::Deadline deadline;      // no row is begun after it
 
   Weights WeightsFor(const Layer& layer) const { return weights.value_or(DefaultWeights(layer)); }
 };

@@ -218,11 +218,13 @@ TrapResults RunTraps(const Request& request, const verify::Progress& progress) {
   progress(done, total);
   for (const core::Isa isa : request.isas) {
     for (const Trap& trap : Traps()) {
+      if (done > 0 && request.deadline.IsOver()) break;
       const bool is_lowest = core::IsCompiled(isa) && trap.neighbour.kind == Neighbour::Kind::kLowerCaps;
       if (!is_lowest) results.rows.push_back(MeasureRow(trap, request, isa));
       progress(++done, total);
     }
   }
+  results.not_measured = total - done;
   return results;
 }
 
@@ -244,6 +246,7 @@ nlohmann::ordered_json ToJson(const TrapResults& results) {
                                  {"version", intact_version()},
                                  {"weights", results.weights},
                                  {"machine", verify::ToJson(results.machine)},
+                                 {"not_measured", results.not_measured},
                                  {"rows", nlohmann::ordered_json::array()}};
   for (const TrapRow& row : results.rows) {
     nlohmann::ordered_json made = {{"isa", row.isa}, {"trap", row.trap.number}};

@@ -30,8 +30,9 @@ struct TrapResults {
   std::string weights;
   support::Machine machine;
   std::vector<TrapRow> rows;  // by ISA, weakest first
+  int64_t not_measured = 0;   // rows that a deadline prevented
 
-  /// Whether every row was measured.
+  /// Whether nothing failed.
   bool AllRight() const;
 };
 
@@ -40,7 +41,7 @@ TrapResults RunTraps(const Request& request, const verify::Progress& progress);
 
 /// A table for each ISA.
 std::string ToText(const TrapResults& results);
-/// schema "intact-bench-traps"; schema_version 1; version; weights; machine, as in report.json; rows[]: isa,
+/// schema "intact-bench-traps"; schema_version 1; version; weights; machine, as in report.json; not_measured; rows[]: isa,
 /// trap (its number), m, n, k, conv, batch and dynamic as in bench.json (report.h), format, bound, neighbour, error
 /// ("" or why it was not measured), microseconds, neighbour_microseconds, ratio, target.
 nlohmann::ordered_json ToJson(const TrapResults& results);

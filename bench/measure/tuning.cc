@@ -163,17 +163,20 @@ TunedResults RunTuned(const Request& request, const verify::Progress& progress) 
   progress(done, total);
   Case c;
   for (const Layer& layer : layers) {
+    if (done > 0 && request.deadline.IsOver()) break;
     c.shape = layer.shape;
     c.weights = request.WeightsFor(layer);
     c.format = c.shape.conv ? kU8 : kS32;
     const Workload workload(c);
     for (const core::Isa isa : request.isas) {
+      if (done > 0 && request.deadline.IsOver()) break;
       c.isa = isa;
       results.rows.push_back(MeasureRow(workload, c, request.budget));
       results.rows.back().times = layer.times;
       progress(++done, total);
     }
   }
+  results.not_measured = total - done;
   const auto place = [&](const TunedRow& row) {
     return std::ranges::find(request.isas, *core::ParseIsa(row.isa));
   };
@@ -196,13 +199,11 @@ std::string ToText(const TunedResults& results) {
 }
 
 nlohmann::ordered_json ToJson(const TunedResults& results) {
-  nlohmann::ordered_json json = {{"schema", "intact-bench-tune"},
-                                 {"schema_version", 1},
-                                 {"version", intact_version()},
-                                 {"suite", results.suite},
-                                 {"weights", results.weights},
-                                 {"machine", verify::ToJson(results.machine)},
-                                 {"rows", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = {
+      {"schema", "intact-bench-tune"},        {"schema_version", 1},
+      {"version", intact_version()},          {"suite", results.suite},
+      {"weights", results.weights},           {"machine", verify::ToJson(results.machine)},
+      {"not_measured", results.not_measured}, {"rows", nlohmann::ordered_json::array()}};
   for (const TunedRow& row : results.rows) {
     nlohmann::ordered_json made = {{"isa", row.isa}};
     made.update(nlohmann::ordered_json(nlohmann::json(row.shape)));

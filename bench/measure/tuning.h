@@ -32,8 +32,9 @@ struct TunedResults {
   std::string suite, weights;
   support::Machine machine;
   std::vector<TunedRow> rows;  // by ISA, weakest first
+  int64_t not_measured = 0;    // rows that a deadline prevented
 
-  /// Whether every row was measured.
+  /// Whether nothing failed.
   bool AllRight() const;
 };
 
@@ -49,7 +50,7 @@ TunedResults RunTuned(const Request& request, const verify::Progress& progress);
 
 /// A table for each ISA with the geometric mean of the ratios, how many choices were wrong, and the worst.
 std::string ToText(const TunedResults& results);
-/// schema "intact-bench-tune"; schema_version 1; version; suite; weights; machine, as in report.json; rows[]:
+/// schema "intact-bench-tune"; schema_version 1; version; suite; weights; machine, as in report.json; not_measured; rows[]:
 /// isa, m, n, k, conv, batch, dynamic and times as in bench.json (report.h), error ("" or why it was not
 /// measured), model and tuned (kernels), model_microseconds, tuned_microseconds, ratio.
 nlohmann::ordered_json ToJson(const TunedResults& results);

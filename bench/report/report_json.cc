@@ -106,6 +106,7 @@ Json ToJson(const Results& results) {
                {"peaks", nlohmann::json(results.peaks)},
                {"reads", nlohmann::json(results.reads)},
                {"peers", nlohmann::json(results.peers)},
+               {"not_measured", results.not_measured},
                {"rows", Json::array()},
                {"first_calls", nlohmann::json(results.first_calls)}};
   for (const support::IsaStatus& status : results.isas) json["isas"].push_back(verify::ToJson(status));

@@ -92,6 +92,7 @@ struct Results {
   std::vector<PeerVersion> peers;
   std::vector<Row> rows;  // by ISA, weakest first
   std::vector<FirstCall> first_calls;
+  int64_t not_measured = 0;  // rows and first calls that a deadline prevented
 
   /// Whether every case of intact was timed.
   bool AllRight() const;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import re
 import sys
@@ -15,12 +16,14 @@ import numpy as np
 from ._audit.audit import audit
 from ._audit.report import to_html, to_json, to_text, write
 from ._audit.run import memory_needed, run_on_data
+from ._deadline import TimeOver, limit
 from ._engines.data import load_data
 from ._engines.session import memory_available
 from ._engines.table import engines
 from ._library import Error, excerpt, invalid
 
 _MUCH = 1 << 30  # bytes
+_UNFINISHED = 4  # the exit status if the time of --time was over first, and nothing that was done is wrong
 
 
 def _progress(command: str, what: str) -> Callable[[int, int], None]:
@@ -39,7 +42,7 @@ def _failed(error: "Error | OSError") -> int:
         print(f"intact: {error.message}", file=sys.stderr)
     else:
         print(f"intact: {excerpt(error.filename)}: cannot be written: {error.strerror}", file=sys.stderr)
-    return 2
+    return _UNFINISHED if isinstance(error, TimeOver) else 2
 
 
 def _print(text: str) -> None:
@@ -71,6 +74,18 @@ class _Parser(argparse.ArgumentParser):
     def value(self, name: str, metavar: str, help: str, **more: Any) -> None:
         self.add_argument(name, metavar=metavar, help=help, **more)
 
+    def time(self, what: str) -> None:
+        """--time, which bounds all long commands. `what`: what the command does when the time is over."""
+        self.value(
+            "--time", "TIME", f"after this time (seconds, or with ms, s, min, h) {what}", type=_seconds
+        )
+
+    def parse(self, arguments: list[str]) -> argparse.Namespace:
+        """The command's time begins here."""
+        options = self.parse_args(arguments)
+        limit(options.time)
+        return options
+
     def error(self, message: str) -> NoReturn:
         for pattern, text in _REWORDED:
             match = re.fullmatch(pattern, message, re.DOTALL)
@@ -78,6 +93,24 @@ class _Parser(argparse.ArgumentParser):
                 message = match.expand(text.replace("{0}", self.prog))
                 break
         self.exit(2, f"intact: {excerpt(message, 400)}\n")
+
+
+_UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
+
+
+def _seconds(text: str) -> float:
+    """The value of --time, as the native program reads it."""
+    match = re.fullmatch(r"\s*([0-9.eE+-]+)\s*([a-zA-Z]*)\s*", text)
+    unit = _UNITS.get(match[2].lower() or "s") if match else None
+    try:
+        seconds = float(match[1]) * unit if match and unit else math.nan
+    except ValueError:
+        seconds = math.nan
+    if not 0.1 <= seconds <= 1e9:
+        raise argparse.ArgumentTypeError(
+            f"is {excerpt(text)!r}; expected 0.1 to 1e9 seconds, or a number with ms, s, min or h"
+        )
+    return seconds
 
 
 def _write(options: argparse.Namespace, result: Any, to_json: Callable, to_html: Callable) -> None:
@@ -133,7 +166,8 @@ def _audit(arguments: list[str]) -> int:
     )
     parser.value("--json", "FILE", "writes the audit as JSON")
     parser.value("--html", "FILE", "writes one page with a bar for each layer")
-    options = parser.parse_args(arguments)
+    parser.time("audits no further layer and runs no further data; status 4 unless a layer is unsafe")
+    options = parser.parse(arguments)
     if (options.float_model or options.emulate) and not options.data:
         parser.error(f"{'--float' if options.float_model else '--emulate'}: needs --data")
     try:
@@ -142,22 +176,28 @@ def _audit(arguments: list[str]) -> int:
             engines_asked=options.engine,
             progress=_progress("audit", "layers"),
             ask=not options.rules,
+            may_end_early=True,
         )
         if options.data and result.model.proto is None:
             raise invalid(f"--data: needs an ONNX model; {excerpt(options.model)} is none")
-        if options.data:
+        if options.data and not result.missing:
             _say_memory(memory_needed(result), "--data")
-            result.on_data = run_on_data(
-                result,
-                load_data(options.data),
-                progress=_progress("audit", "runs"),
-                float_model=options.float_model,
-                emulate=options.emulate,
-            )
+            try:
+                result.on_data = run_on_data(
+                    result,
+                    load_data(options.data),
+                    progress=_progress("audit", "runs"),
+                    float_model=options.float_model,
+                    emulate=options.emulate,
+                )
+            except TimeOver as over:
+                result.missing = over.message.removeprefix("unfinished: ")
         _write(options, result, to_json, to_html)
     except (Error, OSError) as error:
         return _failed(error)
     _print(to_text(result))
+    if result.missing and not result.is_unsafe:
+        return _UNFINISHED
     if not result.layers and not result.products:
         return 2
     return 0 if result.is_proven else 1
@@ -239,7 +279,8 @@ def _repair_options(arguments: list[str]) -> argparse.Namespace:
         "(--check, --reorder-sums, --max-noise and --data still run it)",
     )
     parser.value("--json", "FILE", "writes a description of the repair as JSON")
-    options = parser.parse_args(arguments)
+    parser.time("gives up with status 4, and leaves OUT as it was: a part of a repair is no model")
+    options = parser.parse(arguments)
     if options.emulate and not options.check:
         parser.error("--emulate: needs --check")
     if options.data and not (options.check or options.float_model):
@@ -269,7 +310,7 @@ def _repair(arguments: list[str]) -> int:
                         done, runs, emulate=options.emulate, progress=_progress("check", "runs")
                     )
                 except Error as error:
-                    if options.check:
+                    if options.check or isinstance(error, TimeOver):
                         raise
                     done.not_checked = error.message
             _print(_repair_report.to_text(done))
@@ -319,7 +360,8 @@ def _compare(arguments: list[str]) -> int:
     )
     parser.value("--json", "FILE", "writes the comparison as JSON")
     parser.value("--html", "FILE", "writes one page with all tables")
-    options = parser.parse_args(arguments)
+    parser.time("compares no further sample and tries no further advice; names what is missing (status 4)")
+    options = parser.parse(arguments)
     try:
         found = compare(
             options.model,
@@ -334,7 +376,7 @@ def _compare(arguments: list[str]) -> int:
     except (Error, OSError) as error:
         return _failed(error)
     _print(_compare_report.to_text(found))
-    return 0
+    return _UNFINISHED if found.missing else 0
 
 
 def _digest(arguments: list[str]) -> int:
@@ -355,7 +397,8 @@ def _digest(arguments: list[str]) -> int:
         "FILE",
         "what the command printed on another machine: names the first tensor that differs",
     )
-    options = parser.parse_args(arguments)
+    parser.time("gives up with status 4: the digests of a part of the data prove nothing")
+    options = parser.parse(arguments)
     try:
         if options.threads < 0:
             raise invalid(f"--threads: is {options.threads}; expected a positive number, or 0")
@@ -398,7 +441,8 @@ def _operators(arguments: list[str]) -> int:
     parser.value("--count", "N", "random problems of each operator (default: 24)", type=int, default=24)
     parser.value("--seed", "N", "other random problems", type=int, default=0)
     parser.value("--json", "FILE", "writes the counts as JSON")
-    options = parser.parse_args(arguments)
+    parser.time("tries no further operator, and names the operators that are left (status 4)")
+    options = parser.parse(arguments)
     try:
         if options.count < 1 or options.seed < 0:
             raise invalid(
@@ -418,7 +462,7 @@ def _operators(arguments: list[str]) -> int:
     except (Error, OSError) as error:
         return _failed(error)
     _print(to_text(table))
-    return 0
+    return _UNFINISHED if table.not_run else 0
 
 
 def native(arguments: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -459,4 +503,6 @@ def main() -> None:
         traceback.print_exc()
         print(f"intact: {name}: failed by a defect of intact, shown above; please report it", file=sys.stderr)
         status = 3
+    finally:
+        limit(None)
     sys.exit(status)

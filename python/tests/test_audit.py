@@ -1293,3 +1293,12 @@ def test_rules_are_those_of_the_installed_version(tmp_path, monkeypatch, install
     result = audit(path, ask=False)
     assert result.model.fusions.version == (used or rules()["version"])
     assert ("MatMulNBits" in str(result.model.passed_over)) == (used != "1.30.0")
+
+
+def test_another_cpu_than_x86_is_not_affected(tmp_path, monkeypatch):
+    path = one(tmp_path, "MatMulInteger", ["a", "w"], {"w": HOT})
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    monkeypatch.setattr("intact._audit.audit.isas", lambda: ["portable"])
+    run = program("audit", path)
+    assert run.returncode == 1, "the model is unsafe, wherever it is audited"
+    assert run.stdout.endswith("in ONNX Runtime; this CPU is not an x86-64 and is not affected\n")

@@ -17,6 +17,7 @@ TREE = Path(__file__).parents[2]
 ORDER = [
     "_interface",
     "_library",
+    "_deadline",
     "_plans",
     "_graph",
     "_formats",

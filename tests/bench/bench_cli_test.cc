@@ -38,8 +38,8 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--weights heavy", "intact_bench: --weights: heavy not in {t4,laplace,gauss,uniform}");
   ExpectBadInput("--isa AVX2", "intact_bench: --isa: 'AVX2' is unknown");
   ExpectBadInput("--isa avx512", "--isa avx512: not available here: ", "INTACT_MAX_ISA=avx2");
-  ExpectBadInput("--time 0", "--time: 0 is not a number from 0.001 to 60");
-  ExpectBadInput("--time soon", "--time");
+  ExpectBadInput("--turns 0", "--turns: 0 is not a number from 0.001 to 60");
+  ExpectBadInput("--turns soon", "--turns");
   ExpectBadInput("--peer mkl", "intact_bench: --peer mkl: is unknown; expected onednn=LIBRARY");
   ExpectBadInput("tune --peer fbgemm", "--peer");
   ExpectBadInput("--peer fbgemm tune", "tune excludes --peer");
@@ -49,9 +49,8 @@ TEST_F(BenchCli, BadUsage) {
   ExpectBadInput("--suite blocks --peer ggml=/no/folder", "--peer ggml=/no/folder: ");
   ExpectBadInput("--layer '1x8x32 u4/32' --weights t4", "--weights: has no meaning with weights in blocks");
   ExpectBadInput("traps --html x", "--html");
-  ExpectBadInput("search", "SECONDS is required");
-  ExpectBadInput("search 0", "SECONDS: Value 0 not in range");
-  ExpectBadInput("search 1 --time 5ms", "--time");
+  ExpectBadInput("search", "--time is required");
+  ExpectBadInput("search --time 0", "--time: 0 is not a number from 0.1 to 1e+09");
   ExpectBadInput("fit", "FILE is required");
   for (const char* shape : {"", "128", "128x768", "0x1x1", "8x8x8x8", "64x8x8 3x3", "dw 8x8x8->8 3x3",
                             "64x8x8->64 3x3 g7", "8x8x8 u4/8", "64x8x8->64 3x3 d9 ", "12345678x1x1"}) {
@@ -74,7 +73,7 @@ TEST_F(BenchCli, NothingIsLost) {
 
 TEST_F(BenchCli, TunedPlansBesideTheModels) {
   const std::string report = folder_ + "/tune.json";
-  const Outcome outcome = Run("tune --suite square --isa avx2 --time 1ms --json '" + report + "'");
+  const Outcome outcome = Run("tune --suite square --isa avx2 --turns 1ms --json '" + report + "'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("suite square"));
   EXPECT_THAT(outcome.out, HasSubstr("\navx2: GEMMs to s32, convolutions to u8\n"));
@@ -97,7 +96,7 @@ TEST_F(BenchCli, TunedPlansBesideTheModels) {
 
 TEST_F(BenchCli, TrapsBesideTheirNeighbours) {
   const std::string report = folder_ + "/traps.json";
-  const Outcome outcome = Run("traps --isa avx2 --time 1ms --json '" + report + "'");
+  const Outcome outcome = Run("traps --isa avx2 --turns 1ms --json '" + report + "'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("\navx2: traps and their neighbours\n"));
   EXPECT_THAT(outcome.out, HasSubstr("targets met: "));
@@ -117,9 +116,32 @@ TEST_F(BenchCli, TrapsBesideTheirNeighbours) {
   }
 }
 
+TEST_F(BenchCli, EndsWithItsTime) {
+  const std::string report = folder_ + "/part.json";
+  for (const std::string command : {"--suite square", "tune --suite square --turns 0.1", "traps --turns 0.1"}) {
+    const Outcome outcome = Run(command + " --isa avx2 --time 0.1 --json '" + report + "'");
+    EXPECT_EQ(outcome.status, 4) << command << outcome.err;
+    const json results = json::parse(Contents(report));
+    const size_t missing = results["not_measured"];
+    EXPECT_GT(missing, 0u) << command;
+    EXPECT_THAT(outcome.err, HasSubstr(fmt::format("intact_bench: unfinished: {} measurements are missing: "
+                                                   "the time of --time was over\n",
+                                                   missing)));
+    if (command.starts_with("tune")) {
+      EXPECT_EQ(results["rows"].size() + missing, 6u);
+      EXPECT_GE(results["rows"].size(), 1u) << "the first row is always measured";
+    }
+  }
+  const std::string table = folder_ + "/table.inc";
+  const Outcome fit = Run("fit --isa avx2 --time 0.1 '" + table + "'");
+  EXPECT_EQ(fit.status, 4) << fit.err;
+  EXPECT_THAT(fit.err, HasSubstr("table.inc was not written: the time of --time was over"));
+  EXPECT_FALSE(std::filesystem::exists(table));
+}
+
 TEST_F(BenchCli, SearchForTraps) {
   const std::string report = folder_ + "/search.json";
-  const Outcome outcome = Run("search 1 --isa avx2 --seed 7 --json '" + report + "'");
+  const Outcome outcome = Run("search --time 1 --isa avx2 --seed 7 --json '" + report + "'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("search for traps, seed 7;"));
   const json results = json::parse(Contents(report));
@@ -131,7 +153,7 @@ TEST_F(BenchCli, SearchForTraps) {
 
 TEST_F(BenchCli, TableJsonAndPage) {
   const std::string report = folder_ + "/new/bench";
-  const Outcome outcome = Run("--suite square --isa avx2 --time 1ms --json '" + folder_ +
+  const Outcome outcome = Run("--suite square --isa avx2 --turns 1ms --json '" + folder_ +
                               "/first.json' --json '" + report + ".json' --html '" + report + ".html'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("suite square"));
@@ -152,7 +174,7 @@ TEST_F(BenchCli, TableJsonAndPage) {
 TEST_F(BenchCli, MeasuresTheLayersItIsGiven) {
   const std::string report = folder_ + "/layers.json";
   const Outcome outcome =
-      Run("--layer 5x6x7 --layer '12×9×8→24 3×3/2 g2' --isa avx2 --time 1ms --json '" + report + "'");
+      Run("--layer 5x6x7 --layer '12×9×8→24 3×3/2 g2' --isa avx2 --turns 1ms --json '" + report + "'");
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_THAT(outcome.out, HasSubstr("  5×6×7 "));
   EXPECT_THAT(outcome.out, HasSubstr("  12×9×8→24 3×3/2 g2 "));

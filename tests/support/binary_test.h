@@ -72,6 +72,13 @@ class BinaryTest : public testing::Test {
             Contents(folder_ + "/err")};
   }
 
+  /// Run() of a sweep with a long --time; sends it `signal` so many seconds after its random problems have begun.
+  Outcome RunUntilRandom(const std::string& arguments, const std::string& signal, int seconds = 0) const {
+    return Run(arguments, R"(sh -c '"$0" "$@" & until grep -q "random problems for" ')" + folder_ +
+                              "/err' || ! kill -0 $!; do sleep 0.1; done; sleep " + std::to_string(seconds) +
+                              "; kill -" + signal + " $!; wait $!'");
+  }
+
   /// Expects status 2, one line on stderr that contains `words`, and no file at the path of --json.
   void ExpectBadInput(const std::string& arguments, const std::string& words,
                       const std::string& environment = "") {

@@ -1198,28 +1198,39 @@ TEST_F(Cli, StandardRunWritesItsReport) {
   ExpectBadInput("verify --quick --report '" + folder_ + "/out/x'", "cannot be written");
 }
 
+// The pair map takes longer.
+TEST_F(Cli, AStandardRunEndsWithItsTime) {
+  const Outcome outcome = Run("verify --quick --time 0.1 --report '" + folder_ + "/report'");
+  EXPECT_EQ(outcome.status, 4) << outcome.out << outcome.err;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("UNFINISHED: the time of --time was over; missing: saturation map, ramp, "));
+  const json report = json::parse(Contents(folder_ + "/report/report.json"));
+  EXPECT_EQ(report["parity"], false);
+  EXPECT_EQ(report["pair_map"]["inputs"], 4294967296);
+  EXPECT_TRUE(report["saturation_map"].is_null());
+  EXPECT_EQ(report["missing"].size(), 4u);
+  const std::string page = Contents(folder_ + "/report/report.html");
+  EXPECT_THAT(page, HasSubstr("Unfinished: the time of --time was over; missing: saturation map, "));
+  EXPECT_THAT(page, testing::Not(HasSubstr("<h2>Saturation map</h2>")));
+}
+
 TEST_F(LongCli, StandardRunWritesItsReport) { ExpectAStandardReport(""); }
 #endif
 
-// The standard problems, then random ones for about a second.
+// A few standard problems, then random ones until a signal comes.
 TEST_F(Cli, SweepGoesOnForATime) {
   const std::string file = folder_ + "/time.json";
-  const Outcome sweep =
-      Run("verify sweep --quick --isa portable --time 360ms --seed 7 --json '" + file + "'");
+  const Outcome sweep = RunUntilRandom(
+      "verify sweep --quick --isa portable --shard 2/400 --time 1h --seed 7 --json '" + file + "'", "INT");
   EXPECT_EQ(sweep.status, 0) << sweep.out << sweep.err;
   EXPECT_THAT(sweep.out, HasSubstr("random problems: "));
   const json report = json::parse(Contents(file));
   const json& random = report["random"];
   EXPECT_EQ(random["seed"], 7);
-  EXPECT_EQ(random["stream"], 1);
+  EXPECT_EQ(random["stream"], 2);
   EXPECT_GT(random["problems"], 0);
   EXPECT_EQ(random["cells"][0]["problems"], random["problems"]);
   EXPECT_EQ(report["cells"][0]["problems"], report["digests"].size());  // of the standard ones
-  const std::string shard = folder_ + "/shard.json";
-  const Outcome second =
-      Run("verify sweep --quick --isa portable --shard 2/8 --time 360ms --json '" + shard + "'");
-  EXPECT_EQ(second.status, 0) << second.out << second.err;
-  EXPECT_EQ(json::parse(Contents(shard))["random"]["stream"], 2);
   ExpectBadInput("verify sweep --time 0", "--time: 0 is not a number from 0.1 to 1e+09");
   ExpectBadInput("verify sweep --time 50ms", "--time: 0.05");
   ExpectBadInput("verify sweep --time 3days",
@@ -1231,13 +1242,48 @@ TEST_F(Cli, SweepGoesOnForATime) {
   }
 }
 
-// The signal comes when the random problems have begun.
+// A time that suffices for the first unit of work, but not for the second.
+TEST_F(Cli, CommandsEndWithTheirTime) {
+  const auto expect = [&](const std::string& arguments, const std::string& said) {
+    const Outcome outcome = Run(arguments + " --time 0.1");
+    EXPECT_EQ(outcome.status, 4) << arguments << outcome.out << outcome.err;
+    EXPECT_THAT(outcome.out + outcome.err, HasSubstr(said)) << arguments;
+    EXPECT_THAT(outcome.out + outcome.err, HasSubstr("the time of --time was over")) << arguments;
+    return outcome;
+  };
+  const std::string file = folder_ + "/part.json";
+  const std::string junit = folder_ + "/part.xml";
+  for (const std::string sweep : {"sweep", "grouped"}) {
+    expect("verify " + sweep + " --json '" + file + "' --junit '" + junit + "'", "UNFINISHED: ");
+    const json report = json::parse(Contents(file));
+    EXPECT_GT(report["not_run"]["problems"], 0);
+    EXPECT_THAT(Contents(junit), HasSubstr("errors=\"1\""));
+    ExpectBadInput("verify merge '" + folder_ + "/whole.json' '" + file + "'",
+                   "problems of shard 1/1 were not run");
+  }
+  EXPECT_THAT(expect("verify digests", "the digest of sweep --quick").out,
+              testing::Not(testing::ContainsRegex("[0-9a-f]{16}")));
+  const Outcome lines = expect("verify replay 'gemm u8s8s32 m=300 n=3000 k=3000' 'gemm u8s8s32 m=1 n=2 k=3'",
+                               "unfinished: replay: 'gemm u8s8s32 m=1 n=2 k=3': ");
+  EXPECT_THAT(lines.out, HasSubstr("as exact mode promises")) << "the first line ran";
+  std::string layers = "verify layer --json '" + file + "'";
+  for (int i = 0; i < 100; ++i) layers += " " + kLayers + "u8_11";
+  expect(layers, "u8_11: the time of --time was over");
+  EXPECT_GE(json::parse(Contents(file)).size(), 1u);
+  EXPECT_LT(json::parse(Contents(file)).size(), 100u);
+  const std::string weights = kLayers + "u8_11/weights.npy", pipe = folder_ + "/pipe";
+  const Outcome certified =
+      Run("verify certify '" + pipe + "' '" + weights + "' --time 0.1",
+          "mkfifo '" + pipe + "'; (sleep 0.3; cat '" + weights + "' >'" + pipe + "') & ");
+  EXPECT_EQ(certified.status, 4) << certified.err;
+  EXPECT_THAT(certified.err, HasSubstr("u8_11/weights.npy: the time of --time was over"));
+  EXPECT_THAT(certified.out, HasSubstr("1 file: ")) << "the first one is certified";
+}
+
 TEST_F(Cli, SweepEndsByASignal) {
   for (const std::string signal : {"INT", "TERM"}) {
     const Outcome stopped =
-        Run("verify sweep --quick --isa portable --shard 1/400 --time 1h",
-            R"(sh -c '"$0" "$@" & until grep -q "random problems for" ')" + folder_ +
-                "/err' || ! kill -0 $!; do sleep 0.1; done; kill -" + signal + " $!; wait $!'");
+        RunUntilRandom("verify sweep --quick --isa portable --shard 1/400 --time 1h", signal);
     EXPECT_EQ(stopped.status, 0) << stopped.err;
     EXPECT_THAT(stopped.out, HasSubstr("random problems: ")) << signal;
   }

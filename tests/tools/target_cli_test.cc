@@ -230,8 +230,8 @@ TEST_F(TargetCli, PairingIsProbed) {
 
 TEST_F(TargetCli, SweepGoesOnForATime) {
   const std::string file = folder_ + "/time.json";
-  const Outcome good =
-      Run("verify sweep --quick --time 3.6s --target '" + kFaulty + "' --json '" + file + "'");
+  const Outcome good = RunUntilRandom(
+      "verify sweep --quick --time 1h --target '" + kFaulty + "' --json '" + file + "'", "INT", 1);
   EXPECT_EQ(good.status, 0) << good.out << good.err;
   EXPECT_THAT(good.out,
               ContainsRegex("random problems: (.*\n)*  gemm u8s8 +[0-9]+ of [0-9]+ problems: exact"));
@@ -369,8 +369,9 @@ TEST_F(TargetCli, ReproducersOfShardsKeepApart) {
   fs::create_directories(folder);
   for (const char* old : {"/failure_7.c", "/failure_1of2_7.c", "/failure_1of2_r7.c", "/failure_2of2_7.c"})
     std::ofstream(folder + old) << "old";
-  const Outcome outcome = Run("verify sweep --quick --shard 1/2 --time 3.6s --target '" + kFaulty +
-                              ":crash' --reproduce '" + folder + "'");
+  const Outcome outcome = RunUntilRandom("verify sweep --quick --shard 1/2 --time 1h --target '" + kFaulty +
+                                             ":crash' --reproduce '" + folder + "'",
+                                         "INT", 1);
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(Contents(folder + "/failure_7.c"), "old") << "of a whole sweep";
   EXPECT_EQ(Contents(folder + "/failure_2of2_7.c"), "old") << "of another shard";

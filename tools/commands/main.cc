@@ -12,7 +12,8 @@ constexpr const char* kExitStatus =
     "Exit status:\n"
     "  0  parity, or success of a subcommand that compares nothing\n"
     "  1  a difference\n"
-    "  2  bad usage or input, reported in one line on standard error; or a sweep that compared nothing\n\n";
+    "  2  bad usage or input, reported in one line on standard error; or a sweep that compared nothing\n"
+    "  4  the time of --time was over first; nothing that was done is wrong\n\n";
 
 int Main(int argc, char** argv) {
   if (const std::optional<int> status = RunPythonCommand(argc, argv)) return *status;

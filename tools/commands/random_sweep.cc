@@ -14,8 +14,6 @@
 namespace intact::tools {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 // "1 h 05 min", "40 s"
 std::string Duration(double seconds) {
   const auto whole = static_cast<int64_t>(std::max(seconds, 0.0));
@@ -26,49 +24,49 @@ std::string Duration(double seconds) {
 // The time that a sweep may take. Prints lines of progress.
 class Watch {
  public:
-  Watch(Clock::time_point start, double seconds)
-      : start_(start), all_(seconds), step_(std::max(kLineSeconds, all_ / 60)) {
+  /// `seconds`: of the whole sweep.
+  Watch(const support::Deadline& deadline, double seconds)
+      : deadline_(deadline), step_(std::max(kLineSeconds, seconds / 60)) {
     CatchInterruptions();
-    next_line_ = Seconds() + step_;
-    if (all_ >= kLineSeconds) {
+    next_line_ = deadline_.SecondsLeft() - step_;
+    if (seconds >= kLineSeconds) {
       PrintProgress(fmt::format("sweep: random problems for {}; Ctrl-C ends them, with the summary",
-                                Duration(all_ - Seconds())));
+                                Duration(deadline_.SecondsLeft())));
     }
   }
 
   bool GoesOn(const verify::RandomSweepResult& now) {
-    if (Seconds() >= next_line_) {
-      next_line_ += step_;
+    if (deadline_.SecondsLeft() <= next_line_) {
+      next_line_ -= step_;
       PrintProgress(fmt::format("sweep: {} random problems, {} failed, {} left", now.problems,
-                                now.sweep.Failed(), Duration(all_ - Seconds())));
+                                now.sweep.Failed(), Duration(deadline_.SecondsLeft())));
     }
-    return !IsInterrupted() && Seconds() < all_;
+    return !IsInterrupted() && !deadline_.IsOver();
   }
 
  private:
-  double Seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
-
-  const Clock::time_point start_;
-  const double all_, step_;
-  double next_line_ = 0;
+  const support::Deadline deadline_;
+  const double step_;
+  double next_line_;  // in seconds before the deadline
 };
 
 }  // namespace
 
 void RandomSweepChoice::AddOptions(CLI::App* sweep) {
-  CLI::Option* const time =
-      AddTimeOption(sweep, &seconds, 0.1, 1e9,
-                    "go on with random problems until this time is over, and report their results");
-  AddSeedOption(sweep, &options.seed, "seed of the random problems")->needs(time);
+  CLI::Option* const limit =
+      time.Add(sweep,
+               "run no further problem; until then go on with random problems. Status 4: not all of the "
+               "sweep's own problems were run");
+  AddSeedOption(sweep, &options.seed, "seed of the random problems")->needs(limit);
 }
 
-Result<verify::RandomSweepResult> RandomSweepChoice::Run(Clock::time_point start,
+Result<verify::RandomSweepResult> RandomSweepChoice::Run(const support::Deadline& deadline,
                                                          std::span<const intact_isa> isas,
                                                          bool emulate) const {
   std::optional<emulator::ScopedEmulator> emulator;
   if (emulate) emulator.emplace();
   Error fault;
-  Watch watch(start, seconds);
+  Watch watch(deadline, time.seconds);
   verify::RandomSweepResult result =
       verify::RunRandomSweep(options, isas, [&](const verify::RandomSweepResult& now) {
         fault = EmulateOption::TakeFault();
@@ -78,9 +76,10 @@ Result<verify::RandomSweepResult> RandomSweepChoice::Run(Clock::time_point start
   return result;
 }
 
-verify::RandomSweepResult RandomSweepChoice::Run(Clock::time_point start, const verify::Target& target,
+verify::RandomSweepResult RandomSweepChoice::Run(const support::Deadline& deadline,
+                                                 const verify::Target& target,
                                                  const verify::Takes& takes) const {
-  Watch watch(start, seconds);
+  Watch watch(deadline, time.seconds);
   return verify::RunRandomSweep(options, target, takes,
                                 [&](const verify::RandomSweepResult& now) { return watch.GoesOn(now); });
 }

@@ -35,6 +35,7 @@ struct LayerOptions {
   std::string expect;
   std::string json;
   bool no_cost = false;
+  TimeLimit time;
 };
 
 /// Every output_*.npy of the layer's folder, by name.
@@ -143,11 +144,15 @@ std::string GroupedRecorded(const verify::Layer& layer, const std::vector<verify
 }
 
 /// A table of what computed the recorded outputs of all layers in `folder`.
-int PrintRecorded(const std::string& folder, const std::vector<std::string>& layers) {
+int PrintRecorded(const std::string& folder, const std::vector<std::string>& layers,
+                  const support::Deadline& deadline) {
   int status = kParity;
+  size_t done = 0;
   std::vector<verify::Recorded> all;
   std::string grouped;
   for (const std::string& path : layers) {
+    if (deadline.IsOver() && done > 0) break;
+    ++done;
     const Result<verify::Layer> layer = verify::ReadLayer(path);
     const Result<std::vector<verify::Expectation>> outputs =
         layer ? ReadRecorded(*layer) : Result<std::vector<verify::Expectation>>(layer.error());
@@ -162,10 +167,13 @@ int PrintRecorded(const std::string& folder, const std::vector<std::string>& lay
     }
   }
   Print("{}: {} layers\n{}{}", folder, layers.size(), grouped, all.empty() ? "" : verify::RecordedTable(all));
-  return status;
+  if (done == layers.size()) return status;
+  return WorseOf(status, Unfinished(fmt::format("{} of the {} layers of {}", layers.size() - done,
+                                                layers.size(), folder)));
 }
 
 int RunLayers(LayerOptions options) {
+  const support::Deadline deadline = options.time.Start();
   options.emulate.Prepare(options.target.IsPlugin());
   if (const int status = options.choice.Resolve(&options.emulate); status != kParity) return status;
   const Result<std::unique_ptr<verify::Target>> target =
@@ -174,8 +182,12 @@ int RunLayers(LayerOptions options) {
   int status = kParity;
   support::Json report = support::Json::array();
   for (const std::string& folder : options.folders) {
+    if (deadline.IsOver() && &folder != &options.folders.front()) {
+      status = WorseOf(status, Unfinished(folder));
+      continue;
+    }
     if (const std::vector<std::string> layers = LayersIn(folder); layers.front() != folder) {
-      status = std::max(status, PrintRecorded(folder, layers));
+      status = WorseOf(status, PrintRecorded(folder, layers, deadline));
       continue;
     }
     const Result<verify::Layer> layer = verify::ReadLayer(folder);
@@ -229,6 +241,7 @@ void AddVerifyLayer(CLI::App* verify, Command* command) {
       ->type_name("FILE");
   layer->add_flag("--no-cost", options->no_cost,
                   "do not measure what exactness costs, which takes most of the time");
+  options->time.Add(layer, "begin no further layer, and name the layers that are left (status 4)");
   AddJsonOption(layer, &options->json, "write an array with an object for each layer");
   layer->callback([options, command] { *command = [options] { return RunLayers(*options); }; });
 }

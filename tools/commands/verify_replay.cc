@@ -22,6 +22,7 @@ struct ReplayOptions {
   TargetOption target;
   EmulateOption emulate;
   std::string reproduce;
+  TimeLimit time;
 };
 
 int Failed(const ReplayOptions& options, const verify::Target& target, const verify::Problem& problem,
@@ -93,8 +94,12 @@ int ReplayLine(const ReplayOptions& options, const std::string& line) {
 int ReplayAll(ReplayOptions options) {
   if (options.lines.size() > 1 && !options.reproduce.empty()) return Fail("--reproduce: takes one LINE");
   options.emulate.Prepare(options.target.IsPlugin());
+  const support::Deadline deadline = options.time.Start();
   int worst = kParity;
-  for (const std::string& line : options.lines) worst = std::max(worst, ReplayLine(options, line));
+  for (const std::string& line : options.lines) {
+    const bool is_left = deadline.IsOver() && &line != &options.lines.front();
+    worst = WorseOf(worst, is_left ? Unfinished("replay: '" + line + "'") : ReplayLine(options, line));
+  }
   return worst;
 }
 
@@ -115,6 +120,7 @@ void AddVerifyReplay(CLI::App* verify, Command* command) {
   AddFileOption(replay, "--reproduce", &options->reproduce,
                 "if a --target fails: write the problem as a C file that does not need intact")
       ->needs("--target");
+  options->time.Add(replay, "run no further line, and name the lines that are left (status 4)");
   replay->callback([options, command] { *command = [options] { return ReplayAll(*options); }; });
 }
 

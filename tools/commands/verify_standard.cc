@@ -13,6 +13,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "emulator/emulator.h"
+#include "support/deadline.h"
 #include "support/machine.h"
 #include "support/output_file.h"
 #include "tools/console/commands.h"
@@ -39,15 +40,26 @@ struct StandardOptions {
   EmulateOption emulate;
   std::vector<std::string> targets;
   double deadline = TargetOption().deadline;
+  TimeLimit time;
 };
 
 // Prints each part as soon as it is known: the first after seconds, the sweep after minutes.
+// When the time is over, the remaining parts are left out, and named in `missing`.
 Result<verify::Report> RunAll(const StandardOptions& options) {
+  const support::Deadline deadline = options.time.Start();
   const auto print = [](const std::string& text) {
     Print("{}\n", text);
     (void)std::fflush(stdout);
   };
   verify::Report report;
+  const auto begins = [&](const char* part, const char* step) {
+    if (deadline.IsOver()) {
+      report.missing.emplace_back(part);
+      return false;
+    }
+    ReportStep(step);
+    return true;
+  };
   report.origin = support::CurrentOrigin();
   report.machine = support::DescribeMachine();
   report.isas = support::DescribeIsas();
@@ -55,17 +67,22 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
   ReportStep("pair map: all 2^32 inputs of vpmaddubsw");
   report.pairs = verify::MapAllPairs(support::UsableThreads());
   print(verify::ToText(report.pairs));
-  ReportStep("saturation map");
-  ASSIGN_OR_RETURN(report.map, verify::MapSaturation());
-  print(verify::ToText(report.map));
-  ReportStep("ramps and reduce_range of the built-in layers");
-  ASSIGN_OR_RETURN(report.ramps, verify::RunBuiltinRamps());
-  print(verify::ToText(std::span<const verify::Ramp>(report.ramps)));
-  report.audits = verify::AuditBuiltinLayers();
-  print(verify::ToText(std::span<const verify::LayerAudit>(report.audits)));
-  ReportStep("cost of exactness");
-  ASSIGN_OR_RETURN(report.costs, verify::MeasureBuiltinCosts());
-  print(verify::ToText(std::span<const verify::Cost>(report.costs)));
+  if (begins(verify::kSaturationMap, "saturation map")) {
+    ASSIGN_OR_RETURN(report.map, verify::MapSaturation());
+    print(verify::ToText(report.map));
+  }
+  if (begins(verify::kRamp, "ramps of the built-in layers")) {
+    ASSIGN_OR_RETURN(report.ramps, verify::RunBuiltinRamps());
+    print(verify::ToText(std::span<const verify::Ramp>(report.ramps)));
+  }
+  if (begins(verify::kReduceRange, "reduce_range of the built-in layers")) {
+    report.audits = verify::AuditBuiltinLayers();
+    print(verify::ToText(std::span<const verify::LayerAudit>(report.audits)));
+  }
+  if (begins(verify::kCost, "cost of exactness")) {
+    ASSIGN_OR_RETURN(report.costs, verify::MeasureBuiltinCosts());
+    print(verify::ToText(std::span<const verify::Cost>(report.costs)));
+  }
   if (options.emulate.on) {  // after the measurements
     const core::IsaSet emulated = emulator::AddMissingIsas();
     for (support::IsaStatus& status : report.isas) {
@@ -74,13 +91,13 @@ Result<verify::Report> RunAll(const StandardOptions& options) {
       if (is_swept) status.reason += "; emulated in the sweep";
     }
   }
-  ASSIGN_OR_RETURN(report.sweep,
-                   SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick), options.emulate.on));
+  ASSIGN_OR_RETURN(report.sweep, SweepThisMachine(INTACT_ISA_ANY, kBothModes, EffortOf(options.quick),
+                                                  options.emulate.on, deadline));
   print(verify::ToText(report.sweep));
   // A fifth of the problems: they have all values of each field.
   ASSIGN_OR_RETURN(report.grouped, options.emulate.Emulated([&]() -> Result<verify::SweepResult> {
     return verify::RunSweep(verify::GroupedSweepProblems(IsasHere(INTACT_ISA_ANY), verify::Effort::kQuick, 1),
-                            verify::IntactTarget(), ReportProgress("grouped weights"));
+                            verify::IntactTarget(), ReportProgress("grouped weights"), deadline);
   }));
   print(verify::ToText(report.grouped));
   return report;
@@ -92,6 +109,7 @@ std::string TextOf(const verify::TargetReport& report) { return verify::ToText(r
 
 int ExitStatus(const verify::Report& report) {
   if (report.Parity()) return kParity;
+  if (report.IsUnfinished()) return kUnfinished;
   const std::array verdicts = {report.sweep.Verdict(), report.grouped.Verdict()};
   const auto is_any = [&](verify::SweepVerdict verdict) {
     return std::ranges::find(verdicts, verdict) != verdicts.end();
@@ -138,13 +156,14 @@ int ExamineTargets(const StandardOptions& options, const verify::ReportFiles& fi
   report.machine = support::DescribeMachine();
   constexpr std::array kIsa = {INTACT_ISA_ANY};
   constexpr std::array kMode = {INTACT_EXACT};
+  const support::Deadline deadline = options.time.Start();
   const std::vector<verify::Problem> problems = verify::SweepProblems(kIsa, kMode, EffortOf(options.quick));
   for (const auto& [name, target] : opened) {
     verify::FittedProblems fitted = verify::Fit(problems, verify::TakesOf(*target));
-    report.targets.push_back(verify::Examine(*target, name, fitted.problems, ReportProgress(name)));
+    report.targets.push_back(verify::Examine(*target, name, fitted.problems, ReportProgress(name), deadline));
     report.targets.back().fitted = std::move(fitted);
   }
-  return std::max(status, Write(Result<verify::TargetReport>(std::move(report)), files));
+  return WorseOf(status, Write(Result<verify::TargetReport>(std::move(report)), files));
 }
 
 int Standard(const StandardOptions& options) {
@@ -176,12 +195,13 @@ void AddVerifyStandard(CLI::App* verify, Command* command) {
       ->type_name("TARGET")
       ->allow_extra_args(false);
   TargetOption::AddDeadline(verify, &options->deadline);
+  options->time.Add(verify, "begin no further part of the report, and no further problem (status 4)");
   verify->callback([verify, options, command] {
     if (verify->get_subcommands().empty()) {
       *command = [options] { return Standard(*options); };
       return;
     }
-    for (const char* own : {"--report", "--quick", "--emulate", "--target", "--deadline"}) {
+    for (const char* own : {"--report", "--quick", "--emulate", "--target", "--deadline", "--time"}) {
       if (verify->count(own) == 0) continue;
       throw CLI::ValidationError(own,
                                  "before '" + verify->get_subcommands().front()->get_name() +

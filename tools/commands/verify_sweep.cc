@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -16,6 +15,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "emulator/emulator.h"
+#include "support/deadline.h"
 #include "support/machine.h"
 #include "support/origin.h"
 #include "support/output_file.h"
@@ -53,7 +53,8 @@ struct Memory {
 
 /// `emulate`: also in the emulator, whose faults are errors. No outcome is recorded after a fault.
 Result<verify::SweepResult> RunSweep(std::span<const verify::Problem> problems, const verify::Target& target,
-                                     bool emulate, const Memory& memory, const std::string& step) {
+                                     bool emulate, const Memory& memory, const std::string& step,
+                                     const support::Deadline& deadline) {
   std::optional<emulator::ScopedEmulator> emulator;
   if (emulate) emulator.emplace();
   const auto record = [&](const verify::SweepOutcome& outcome) -> std::optional<Error> {
@@ -61,15 +62,16 @@ Result<verify::SweepResult> RunSweep(std::span<const verify::Problem> problems, 
     if (!fault.ok()) return fault;
     return memory.record(outcome);
   };
-  return verify::RunSweep(problems, target, memory.known, record, ReportProgress(step));
+  return verify::RunSweep(problems, target, memory.known, record, ReportProgress(step), deadline);
 }
 
 }  // namespace
 
 Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
-                                             verify::Effort effort, bool emulate) {
+                                             verify::Effort effort, bool emulate,
+                                             const support::Deadline& deadline) {
   const std::vector<verify::Problem> problems = verify::SweepProblems(IsasHere(isa), modes, effort);
-  return RunSweep(problems, verify::IntactTarget(), emulate, {}, "sweep");
+  return RunSweep(problems, verify::IntactTarget(), emulate, {}, "sweep", deadline);
 }
 
 verify::Effort EffortOf(bool quick) { return quick ? verify::Effort::kQuick : verify::Effort::kStandard; }
@@ -194,12 +196,13 @@ Result<verify::SweepRun> DescribeRun(const SweepOptions& options, const verify::
 
 /// Runs the problems of the run's shard that its journal does not know.
 Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::SweepRun& run,
-                                     std::span<const verify::Problem> problems,
-                                     const verify::Target& target) {
+                                     std::span<const verify::Problem> problems, const verify::Target& target,
+                                     const support::Deadline& deadline) {
   const std::string step = options.target.IsPlugin() ? target.Name()
                            : options.is_grouped      ? "grouped"
                                                      : "sweep";
-  if (options.journal.empty()) return RunSweep(problems, target, options.emulate.IsOurs(), {}, step);
+  if (options.journal.empty())
+    return RunSweep(problems, target, options.emulate.IsOurs(), {}, step, deadline);
   ASSIGN_OR_RETURN(support::Journal journal, support::Journal::Open(options.journal));
   ASSIGN_OR_RETURN(verify::SweepOutcomes known, verify::Resume(options.journal, run, &journal));
   if (!known.empty()) {
@@ -207,7 +210,7 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
         fmt::format("{}: {} of {} problems are done", options.journal, known.size(), problems.size()));
   }
   const auto record = [&](const verify::SweepOutcome& outcome) { return verify::Append(outcome, &journal); };
-  return RunSweep(problems, target, options.emulate.IsOurs(), {std::move(known), record}, step);
+  return RunSweep(problems, target, options.emulate.IsOurs(), {std::move(known), record}, step, deadline);
 }
 
 /// Writes --junit, if it is given.
@@ -230,17 +233,16 @@ Result<std::optional<verify::ExpectedFailures>> ReadExpected(const SweepOptions&
 
 /// Goes on with random problems, which differ from shard to shard.
 Result<verify::RandomSweepResult> SweepOn(const SweepOptions& options, const verify::SweepRun& run,
-                                          const verify::Target& target,
-                                          std::chrono::steady_clock::time_point start) {
+                                          const verify::Target& target, const support::Deadline& deadline) {
   RandomSweepChoice choice = options.random;
   choice.options.stream = static_cast<uint64_t>(run.shard.index);
   choice.options.mode = run.mode;
-  if (run.target.takes) return choice.Run(start, target, *run.target.takes);
-  return choice.Run(start, run.isas, options.emulate.IsOurs());
+  if (run.target.takes) return choice.Run(deadline, target, *run.target.takes);
+  return choice.Run(deadline, run.isas, options.emulate.IsOurs());
 }
 
 int Sweep(SweepOptions options) {
-  const auto start = std::chrono::steady_clock::now();
+  const support::Deadline deadline = options.random.time.Start();
   if (options.quiet) SilenceProgress();
   std::string held;  // with --quiet: what is printed only if the sweep does not pass
   const auto print = [&](const std::string& text) { options.quiet ? void(held += text) : Print("{}", text); };
@@ -275,7 +277,7 @@ int Sweep(SweepOptions options) {
   if (!options.reproduce.empty()) {  // before the work, not after it
     if (const Error error = ClearReproducers(options, shard); !error.ok()) return Fail(error);
   }
-  Result<verify::SweepResult> sweep = RunShard(options, *run, part, **target);
+  Result<verify::SweepResult> sweep = RunShard(options, *run, part, **target, deadline);
   if (!sweep) return Fail(sweep.error());
   const bool is_whole = shard.count == 1;
   if (!is_whole) {
@@ -286,8 +288,8 @@ int Sweep(SweepOptions options) {
   print(verify::ToText(fitted, "") + verify::ToText(*sweep, options.target.text) +
         (*expected ? (*expected)->ToText() : ""));
   std::optional<verify::RandomSweepResult> random;
-  if (options.random.seconds > 0) {
-    Result<verify::RandomSweepResult> result = SweepOn(options, *run, **target, start);
+  if (deadline.IsSet() && !options.is_grouped && !sweep->IsOutOfTime()) {
+    Result<verify::RandomSweepResult> result = SweepOn(options, *run, **target, deadline);
     if (!result) return Fail(result.error());
     random = std::move(*result);
     print(verify::ToText(*random, options.target.text));
@@ -300,7 +302,7 @@ int Sweep(SweepOptions options) {
   if (const Error error = WriteJunit(options, *target, *sweep, met, others); !error.ok()) return Fail(error);
   // `verify merge` checks whether each cell of the whole sweep ran something.
   const bool is_for_merge = !is_whole && verdict == verify::SweepVerdict::kNothingCompared;
-  if (is_whole) Print("{}", verify::VerdictText(*sweep, others));
+  if (is_whole || sweep->IsOutOfTime()) Print("{}", verify::VerdictText(*sweep, others));
   const int status = WriteJson(options.json, json, is_for_merge ? kParity : StatusOf(verdict));
   if (const Error error = WriteReproducers(options, shard, **target, *sweep, others); !error.ok()) {
     return Fail(error);
@@ -366,6 +368,7 @@ void AddVerifyGrouped(CLI::App* verify, Command* command) {
       ->type_name(IsaNames());
   AddOptions(options, grouped, command);
   AddSeedOption(grouped, &options->seed, "seed of the problems");
+  options->random.time.Add(grouped, "run no further problem (status 4)");
 }
 
 }  // namespace intact::tools

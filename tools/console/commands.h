@@ -5,10 +5,12 @@
 //   1  a difference
 //   2  bad usage or input, reported in one line on stderr (other inputs are still processed); or a sweep that
 //      compared nothing
+//   4  the time of --time was over first, and what was done has no difference
 #ifndef INTACT_TOOLS_CONSOLE_COMMANDS_H_
 #define INTACT_TOOLS_CONSOLE_COMMANDS_H_
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <intact/intact.hpp>
 #include <nlohmann/json.hpp>
@@ -18,6 +20,7 @@
 #include <utility>
 
 #include "emulator/emulator.h"
+#include "support/deadline.h"
 #include "verify/sweep/sweep.h"
 
 namespace intact::tools {
@@ -27,6 +30,7 @@ using Command = std::function<int()>;
 inline constexpr int kParity = 0;
 inline constexpr int kDifference = 1;
 inline constexpr int kBadInput = 2;
+inline constexpr int kUnfinished = 4;
 
 /// Declares the commands of the Python package, for --help and the documents.
 void AddPythonCommands(CLI::App* app);
@@ -52,14 +56,24 @@ void AddVerifyStandard(CLI::App* verify, Command* command);  // `verify` without
 void AddVerifySweep(CLI::App* verify, Command* command);
 
 inline int StatusOf(verify::SweepVerdict verdict) {
-  if (verdict == verify::SweepVerdict::kPassed) return kParity;
-  return verdict == verify::SweepVerdict::kFailed ? kDifference : kBadInput;
+  switch (verdict) {
+    case verify::SweepVerdict::kPassed:
+      return kParity;
+    case verify::SweepVerdict::kFailed:
+      return kDifference;
+    case verify::SweepVerdict::kUnfinished:
+      return kUnfinished;
+    case verify::SweepVerdict::kNothingCompared:
+      break;
+  }
+  return kBadInput;
 }
 
 /// Sweeps our kernels on `isa`, or on all ISAs that this machine offers, with progress on stderr. `emulate`:
 /// also on the ISAs that emulator::AddMissingIsas() added.
 Result<verify::SweepResult> SweepThisMachine(intact_isa isa, std::span<const intact_mode> modes,
-                                             verify::Effort effort, bool emulate);
+                                             verify::Effort effort, bool emulate,
+                                             const support::Deadline& deadline);
 verify::Effort EffortOf(bool quick);
 /// The ISAs on which a sweep of `isa` runs here; for `any`: all that are available.
 std::vector<intact_isa> IsasHere(intact_isa isa);
@@ -127,10 +141,32 @@ bool AreOneFile(const std::string& a, const std::string& b);
 /// Adds an option for a seed: 0 to 2^64 − 1.
 CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& description);
 
-/// Adds --time, how long something may take: `*seconds`, from `least` to `greatest`. Users give seconds, or a
-/// number with a unit: ms, s, min, h.
-CLI::Option* AddTimeOption(CLI::App* app, double* seconds, double least, double greatest,
-                           const std::string& description);
+/// Adds an option for a time: `*seconds`, from `least` to `greatest`. Users give seconds, or a number with a
+/// unit: ms, s, min, h.
+CLI::Option* AddSecondsOption(CLI::App* app, const std::string& name, double* seconds, double least,
+                              double greatest, const std::string& description);
+
+/// --time, which bounds all long commands. After this time a command ends at the next whole unit of work. It
+/// prints and writes what it has, and says what is missing. If nothing in this is wrong, it returns kUnfinished.
+/// Commands with few units always do the first.
+struct TimeLimit {
+  double seconds = 0;  // 0: none
+
+  /// `what`: what the command does when the time is over.
+  CLI::Option* Add(CLI::App* app, const std::string& what);
+  /// The deadline of a command that starts now.
+  support::Deadline Start() const { return support::Deadline(seconds); }
+};
+
+/// Prints one line on stderr: what is missing because the time was over. Returns kUnfinished.
+int Unfinished(const std::string& missing);
+
+/// The worse of two statuses. From bad to good: kBadInput, kDifference, kUnfinished, kParity.
+inline int WorseOf(int a, int b) {
+  if (a == kUnfinished) return b == kParity ? a : b;
+  if (b == kUnfinished) return a == kParity ? b : a;
+  return std::max(a, b);
+}
 
 /// Prints one line on stderr that begins with the program's name. Returns kBadInput.
 int Fail(const std::string& message);

@@ -82,11 +82,11 @@ CLI::Option* AddSeedOption(CLI::App* app, uint64_t* seed, const std::string& des
           "UINT64"));
 }
 
-CLI::Option* AddTimeOption(CLI::App* app, double* seconds, double least, double greatest,
-                           const std::string& description) {
+CLI::Option* AddSecondsOption(CLI::App* app, const std::string& name, double* seconds, double least,
+                              double greatest, const std::string& description) {
   const std::map<std::string, double> units = {{"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}};
   const CLI::AsNumberWithUnit in_seconds(units, CLI::AsNumberWithUnit::DEFAULT, "ms|s|min|h");
-  return app->add_option("--time", *seconds, description)
+  return app->add_option(name, *seconds, description)
       ->check(Between(least, greatest))
       ->transform(CLI::Validator(
           [in_seconds](std::string& text) -> std::string {
@@ -101,6 +101,16 @@ CLI::Option* AddTimeOption(CLI::App* app, double* seconds, double least, double 
           },
           in_seconds.get_description()))
       ->type_name("TIME");
+}
+
+CLI::Option* TimeLimit::Add(CLI::App* app, const std::string& what) {
+  return AddSecondsOption(app, "--time", &seconds, 0.1, 1e9, "after this time " + what);
+}
+
+int Unfinished(const std::string& missing) {
+  PrintError("{}: unfinished: {}: {}\n", program_invocation_short_name, support::Printable(missing),
+             support::kTimeIsOver);
+  return kUnfinished;
 }
 
 void RunChoice::AddOptions(CLI::App* app) {

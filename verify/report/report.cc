@@ -1,7 +1,10 @@
 #include "verify/report/report.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "core/isas.h"
 #include "core/result.h"
@@ -9,10 +12,36 @@
 
 namespace intact::verify {
 
+namespace {
+
+// Whether no part but the sweeps shows a fault. Missing parts show none.
+bool IsRightBesideSweeps(const Report& report) {
+  return report.pairs.Agrees() && report.map.Agrees() &&
+         std::ranges::all_of(report.ramps, [](const Ramp& ramp) { return ramp.Passed(); }) &&
+         std::ranges::all_of(report.costs, [](const Cost& cost) { return cost.AllRight(); });
+}
+
+}  // namespace
+
 bool Report::Parity() const {
-  return pairs.Agrees() && map.Agrees() && sweep.Passed() && grouped.Passed() &&
-         std::ranges::all_of(ramps, [](const Ramp& ramp) { return ramp.Passed(); }) &&
-         std::ranges::all_of(costs, [](const Cost& cost) { return cost.AllRight(); });
+  return missing.empty() && IsRightBesideSweeps(*this) && sweep.Passed() && grouped.Passed();
+}
+
+bool Report::IsUnfinished() const {
+  const auto can_pass = [](const SweepResult& result) {
+    return result.Passed() || result.Verdict() == SweepVerdict::kUnfinished;
+  };
+  return !Parity() && IsRightBesideSweeps(*this) && can_pass(sweep) && can_pass(grouped);
+}
+
+bool Report::Has(std::string_view part) const { return std::ranges::find(missing, part) == missing.end(); }
+
+std::string Report::MissingText() const {
+  std::vector<std::string> parts = missing;
+  for (const auto& [name, result] : {std::pair("sweep", &sweep), std::pair("grouped weights", &grouped)}) {
+    if (result->IsOutOfTime()) parts.push_back(fmt::format("{} problems of {}", result->not_run, name));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 Result<std::vector<Ramp>> RunBuiltinRamps() {

@@ -23,8 +23,8 @@
 //                    differing (from exact), explained, unexplained, causes {cause: outputs that differ by
 //                    it}; skipped[]: problem, reason; tried: the largest m, n, k, batch, threads and calls;
 //                    digests {repro line: FNV-1a of the output's bytes}: equal on every machine;
-//                    not_run {problems, reason}: only if the target was given up: how many problems were
-//                    not run, and why
+//                    not_run {problems, reason}: only if the target was given up or --time was over: how many
+//                    problems were not run, and why
 //   grouped_sweep    grouped weights (intact/grouped.h): as sweep
 //   reduce_range[]   layer, and its audit (verify/explain/audit.h): verdict, max_activation, …; an object for
 //                    each remedy
@@ -41,7 +41,8 @@
 //   failures[]       problems that a sweep found wrong: problem (repro line: `intact verify replay
 //                    '<line>'`), reason, kind (equal for similar failures), minimised (a smaller line that
 //                    fails too, or ""), minimised_reason
-//   parity           true if no part of the report shows a fault; determines the exit status
+//   missing[]        parts that are null because --time was over
+//   parity           true if no part is missing or shows a fault; determines the exit status
 //
 // `verify layer --json` writes an array of objects, one for each layer: layer, operator, isa, mode, outputs,
 // expect (a file or null), differing and max_abs_difference (from the file, or from exact without a file),
@@ -68,6 +69,7 @@
 #include <cstdint>
 #include <intact/intact.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "support/machine.h"
@@ -86,6 +88,12 @@ struct LayerAudit {
   Audit audit;
 };
 
+/// Names of parts, for Report::missing.
+inline constexpr const char* kSaturationMap = "saturation map";
+inline constexpr const char* kRamp = "ramp";
+inline constexpr const char* kReduceRange = "reduce_range";
+inline constexpr const char* kCost = "cost of exactness";
+
 struct Report {
   support::Origin origin;
   support::Machine machine;
@@ -97,9 +105,16 @@ struct Report {
   SweepResult grouped;  // of grouped weights
   std::vector<LayerAudit> audits;
   std::vector<Cost> costs;
+  /// Parts that a deadline prevented. A sweep counts the problems that a deadline prevented.
+  std::vector<std::string> missing;
 
-  /// Whether every kernel computed what its mode promises.
+  /// Whether every kernel computed what its mode promises, in all parts.
   bool Parity() const;
+  /// Whether only a deadline prevented parity.
+  bool IsUnfinished() const;
+  bool Has(std::string_view part) const;
+  /// The missing parts and problems; "" if nothing is missing.
+  std::string MissingText() const;
 };
 
 /// The ramps of the built-in layers, on all ISAs that this machine offers.

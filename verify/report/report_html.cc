@@ -242,6 +242,16 @@ std::string RampFigure(const Ramp& ramp, std::string_view name, std::string_view
       name, plot, fmt::format("Column {} of layer {}{}", column, support::html::Escape(ramp.layer), caption));
 }
 
+namespace {
+
+std::string WhyNoParity(const Report& report) {
+  if (!report.IsUnfinished())
+    return "Difference: something does not compute what its mode promises; see below.";
+  return fmt::format("Unfinished: {}; missing: {}.", support::kTimeIsOver, report.MissingText());
+}
+
+}  // namespace
+
 std::string ToHtml(const Report& report) {
   const support::Machine& machine = report.machine;
   return support::html::Page(
@@ -250,10 +260,12 @@ std::string ToHtml(const Report& report) {
           "<p>{}, {} · intact {}</p>\n<p>{}</p>\n<p class=\"note\">{}</p>\n",
           support::html::Escape(CpuText(machine)), CoresText(machine), intact_version(),
           support::html::Judged(report.Parity(), "Parity: every kernel computes what its mode promises.",
-                                "Difference: something does not compute what its mode promises; see below."),
+                                WhyNoParity(report)),
           TriedText(report.sweep.tried)) +
-          IsaSection(report) + MapSection(report.map) + RampSection(report.ramps) +
-          PairSection(report.pairs) + AuditSection(report.audits) + CostSection(report.costs) +
+          IsaSection(report) + (report.Has(kSaturationMap) ? MapSection(report.map) : "") +
+          (report.Has(kRamp) ? RampSection(report.ramps) : "") + PairSection(report.pairs) +
+          (report.Has(kReduceRange) ? AuditSection(report.audits) : "") +
+          (report.Has(kCost) ? CostSection(report.costs) : "") +
           SweepSection(report.sweep, "Sweep",
                        "GEMMs around their blocks and convolutions around their edges") +
           SweepSection(report.grouped, "Grouped weights", "weights of 4 and 8 bits with scales of groups") +

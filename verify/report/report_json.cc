@@ -467,13 +467,22 @@ Json ToJson(const GroupedLayerCheck& check) {
 Json ToJson(const Report& report) {
   std::vector<SweepFailure> failures = report.sweep.failures;
   failures.insert(failures.end(), report.grouped.failures.begin(), report.grouped.failures.end());
-  return {{"schema", kReportSchema.name},      {"schema_version", kReportSchema.version},
-          {"version", intact_version()},       {"parity", report.Parity()},
-          {"machine", ToJson(report.machine)}, {"isas", ArrayOf(report.isas)},
-          {"pair_map", ToJson(report.pairs)},  {"saturation_map", ToJson(report.map)},
-          {"ramp", ArrayOf(report.ramps)},     {"reduce_range", ArrayOf(report.audits)},
-          {"cost", ArrayOf(report.costs)},     {"failures", ArrayOf(failures)},
-          {"sweep", ToJson(report.sweep)},     {"grouped_sweep", ToJson(report.grouped)}};
+  const auto of = [&](const char* part, Json json) { return report.Has(part) ? std::move(json) : Json(); };
+  return {{"schema", kReportSchema.name},
+          {"schema_version", kReportSchema.version},
+          {"version", intact_version()},
+          {"parity", report.Parity()},
+          {"missing", report.missing},
+          {"machine", ToJson(report.machine)},
+          {"isas", ArrayOf(report.isas)},
+          {"pair_map", ToJson(report.pairs)},
+          {"saturation_map", of(kSaturationMap, ToJson(report.map))},
+          {"ramp", of(kRamp, ArrayOf(report.ramps))},
+          {"reduce_range", of(kReduceRange, ArrayOf(report.audits))},
+          {"cost", of(kCost, ArrayOf(report.costs))},
+          {"failures", ArrayOf(failures)},
+          {"sweep", ToJson(report.sweep)},
+          {"grouped_sweep", ToJson(report.grouped)}};
 }
 
 }  // namespace intact::verify

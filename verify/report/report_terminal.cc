@@ -577,6 +577,9 @@ std::string VerdictAlone(const SweepResult& sweep, const SweepResult* random) {
                          : fmt::format("FAILED: {} of {} problems\n", failed, problems);
     case SweepVerdict::kNothingCompared:
       break;
+    case SweepVerdict::kUnfinished:
+      return fmt::format("UNFINISHED: {} problems passed, {} were not run: {}\n", problems, sweep.not_run,
+                         sweep.why_not_run);
     case SweepVerdict::kPassed:
       return in_parts == 0
                  ? fmt::format("PASSED: {} problems\n", problems)
@@ -645,6 +648,10 @@ std::string ToText(std::span<const LayerAudit> audits) {
 }
 
 std::string ParityText(const Report& report) {
+  if (report.IsUnfinished()) {
+    return fmt::format("UNFINISHED: {}; missing: {}\n", support::kTimeIsOver, report.MissingText()) +
+           TriedText(report.sweep.tried);
+  }
   return (report.Parity() ? "PARITY: every kernel computes what its mode promises\n"
                           : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above\n") +
          TriedText(report.sweep.tried);

@@ -174,21 +174,28 @@ std::string PictureSection(const TargetReport& report) {
 SweepVerdict TargetReport::Verdict() const {
   SweepVerdict verdict = SweepVerdict::kPassed;
   for (const TargetFindings& findings : targets) {
-    const SweepVerdict own = findings.sweep.Verdict();
+    SweepVerdict own = findings.sweep.Verdict();
     if (own == SweepVerdict::kFailed) return own;
-    if (own != SweepVerdict::kPassed) verdict = own;
+    if (own == SweepVerdict::kPassed && findings.is_unfinished) own = SweepVerdict::kUnfinished;
+    if (own == SweepVerdict::kNothingCompared || verdict == SweepVerdict::kPassed) verdict = own;
   }
   return verdict;
 }
 
 TargetFindings Examine(const Target& target, const std::string& named, std::span<const Problem> problems,
-                       const Progress& progress) {
+                       const Progress& progress, const support::Deadline& deadline) {
   TargetFindings findings;
   findings.target = named;
   findings.name = target.Name();
   findings.claims = target.Arithmetic();
-  findings.sweep = RunSweep(problems, target, progress);
+  findings.sweep = RunSweep(problems, target, progress, deadline);
   findings.computes = Mixtures(findings.sweep);
+  if (deadline.IsOver()) {
+    findings.is_unfinished = true;
+    findings.map = Error{INTACT_UNSUPPORTED, support::kTimeIsOver};
+    findings.ramp = Error{INTACT_UNSUPPORTED, support::kTimeIsOver};
+    return findings;
+  }
   findings.map = MapSaturation(target);
   findings.ramp = RunRamp(target, BuiltinLayers().front(), INTACT_EXACT, INTACT_ISA_ANY);
   return findings;
@@ -205,6 +212,8 @@ std::string ToText(const TargetReport& report) {
       return text + "\nPASSED: every target computes what it claims\n";
     case SweepVerdict::kNothingCompared:
       return text + "\nNOTHING WAS COMPARED on some target: see above\n";
+    case SweepVerdict::kUnfinished:
+      return text + fmt::format("\nUNFINISHED: {}; see above\n", support::kTimeIsOver);
     case SweepVerdict::kFailed:
       break;
   }
@@ -232,6 +241,8 @@ std::string ToHtml(const TargetReport& report) {
                   support::html::Judged(report.Passed(), "Every target computes what it claims.",
                                         report.Verdict() == SweepVerdict::kFailed
                                             ? "Some target does not compute what it claims; see below."
+                                        : report.Verdict() == SweepVerdict::kUnfinished
+                                            ? "Unfinished: the time of --time was over; see below."
                                             : "Nothing was compared on some target; see below.")) +
           ComputesSection(report) + SweepSection(report) + FailureSection(report) + PictureSection(report) +
           SkipSection(report));

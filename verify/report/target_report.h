@@ -41,20 +41,22 @@ struct TargetFindings {
   SweepResult sweep;
   Result<SaturationMap> map = Error{};
   Result<Ramp> ramp = Error{};
+  bool is_unfinished = false;  // a deadline prevented map and ramp
 };
 
 struct TargetReport {
   support::Origin origin;
   support::Machine machine;
   std::vector<TargetFindings> targets;
-  /// Failed if any target failed.
+  /// Failed if any target failed; else unfinished if a deadline prevented a part.
   SweepVerdict Verdict() const;
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
 };
 
-/// Runs the sweep of `problems`, the map and the ramp on `target`. `named`: the user's name of `target`.
+/// Runs the sweep of `problems`, the map and the ramp on `target`. `named`: the user's name of `target`. After `deadline`
+/// no further problem begins, and neither map nor ramp.
 TargetFindings Examine(const Target& target, const std::string& named, std::span<const Problem> problems,
-                       const Progress& progress);
+                       const Progress& progress, const support::Deadline& deadline = {});
 
 std::string ToText(const TargetReport& report);
 Json ToJson(const TargetReport& report);

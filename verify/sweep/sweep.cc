@@ -213,7 +213,8 @@ std::vector<SkipReason> SkipReasons(const std::vector<SweepSkip>& skips) {
 }
 
 SweepVerdict SweepResult::Verdict() const {
-  if (!failures.empty() || not_run > 0) return SweepVerdict::kFailed;
+  if (!failures.empty() || (not_run > 0 && !IsOutOfTime())) return SweepVerdict::kFailed;
+  if (not_run > 0) return SweepVerdict::kUnfinished;
   const bool all_ran =
       !cells.empty() && std::ranges::all_of(cells, [](const SweepCell& cell) { return cell.problems > 0; });
   return all_ran ? SweepVerdict::kPassed : SweepVerdict::kNothingCompared;
@@ -340,14 +341,15 @@ std::vector<Problem> SweepProblems(std::span<const intact_isa> isas, std::span<c
   return problems;
 }
 
-SweepResult RunSweep(std::span<const Problem> problems, const Target& target, const Progress& progress) {
+SweepResult RunSweep(std::span<const Problem> problems, const Target& target, const Progress& progress,
+                     const support::Deadline& deadline) {
   return *RunSweep(
-      problems, target, {}, [](const SweepOutcome&) { return std::nullopt; }, progress);
+      problems, target, {}, [](const SweepOutcome&) { return std::nullopt; }, progress, deadline);
 }
 
 Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& target,
                              const SweepOutcomes& known, const SweepRecorder& record,
-                             const Progress& progress) {
+                             const Progress& progress, const support::Deadline& deadline) {
   SweepResult result;
   Sweeper sweeper(target);
   int64_t done = 0;
@@ -359,7 +361,10 @@ Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& ta
       result.Add(found->second);
       continue;
     }
-    result.why_not_run = target.WhyGivenUp();
+    if (result.not_run == 0) {
+      result.why_not_run = target.WhyGivenUp();
+      if (result.why_not_run.empty() && deadline.IsOver()) result.why_not_run = support::kTimeIsOver;
+    }
     if (!result.why_not_run.empty()) {
       ++result.not_run;
       continue;

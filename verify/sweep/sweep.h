@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/deadline.h"
 #include "verify/explain/compare.h"
 #include "verify/explain/judge.h"
 #include "verify/explain/oracle.h"
@@ -148,6 +149,7 @@ enum class SweepVerdict : uint8_t {
   kPassed,
   kFailed,
   kNothingCompared,  // all problems of some ISA in some mode were skipped
+  kUnfinished,       // a deadline was over first; every problem that was run passed
 };
 
 struct SweepResult {
@@ -156,12 +158,14 @@ struct SweepResult {
   std::vector<SweepSkip> skips;
   std::vector<SweepDigest> digests;     // of every problem run
   std::vector<SweepComputed> computed;  // of problems run that name no ISA
-  int64_t not_run = 0;                  // problems left when the target was given up; in no cell
-  std::string why_not_run;              // Target::WhyGivenUp()
-  Tried tried;                          // of all problems that were run
+  int64_t not_run = 0;      // problems left when the target was given up, or a deadline was over; in no cell
+  std::string why_not_run;  // Target::WhyGivenUp(), or support::kTimeIsOver
+  Tried tried;              // of all problems that were run
   /// Problems that were skipped, or are not in the sweep, prove nothing.
   SweepVerdict Verdict() const;
   bool Passed() const { return Verdict() == SweepVerdict::kPassed; }
+  /// Whether a deadline was over before all problems were run.
+  bool IsOutOfTime() const { return not_run > 0 && why_not_run == support::kTimeIsOver; }
   /// The verdict on these problems and on the random problems that were run after them. `random`: nullptr if
   /// there were no random problems.
   SweepVerdict VerdictWith(const SweepResult* random) const;
@@ -179,7 +183,9 @@ struct SweepResult {
 /// Called after each problem.
 using Progress = std::function<void(int64_t done, int64_t total)>;
 
-SweepResult RunSweep(std::span<const Problem> problems, const Target& target, const Progress& progress);
+/// After `deadline` no further problem is run.
+SweepResult RunSweep(std::span<const Problem> problems, const Target& target, const Progress& progress,
+                     const support::Deadline& deadline = {});
 
 /// The known outcomes of problems, by problem line.
 using SweepOutcomes = std::map<std::string, SweepOutcome>;
@@ -190,7 +196,7 @@ using SweepRecorder = std::function<std::optional<Error>(const SweepOutcome&)>;
 /// problems. MinimisedChoice decides which failures are minimised.
 Result<SweepResult> RunSweep(std::span<const Problem> problems, const Target& target,
                              const SweepOutcomes& known, const SweepRecorder& record,
-                             const Progress& progress);
+                             const Progress& progress, const support::Deadline& deadline = {});
 
 /// Runs problems one by one on a target. Remembers the problems, to find the earlier calls that a failure
 /// depends on. Explains failures up to kMostExplained, and minimises the failures that MinimisedChoice chooses.

@@ -69,7 +69,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 32, 128, 1024])
     parser.add_argument("--size", type=int, default=4096, help="columns and depth")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--time", type=float, default=2, help="seconds for the turns of one line")
+    parser.add_argument("--turns", type=float, default=2, help="seconds for the turns of one line")
     parser.add_argument(
         "--longest",
         type=float,
@@ -95,7 +95,7 @@ def main() -> None:
                 print(f"| {name} | {rows} | left out | | | |")
                 continue
             own, times = measure(
-                torch.randint(-128, 128, (rows, options.size), dtype=torch.int8), b, options.time
+                torch.randint(-128, 128, (rows, options.size), dtype=torch.int8), b, options.turns
             )
             ratio = statistics.median(slow / fast for slow, fast in zip(own, times))
             own_median, median = statistics.median(own), statistics.median(times)

@@ -16,6 +16,9 @@ std::optional<ScheduleStatistics> EstimateSchedule(const PackedWeights& /*weight
                                                    const ScheduleSpec& /*spec*/) noexcept {
   return std::nullopt;
 }
+ScheduleStatistics LeastSchedule(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/) noexcept {
+  return {};
+}
 std::optional<std::vector<uint8_t>> OrderOf(const PackedWeights& /*weights*/,
                                             const ScheduleSpec& /*spec*/) noexcept {
   return std::nullopt;

@@ -6,12 +6,14 @@ from __future__ import annotations
 import functools
 import math
 import os
+import platform
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Iterable
 
 import numpy as np
 
+from .._deadline import IS_OVER, begin_unit, is_time_over
 from .._engines.table import Engine, engines, pairs_of
 from .._formats.model import ActivationProduct, QuantizedLayer, QuantizedModel
 from .._library import excerpt, invalid, isas
@@ -71,11 +73,12 @@ class Audit:
     model: QuantizedModel
     engines: list[str]
     layers: list[AuditedLayer]
-    cpu_clamps: bool  # whether this CPU has no VNNI
+    cpu_clamps: bool  # whether this CPU is an x86-64 without VNNI
     has_avx512: bool  # whether this CPU has AVX-512
     # products of two activations, which have no constant weights
     products: list[AuditedLayer] = field(default_factory=list)
     on_data: Any = None  # the result of run.run_on_data()
+    missing: str = ""  # what is missing because the time was over
 
     @property
     def is_proven(self) -> bool:
@@ -94,7 +97,7 @@ class Audit:
 
         def fails_here(layer: AuditedLayer, name: str) -> bool:
             found = layer.engines[name]
-            if found.is_proven or (found.only_with_avx512 and not self.has_avx512):
+            if not is_x86() or found.is_proven or (found.only_with_avx512 and not self.has_avx512):
                 return False
             return self.cpu_clamps or pairs_of(name, layer.layer, "avx512_vnni") != "none"
 
@@ -230,10 +233,20 @@ def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) ->
     return found
 
 
+def is_x86() -> bool:
+    """Whether this CPU may have the instructions that clamp."""
+    return platform.machine() in ("x86_64", "AMD64")
+
+
 def cpu_clamps() -> bool:
-    """Whether this CPU has no VNNI, or INTACT_MAX_ISA hides it: no instruction then adds products of 8 bits
-    in int32."""
-    return not {"avx_vnni", "avx512_vnni"} & set(isas())
+    """Whether this x86-64 CPU has no VNNI, or INTACT_MAX_ISA hides it: no instruction then adds products of 8
+    bits in int32."""
+    return is_x86() and not {"avx_vnni", "avx512_vnni"} & set(isas())
+
+
+def why_exact() -> str:
+    """Why this CPU does not clamp, if it does not."""
+    return "has VNNI" if is_x86() else "is not an x86-64"
 
 
 def read_model(
@@ -272,11 +285,13 @@ def audit(
     progress: Any = None,
     proto: Any = None,
     ask: bool = True,
+    may_end_early: bool = False,
 ) -> Audit:
     """Audits the model in a file. `engines_asked`: names in `engines()`, or "all". Default: the engine that
     runs files of this format. `progress(done, of)` is called after each layer. `proto`: as for read_model().
     `ask`: if ONNX Runtime is installed, it is asked which QDQ groups it computes in integers; without it, or
-    with False, rules decide (docs/audit_reference.md).
+    with False, rules decide (docs/audit_reference.md). `may_end_early`: if the time is over, the remaining
+    layers are passed over, and the audit proves nothing.
 
     Raises `Error` for a file that cannot be read, or an unknown engine."""
     table = engines()
@@ -288,8 +303,15 @@ def audit(
             raise invalid(f"engine {name!r}: is not known; expected {', '.join(table)}, or all")
     model = read_model(path, proto, ask, for_others=bool(set(names) - {"onnxruntime"}))
     names = names or [model.engine]
-    layers = []
+    layers: list[AuditedLayer] = []
+    products = model.products
     for i, layer in enumerate(model.layers):
+        if may_end_early and is_time_over():
+            for left in [*model.layers[i:], *(product.layer for product in products)]:
+                model.pass_over(f"{left.node}: {IS_OVER}")
+            products = []
+            break
+        begin_unit("the audit")
         certified = _certificates(layer, names, functools.partial(certify, layer))
         uses_7_bits = layer.b_type == "s8" and bool(layer.weights.min() >= -64 and layer.weights.max() <= 64)
         layers.append(AuditedLayer(layer, certified, uses_7_bits))
@@ -299,12 +321,14 @@ def audit(
     for audited in layers:
         if audited.fails(names):
             audited.remedies = _remedies(audited.layer, failing, model)
-    products = [
+    audited_products = [
         AuditedLayer(
             product.layer,
             _certificates(product.layer, names, functools.partial(certify_product, product)),
             False,
         )
-        for product in model.products
+        for product in products
     ]
-    return Audit(model, names, layers, cpu_clamps(), "avx512" in isas(), products)
+    left = len(model.layers) - len(layers)
+    missing = f"{left} of {len(model.layers)} layers: {IS_OVER}" if left else ""
+    return Audit(model, names, layers, cpu_clamps(), "avx512" in isas(), audited_products, missing=missing)

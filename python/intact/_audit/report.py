@@ -11,7 +11,7 @@ from .._engines.known_operators import float_nodes_by_cpu
 from .._engines.table import engines
 from .._graph.nodes import every_node
 from .._library import excerpt
-from .audit import Audit, AuditedLayer, Certified
+from .audit import Audit, AuditedLayer, Certified, why_exact
 from .page import bar, listed, page, table, td, th
 
 JSON_SCHEMA = "intact-audit"
@@ -28,6 +28,8 @@ def _counted(number: int, noun: str) -> str:
 
 def verdict(audit: Audit) -> str:
     """One line: how many layers can saturate, in which engines, and whether this CPU is affected."""
+    if not audit.layers and not audit.products and audit.missing:
+        return f"no layer was audited; {audit.model.not_audited} operators were not audited"
     if not audit.layers and not audit.products:
         return "no quantized layer with constant weights was found"
     table = engines()
@@ -45,7 +47,7 @@ def verdict(audit: Audit) -> str:
             else f"{'the layer is' if of == 1 else f'all {of} layers are'} proven safe"
         )
         parts.append(f"{what} in {table[name].words}")
-    here = "this CPU has VNNI and is not affected"
+    here = f"this CPU {why_exact()} and is not affected"
     if audit.affecting:
         names = ", ".join(table[name].words for name in audit.affecting)
         here = (
@@ -284,8 +286,10 @@ def _remarks(audit: Audit) -> list[str]:
         and any(found.changed for found in seen)
     ):
         lines.append(
-            "this CPU has VNNI and computes these sums exactly; --emulate shows the outputs of a CPU without VNNI"
+            f"this CPU {why_exact()} and computes these sums exactly; --emulate shows the outputs of a CPU without VNNI"
         )
+    if audit.missing:
+        lines.append(f"missing: {audit.missing}")
     held = sum(found.largest <= 127 for found in seen)
     if held:
         lines.append(
@@ -437,6 +441,7 @@ def to_json(audit: Audit) -> dict:
         },
         "floats_by_cpu": floats_by_cpu(audit),
         "passed_over": audit.model.passed_over,
+        "missing": audit.missing,
         "qdq_groups_by": audit.model.fusions.source if audit.model.fusions else None,
         "products_of_activations": [
             {

@@ -9,6 +9,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
+from .._deadline import begin_unit
 from .._engines.data import decibels, distances, dynamically_quantized, inputs_of, outputs_of, power
 from .._engines.session import SESSION, constants_size, emulated, float_session, held_to_avx2, session_of
 from .._engines.table import Engine, engines, pairs_of
@@ -369,7 +370,9 @@ def run_on_data(
 
 
 def _each(session: Any, inputs: list, sources: list[str]) -> Iterator[dict[str, np.ndarray]]:
-    return (outputs_of(session, run, source) for run, source in zip(inputs, sources))
+    for run, source in zip(inputs, sources):
+        begin_unit("the runs on data")
+        yield outputs_of(session, run, source)
 
 
 class _Counter:

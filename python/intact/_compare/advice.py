@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from .._deadline import TimeOver, begin_unit
 from .._engines.data import decibels
 from .._engines.session import session_of
 from .._graph.nodes import input_of
@@ -213,6 +214,7 @@ def _distances(runs: Any, model: Any) -> dict[str, float]:
     session = session_of(model, is_as_written=True)
     apart = {name: Distance() for name in runs.float_outputs}
     for run, floats in zip(runs.inputs, runs.floats):
+        begin_unit("advice")
         for name, value in zip(runs.float_outputs, session.run(runs.float_outputs, run)):
             if (
                 np.asarray(value).shape != np.asarray(floats[name]).shape
@@ -348,7 +350,14 @@ def _bias_of(layer: ComparedLayer) -> "np.ndarray | None":
 
 
 def measure(found: Comparison, runs: Any) -> None:
-    """Tries changes that may help, and sets the advice."""
+    """Tries changes that may help, and sets the advice. If the time is over, some of it is missing."""
+    try:
+        _measure(found, runs)
+    except TimeOver:
+        found.missing.append("advice" if not found.advice else "more advice")
+
+
+def _measure(found: Comparison, runs: Any) -> None:
     usable = [layer for layer in found.layers if not layer.reason and layer.own is not None]
     before = _distances(runs, runs.exact)
     if not before or not usable:

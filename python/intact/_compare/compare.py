@@ -16,6 +16,7 @@ import numpy as np
 
 from .._audit.audit import Audit, audit
 from .._audit.run import OnData, Sums, compare_outputs, exact_variant, memory_needed, take_data_in, windows
+from .._deadline import IS_OVER, TimeOver, begin_unit, is_time_over
 from .._engines.data import Run, decibels, dynamically_quantized, inputs_of, load_data, outputs_of, power
 from .._engines.session import SESSION, constants_size, emulated, held_to_avx2, session_of
 from .._engines.table import Engine, engines, pairs_of
@@ -330,7 +331,6 @@ def compare(
         say_memory(memory_of_compare(result, float_proto))
     run = _Runs(found, float_proto)
     runs = _samples(data, [value.name for value in run.plain.get_inputs()], each)
-    found.samples = len(runs)
     run.run(runs, progress)
     measure(found, run)
     return found
@@ -416,6 +416,11 @@ class _Runs:
         gathered: dict[str, list] = {name: [] for name in self.names}
         fed, wanted = [], []
         for done, (run, run_before) in enumerate(zip(self.inputs, before)):
+            if not done:
+                begin_unit("the comparison")
+            elif is_time_over():
+                found.missing.append(f"{len(runs) - done} of {len(runs)} samples")
+                break
             source = str(runs[done].source)
             floats = {**run_before, **outputs_of(self.before, run_before, source)}
             values = outputs_of(self.probe, run, source)
@@ -440,14 +445,23 @@ class _Runs:
                 wanted.append(own[0])
             if progress:
                 progress(done + 1, len(runs))
-        held, result.on_data.not_held = held_to_avx2(self.exact, self.names, self.inputs)
+        found.samples = result.on_data.runs = len(self.floats)
+        self.inputs = self.inputs[: found.samples]
+        held: list[list[np.ndarray]] = []
+        try:
+            held, result.on_data.not_held = held_to_avx2(self.exact, self.names, self.inputs)
+        except TimeOver:
+            result.on_data.not_held = IS_OVER
         for place, name in enumerate(self.names):
             if not any(array.dtype.kind not in "biuf" for arrays in gathered[name] for array in arrays):
                 result.on_data.outputs.append(
                     compare_outputs(name, gathered[name], [values[place] for values in held])
                 )
         if fed:
-            self._emulated(fed, wanted, chosen)
+            try:
+                self._emulated(fed, wanted, chosen)
+            except TimeOver:
+                found.missing.append("the layers on the emulated CPU")
 
     def _feeds(self, floats: dict, probes: dict[int, _Probe], source: str) -> dict[str, np.ndarray]:
         """The inputs of the layers that were cut out: the float model's tensors, quantized as each layer

@@ -227,6 +227,7 @@ class Comparison:
     # advice whose layers could not be changed in the network
     not_measured: list[str] = field(default_factory=list)
     is_emulated: bool = False
+    missing: list[str] = field(default_factory=list)  # what the time did not suffice for
 
     @property
     def uncounted(self) -> list[ComparedLayer]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._audit.page import listed, page, table, td, th
 from .._audit.report import finite, output_words, table_lines
+from .._deadline import IS_OVER
 from .._engines.data import decibels
 from .._engines.table import engines
 from .._library import excerpt
@@ -239,6 +240,7 @@ def summary(comparison: Comparison) -> list[str]:
         lines.append(
             "one sample: how errors differ between samples is not known; give more by --each or a folder of .npz files"
         )
+    lines += [f"missing: {what}: {IS_OVER}" for what in comparison.missing]
     lines += [
         f"note: {note}"
         for note in sorted({layer.layer.note for layer in comparison.audit.layers if layer.layer.note})
@@ -346,6 +348,7 @@ def to_json(comparison: Comparison) -> dict[str, Any]:
         "model": result.model.path,
         "float_model": comparison.float_path,
         "samples": comparison.samples,
+        "missing": comparison.missing,
         "engine": engines()["onnxruntime"].words,
         "emulated": comparison.is_emulated,
         "cpu_without_vnni": result.cpu_clamps,

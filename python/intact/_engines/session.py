@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from .._deadline import TimeOver, begin_unit, seconds_left
 from .._engines import held_to
 from .._graph.nodes import ITEM_SIZES, every_node
 from .._graph.weights import add_shared, write_model
@@ -79,12 +80,17 @@ def _run_elsewhere(
             "outputs": names,
         }
         Path(folder, "job.json").write_text(json.dumps(job))
-        process = subprocess.run(
-            [*command, "-c", _ELSEWHERE, folder],
-            capture_output=True,
-            text=True,
-            env={**os.environ, **environment},
-        )
+        begin_unit("the runs on another CPU")
+        try:
+            process = subprocess.run(
+                [*command, "-c", _ELSEWHERE, folder],
+                capture_output=True,
+                text=True,
+                env={**os.environ, **environment},
+                timeout=seconds_left(),
+            )
+        except subprocess.TimeoutExpired:
+            raise TimeOver("the runs on another CPU") from None
         if process.returncode:
             return [], process.stderr
         results = []

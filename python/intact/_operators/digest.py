@@ -10,6 +10,7 @@ from typing import Any, Callable
 
 import numpy as np
 
+from .._deadline import begin_unit
 from .._engines.data import load_data
 from .._graph.weights import location_of
 from .._library import excerpt, invalid
@@ -173,6 +174,7 @@ def digest(
     runs = load_data(data)
     wanted = {value.name for value in session.get_inputs()}
     for done, run in enumerate(runs):
+        begin_unit("the digest")
         progress(done, len(runs))
         missing = wanted - run.keys()
         if missing:

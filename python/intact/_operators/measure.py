@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Callable
 
 import numpy as np
 
+from .._deadline import IS_OVER, is_time_over
 from .._engines import held_to
 from .._library import PACKAGE, Error, excerpt, invalid
 
@@ -85,6 +86,7 @@ class Table:
     cpu: str
     operators: list[Operator] = field(default_factory=list)
     not_tried: dict[str, str] = field(default_factory=dict)  # levels, and why this CPU cannot run them
+    not_run: list[str] = field(default_factory=list)  # operators that the time did not suffice for
 
 
 Run = Callable[[dict[str, np.ndarray]], list[np.ndarray]]
@@ -243,6 +245,9 @@ def measure(
                 table.not_tried[level] = error.message.removeprefix("operators: the process ended: ")
         names = operators or list(draws)
         for done, name in enumerate(names):
+            if is_time_over():
+                table.not_run = names[done:]
+                break
             progress(done, len(names))
             for level, process in processes.items():
                 process.ask(name, count, seed, not level)
@@ -287,6 +292,7 @@ def to_text(table: Table) -> str:
     ]
     lines += [f"NaNs of other bits: {', '.join(nans)}"] if nans else []
     lines += [f"not run: {op.name}: {op.refused}" for op in table.operators if op.refused]
+    lines += [f"not run: {name}: {IS_OVER}" for name in table.not_run]
     lines += [f"not tried: {level}: {why}" for level, why in table.not_tried.items()]
     return "\n".join(lines) + "\n"
 
@@ -310,6 +316,7 @@ def to_json(table: Table) -> str:
                 table.engine: table.version,
                 "cpu": table.cpu,
                 "not_tried": table.not_tried,
+                "not_run": table.not_run,
                 "operators": [
                     {
                         "name": op.name,

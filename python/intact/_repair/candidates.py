@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from .._audit.audit import Audit, AuditedLayer
+from .._deadline import begin_unit
 from .._graph.axes import Axes
 from .._graph.dims import Axis, Reader, resolved, segment_size
 from .cost import Work
@@ -255,6 +256,7 @@ class Candidates:
             for i in sorted({c.layer for c in consumers}):
                 self._note(i, root, [stored, stored])
             return [stored]
+        begin_unit("the repair")
         blocks = root.size // (root.block or root.size)
         largest = max(c.matrix.size for c in consumers)
         found = order_channels(

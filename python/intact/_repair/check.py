@@ -16,9 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from .._audit.audit import cpu_clamps
+from .._audit.audit import cpu_clamps, why_exact
 from .._audit.report import NEAR, finite
 from .._audit.run import exact_variant, memory_needed
+from .._deadline import begin_unit
 from .._engines.data import TENSORS, decibels, distances, inputs_of, power
 from .._engines.session import SESSION, constants_size, emulated, float_session, session_of
 from .._graph.control import control_variant
@@ -175,7 +176,9 @@ def check(
     repair had one; compares their outputs."""
     exact = exact_variant(done.before, done)
     names = [output.name for output in exact.graph.output]
-    where = "in the emulator" if emulate else "on this CPU" + ("" if cpu_clamps() else ", which has VNNI")
+    where = (
+        "in the emulator" if emulate else "on this CPU" + ("" if cpu_clamps() else f", which {why_exact()}")
+    )
     found = Check(len(runs or []), where, not done.sums, done.ordered is not None, done.widened is not None)
     models: list[Any] = [exact, str(done.before.model.path), str(done.after.model.path)]
     if done.ordered is not None:
@@ -196,6 +199,7 @@ def check(
     results: list[list] = []
     with tempfile.TemporaryDirectory() as folder:
         for k, model in enumerate(models):
+            begin_unit("the check")
             if emulate:
                 path = model
                 if not isinstance(model, str):

@@ -17,6 +17,7 @@ from typing import Any, Callable, Iterable, Iterator
 import numpy as np
 
 from .._audit.audit import Audit, audit
+from .._deadline import begin_unit
 from .._graph.axes import Axes
 from .._graph.dims import factors
 from .._graph.nodes import load_onnx
@@ -169,6 +170,7 @@ def repair_file(
                 fold(state)
             state.reread()
             for step in STEPS:
+                begin_unit("the repair")
                 if step(state):
                     state.reread()
             describe(state)

@@ -423,6 +423,20 @@ TEST(VerdictText, SaysWhatTheSweepComesTo) {
   EXPECT_EQ(VerdictText(sweep), "FAILED: not all problems were run\n");
 }
 
+TEST(RunSweep, EndsWithItsTime) {
+  const std::vector<Problem> problems(3);
+  const support::Deadline over(1e-9);
+  const SweepResult none = RunSweep(problems, ReferenceTarget(), NoProgress, over);
+  EXPECT_EQ(none.Verdict(), SweepVerdict::kUnfinished);
+  EXPECT_EQ(VerdictText(none),
+            "UNFINISHED: 0 problems passed, 3 were not run: the time of --time was over\n");
+  EXPECT_EQ(RunSweep(problems, NoTarget(INTACT_CODEGEN_FAILED), NoProgress, over).Failed(), 0);
+  SweepResult failed = none;
+  failed.failures.resize(1);
+  EXPECT_EQ(failed.Verdict(), SweepVerdict::kFailed) << "a failure counts more than what is missing";
+  EXPECT_TRUE(RunSweep(problems, ReferenceTarget(), NoProgress, support::Deadline(1e9)).Passed());
+}
+
 TEST(RunSweep, ReportsProgress) {
   int64_t calls = 0;
   const std::vector<Problem> problems(3);

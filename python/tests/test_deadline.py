@@ -1,0 +1,159 @@
+"""`--time`: commands end at the next whole unit of work, with what they have, or give nothing."""
+
+import itertools
+import json
+import types
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from commands import process, program  # noqa: E402
+from intact import _deadline  # noqa: E402
+from intact._operators import digest as _digest  # noqa: E402
+from intact._operators import measure as _measure  # noqa: E402
+from onnx import TensorProto, helper  # noqa: E402
+from test_audit import HOT, save  # noqa: E402
+from test_compare import Pair  # noqa: E402
+
+SAFE = np.ones((4, 3), np.int8)
+OVER = "the time of --time was over"
+
+
+@pytest.fixture
+def ticks(monkeypatch):
+    """A clock that goes on by a second whenever it is read: `--time 2.5` is over when it is read for the third time."""
+    count = itertools.count()
+    monkeypatch.setattr(_deadline, "time", types.SimpleNamespace(monotonic=lambda: float(next(count))))
+
+
+def three(tmp_path, *weights):
+    """Layers that are read in turn; each reads the clock twice."""
+    nodes = [helper.make_node("MatMulInteger", ["a", f"w{i}"], [f"y{i}"], name=f"n{i}") for i in range(3)]
+    nodes += [
+        helper.make_node("Cast", [f"y{i}"], [f"f{i}"], to=TensorProto.FLOAT, name=f"c{i}") for i in range(3)
+    ]
+    constants = {f"w{i}": w for i, w in enumerate(weights)}
+    return save(tmp_path, nodes, constants, [("a", TensorProto.UINT8)], ["f0", "f1", "f2"])
+
+
+def test_an_audit_ends_with_its_time(tmp_path, ticks):
+    path = three(tmp_path, SAFE, SAFE, HOT)
+    report = tmp_path / "audit.json"
+    run = program("audit", path, "--time", "2.5", "--json", report)
+    assert run.returncode == 4, run.stderr
+    assert f"passed over: 2 x MatMulInteger: {OVER}\n" in run.stdout
+    assert f"missing: 2 of 3 layers: {OVER}\n" in run.stdout
+    assert run.stdout.endswith(
+        "all 1 layers are proven safe in ONNX Runtime, whatever the input; 2 operators were not audited\n"
+    )
+    found = json.loads(report.read_text())
+    assert len(found["layers"]) == 1 and not found["proven"] and found["missing"] == f"2 of 3 layers: {OVER}"
+    assert program("audit", path, "--time", "0.5").stdout.endswith(
+        "no layer was audited; 3 operators were not audited\n"
+    )
+    run = program("audit", three(tmp_path, HOT, SAFE, SAFE), "--time", "2.5")
+    assert run.returncode == 1, "an unsafe layer is a verdict, whatever is missing"
+    assert f"missing: 2 of 3 layers: {OVER}\n" in run.stdout
+
+
+def test_an_audit_without_time_for_data(tmp_path, ticks):
+    pytest.importorskip("onnxruntime")
+    path = three(tmp_path, SAFE, SAFE, SAFE)
+    np.savez(tmp_path / "data.npz", a=np.ones((2, 4), np.uint8))
+    run = program("audit", path, "--data", tmp_path / "data.npz", "--time", "6.5")
+    assert run.returncode == 4, run.stderr
+    assert f"missing: the runs on data: {OVER}\n" in run.stdout
+    assert program("audit", path, "--data", tmp_path / "data.npz", "--time", "1h").returncode == 0
+
+
+def test_a_comparison_ends_with_its_time(tmp_path, ticks):
+    pytest.importorskip("onnxruntime")
+    pair = Pair(tmp_path)
+    arguments = ["compare", pair.quantized, pair.float, "--data", tmp_path / "data", "--time"]
+    seen = set()
+    for seconds in itertools.count():
+        run = program(*arguments, seconds + 0.5)
+        assert run.returncode == 4, run.stderr
+        missing = [line for line in run.stdout.splitlines() if line.startswith("missing: ")]
+        assert bool(missing) != run.stderr.startswith("intact: unfinished: ")
+        assert all(line.strip().endswith(OVER) for line in missing or [run.stderr])
+        seen.update(missing or [run.stderr])
+        if missing == [f"missing: advice: {OVER}"]:
+            break
+    assert seen >= {
+        f"intact: unfinished: the audit: {OVER}\n",
+        *(f"missing: {n} of 4 samples: {OVER}" for n in (1, 2, 3)),
+        f"missing: advice: {OVER}",
+    }
+    assert program(*arguments, "1h").returncode == 0
+
+
+def test_a_repair_gives_up_and_loses_nothing(tmp_path, ticks):
+    path, out = three(tmp_path, HOT, SAFE, HOT), tmp_path / "out.onnx"
+    out.write_text("old")
+    seen = set()
+    for seconds in itertools.count():
+        run = program("repair", path, "-o", out, "--rules", "--time", seconds + 0.5)
+        if run.returncode != 4:
+            break
+        assert run.stderr.startswith("intact: unfinished: the ") and run.stderr.endswith(f": {OVER}\n")
+        seen.add(run.stderr.split()[3])
+        assert out.read_text() == "old"
+        assert {file.name for file in tmp_path.iterdir()} == {"model.onnx", "out.onnx"}
+    assert seen == {"audit:", "repair:"}
+    assert run.returncode == 0, run.stderr
+    onnx.load(str(out))
+
+
+def test_digests_of_a_part_are_not_given(tmp_path, ticks, monkeypatch):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    # without the provider, which the tests of the package do not have
+    monkeypatch.setattr(_digest, "_session", lambda path, *_: onnxruntime.InferenceSession(str(path)))
+    nodes = [helper.make_node("Neg", ["x"], ["y"], name="n")]
+    path = save(tmp_path, nodes, {}, [("x", TensorProto.FLOAT)])
+    for i in range(3):
+        np.savez(tmp_path / f"{i}.npz", x=np.ones(4, np.float32))
+    _deadline.limit(2.5)
+    try:
+        with pytest.raises(_deadline.TimeOver, match=f"the digest: {OVER}"):
+            _digest.digest(path, tmp_path)
+    finally:
+        _deadline.limit(None)
+    assert len(_digest.digest(path, tmp_path).lines) == 3
+
+
+def test_operators_that_are_left_are_named(tmp_path, ticks, monkeypatch):
+    pytest.importorskip("onnxruntime")
+    monkeypatch.setattr(_measure, "LEVELS", ())
+    report = tmp_path / "operators.json"
+    names = ["--op", "Relu", "--op", "Softmax", "--op", "Exp"]
+    run = program("operators", *names, "--count", 1, "--time", "1.5", "--json", report)
+    assert run.returncode == 4, run.stderr
+    assert f"not run: Softmax: {OVER}\nnot run: Exp: {OVER}\n" in run.stdout
+    found = json.loads(report.read_text())
+    assert found["not_run"] == ["Softmax", "Exp"] and [one["name"] for one in found["operators"]] == ["Relu"]
+
+
+@pytest.mark.parametrize("time", ["0", "50ms", "3days", "soon", "-1", "1e10", ""])
+def test_times_that_are_none(tmp_path, time):
+    run = program("audit", tmp_path / "none.onnx", "--time", time)
+    assert run.returncode == 2
+    assert (
+        run.stderr
+        == f"intact: --time: is {time!r}; expected 0.1 to 1e9 seconds, or a number with ms, s, min or h\n"
+    )
+
+
+def test_a_process_elsewhere_ends_with_the_time(tmp_path, monkeypatch):
+    """Of a clock that is real."""
+    pytest.importorskip("onnxruntime")
+    sleeper = tmp_path / "python"
+    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
+    sleeper.chmod(0o755)
+    monkeypatch.setenv("INTACT_PYTHON", str(sleeper))
+    path = three(tmp_path, SAFE, SAFE, SAFE)
+    np.savez(tmp_path / "data.npz", a=np.ones((2, 4), np.uint8))
+    run = process("audit", path, "--data", tmp_path / "data.npz", "--emulate", "--time", "3s")
+    assert run.returncode == 4, run.stderr
+    assert f"missing: the runs on another CPU: {OVER}\n" in run.stdout
