@@ -80,9 +80,9 @@ struct VectorFile {
 };
 inline constexpr VectorFile kYmm = {32, 16, Encoding::kVex};
 inline constexpr VectorFile kZmm = {64, 32, Encoding::kEvex};
-inline constexpr VectorFile kNoRegisters = {64, 0, Encoding::kVex};  // a panel's columns count as a vector
+inline constexpr VectorFile kNoRegisters = {64, 0, Encoding::kVex};  // 64: 16 columns, as in a panel
 
-/// Which products of four bytes an ISA adds to int32 without int16 sums: VNNI, and compiled code.
+/// The signs of four adjacent bytes whose products an ISA adds to int32, without sums in int16. kNone: no VNNI.
 enum class DotProducts : uint8_t { kNone, kU8S8, kAllSigns };
 
 /// A row of the table of ISAs.
@@ -96,8 +96,8 @@ struct IsaTraits {
   IsaSet cap_keeps;  // the ISAs of a machine named by this ISA (see above)
 };
 
-/// The ladder, weakest first. AVX-VNNI outranks AVX-512 without VNNI: half the width, but a third of the
-/// instructions.
+/// The table of ISAs. `rank` orders them. AVX-VNNI outranks AVX-512 without VNNI: its vectors have half the
+/// width, but it needs a third of the instructions.
 inline constexpr std::array kIsaTraits = [] {
   using enum Isa;
   using enum DotProducts;

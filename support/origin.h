@@ -16,7 +16,7 @@ struct Origin {
 /// The origin of what this process reports now.
 Origin CurrentOrigin();
 
-/// FNV-1a of a file's bytes; it differs between builds. "unknown" if the file cannot be read.
+/// FNV-1a of a file's bytes, which identifies a build of a program or library. "unknown" if the file cannot be read.
 std::string FileDigest(const std::string& path);
 
 /// `text` in single quotes, so that a shell reads it as one word.

@@ -9,22 +9,22 @@
 // A line is a run of rows at one stride: all rows of a GEMM, or a line of output pixels. Tiles are loaded
 // from a line in place. A convolution loads tiles from its band or its input, one tap after the other.
 //
-// Few rows may lie between a line's end and the next line, for example the padding in a band. Then tiles may
-// run on into the next line. The rows between the lines are computed too, but not stored.
+// If only a few rows lie between a line's end and the next line, as padding does in a band, tiles may run on
+// into the next line. The rows between the lines are computed too, but not stored.
 //
 //   two lines of 20 rows, 2 rows apart     tile 0  rows 0 to 14, tile 1  rows 15 to 19, 2 between the lines, …
 //
 // A is staged, that is copied into dense rows, only if loading it in place is impossible or slow:
 //   - the last depths of a row, if they are not a whole tile: a load would read beyond the row;
-//   - all of A, if a block's rows at the caller's stride do not fit in L1 together. Exception: if L2 holds A
-//     or many panels, and the staged block at its whole depth would not fit in L1 either, tiles are loaded in
-//     place, from L2;
-//   - all of A, if lines are much shorter than tiles or taps are not whole tiles: ReadsLinesInPlace().
+//   - all of A, if a block's rows at the caller's stride do not fit in L1 together. Exception: tiles are
+//     loaded in place, from L2, if L1 could not hold the staged block at its whole depth, and L2 holds A or
+//     many panels;
+//   - all of A, if lines are much shorter than tiles, or if taps are not whole tiles: !ReadsLinesInPlace().
 //
 // If a block of A outgrows L1, the depth is cut into blocks, and the sums wait in scratch for the last block.
 // Rows in place are cut only if the hits in L1 save more time than storing and reloading the sums costs. A chunk of
 // rows is one block of row tiles. Exception: if L2 holds only a few panels at full depth beside staged rows,
-// up to 256 rows share one depth block. A chunk then holds more panels. Without this exception, A would be
+// up to 256 rows pass one depth block of the panels before the next one. A chunk then holds more panels. Without this exception, A would be
 // read from far memory, and staged, for every few panels.
 #ifndef INTACT_KERNELS_ENGINES_AMX_BLOCKING_H_
 #define INTACT_KERNELS_ENGINES_AMX_BLOCKING_H_
@@ -61,10 +61,10 @@ struct AmxBlocking {
   bool runs_on = false;        // tiles run on into the next line
   bool stages_a = false;       // stages all of A, not only the ends of rows; then all rows are one line
   bool shares_depths = false;  // several blocks of row tiles share a depth block
-  int64_t chunk_rows = 0;    // rows that share a depth block; 1 without shares_depths: one block of row tiles
-  int64_t chunk_panels = 0;  // panels of B that stay in L2; if shares_depths, a depth block of each
-  bool a_stays = false;      // A stays in L2. Kernels prefetch B's next chunk, or else A's next rows
-  bool b_stays = false;      // blocks of 1×4 tiles, for which L1 keeps B: AmxKernelSpec::b_stays
+  int64_t chunk_rows = 0;      // rows that share a depth block; 1: each block of row tiles has its own
+  int64_t chunk_panels = 0;    // panels of B that stay in L2; if shares_depths, a depth block of each
+  bool a_stays = false;        // A stays in L2. If true, kernels prefetch B's next chunk, else A's next rows
+  bool b_stays = false;        // blocks of 1×4 tiles, for which L1 keeps B: AmxKernelSpec::b_stays
 };
 
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,

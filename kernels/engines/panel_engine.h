@@ -7,8 +7,8 @@
 //
 // A is read in place if kernels can do so. BlockCost::IsStaged() lists the reasons why they cannot. Then rows
 // are staged, a block at a time, with their taps joined. The wide variant stages bands, and rows without
-// gaps, in one pass: it keeps their layout and widens each byte to int16. An edge within a vector goes
-// through scratch on the stack. This scratch holds one or more tiles.
+// gaps, in one pass: it keeps their layout and widens each byte to int16. If C ends
+// within a vector of columns, tiles at this edge go through scratch on the stack.
 //
 // Kernels for tiles of one row are generated with the engine. Kernels for other heights are generated when
 // PrepareRows() or the first run of such a tile needs them. If generation fails, tiles of one row take the
@@ -66,7 +66,7 @@ class PanelEngine final : public Engine {
 
  private:
   using ByStores = std::array<MicrokernelFunction, 2>;  // ordinary stores; EpilogueVariant::streams
-  /// The kernels for tiles of one height at one place of a line; null for kernels that are not needed.
+  /// The kernels for tiles of one height, at the begin, middle or end of a line of rows; null: not needed.
   struct Kernels {
     ByStores whole, prefetching;  // for whole blocks of columns
     ByStores edge;
@@ -109,12 +109,12 @@ class PanelEngine final : public Engine {
   bool TryHeight(int64_t rows) const noexcept;
   /// Generates the kernels for tiles of `rows` rows if there are none.
   Error MakeHeight(int64_t rows) const;
-  /// The loop of a kernel whose other members are in `spec`.
+  /// The loop of the kernel that `spec` specifies in all other members.
   MicrokernelLoop LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const;
   static bool IsInParts(const MicrokernelSpec& spec);
   bool IsInTurn(const MicrokernelSpec& spec) const;
   static int Ahead(const MicrokernelSpec& spec);
-  /// The ends of lines that tiles of `rows` rows may have.
+  /// The flags that tiles of `rows` rows may have: a tile begins a line, ends it, both, or neither.
   std::vector<LineEnds> LinesOf(int rows) const;
   void SetLineTiles();
   /// Bytes of a tap in a staged row.
@@ -186,7 +186,7 @@ class PanelEngine final : public Engine {
   bool can_fetch_own_;  // kernels may prefetch their own weights when M is small
   std::shared_ptr<const ScheduledVectors> schedule_;
   std::shared_ptr<const WidePanels> wide_;
-  std::vector<int64_t> wide_taps_;  // Taps::offsets in int16
+  std::vector<int64_t> wide_taps_;  // Taps::offsets, counted in elements of int16
   BlockCost cost_;
   bool has_lines_;  // tiles may skip padding, depending on their place in a line
   // The heights of the tiles that skip the padding at the begin of a line, and at its end; 0 if none do. With

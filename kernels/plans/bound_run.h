@@ -49,7 +49,7 @@ class BoundScratch {
   uint8_t* data_ = nullptr;  // aligned to 64 bytes
 };
 
-/// Runs `args` as a plain run does, with all checks. `plan` outlives this object.
+/// A bound run that repeats a plain run of `args`, with all checks each time. `plan` outlives this object.
 template <class Plan, class Args>
 class CheckedRun final : public BoundRun {
  public:

@@ -1,5 +1,5 @@
-// The convolution behind intact.h. It has one layout of weights (conv_layout.h), of a simpler convolution
-// (conv_simplified.h). A transposed convolution has a layout for each phase (conv_transposed.h). Each size
+// The convolution behind intact.h. Its weights have one layout (conv_layout.h). The layout is that of a simpler
+// convolution with the same outputs (conv_simplified.h). A transposed convolution has a layout for each phase (conv_transposed.h). Each size
 // that runs has plans (conv_plan.h).
 //
 //   Create:   phases ─► a layout for each; plans, if all extents are known
@@ -50,7 +50,7 @@ class Convolution {
   /// Afterwards, the plan needs nothing of the image that it was loaded from. OUT_OF_MEMORY.
   Error LeaveImage();
 
-  /// `info` is all zeros.
+  /// Fills `info`, which the caller has set to zeros.
   Error Prepare(const intact_conv_args& args, intact_run_info* info) const;
   Error Run(const intact_conv_args& args) const;
   Error RunPart(const intact_conv_args& args, int32_t part, int32_t parts) const;
@@ -70,7 +70,7 @@ class Convolution {
   Result<Tuned> Tune(const int64_t* input, TuningBudget budget);
   /// The ways to compute an input of these extents that Tune() would time.
   Result<std::vector<TunedChoices::ConvChoice>> ListCandidates(const int64_t* input) const;
-  /// What Tune() chose, and where.
+  /// What Tune() chose, and for which extents.
   TunedChoices tuned() const;
   /// Applies choices that were measured on a CPU of this kind. Skips choices whose variant or kernel no
   /// longer exists or does not fit in memory.
@@ -111,7 +111,7 @@ class Convolution {
   struct Plans {
     ConvGeometry geometry;
     std::vector<std::unique_ptr<ConvPlan>> plans;  // may be empty for a transposed convolution
-    std::unique_ptr<BarePixels> bare;              // null: no pixel is bare
+    std::unique_ptr<BarePixels> bare;              // null: each pixel has a tap
   };
   /// Plans, and the decisions for all their runs of one batch size.
   struct Prepared {
@@ -195,7 +195,7 @@ class Convolution {
                                                        const ConvLayout::Variant& variant) const;
   void NameKernel(const Plans& plans);
 
-  /// All variants of a phase's layout, the model's first.
+  /// All variants of a phase's layout. The cost model's choice is the first.
   std::vector<ConvLayout::Variant> VariantsOf(const SizedPhase& phase) const;
   Result<std::shared_ptr<const ConvLayout>> FindOrMakeLayout(size_t phase,
                                                              const ConvLayout::Variant& variant) const;
@@ -220,7 +220,7 @@ class Convolution {
   Error CheckBatch(const ConvGeometry& sized, int64_t batch) const;
   Error CheckArguments(const intact_conv_args& args) const;
   Error CheckSizedArguments(const intact_conv_args& args, const ConvGeometry& sized) const;
-  /// A run without images: only checks its arguments.
+  /// A run of a batch of 0: only checks its arguments.
   Error RunNothing(const intact_conv_args& args) const;
   /// The quantization of a run's input; if it is dynamic, `threads` threads compute it.
   RowQuantization FindQuantizationOf(const intact_conv_args& args, const Prepared& prepared,
@@ -240,11 +240,10 @@ class Convolution {
   std::vector<uint8_t> padding_;                            // a static plan's pixel of padding
   Quantizer quantizer_;                                     // for dynamic quantization
   std::vector<std::shared_ptr<const ConvLayout>> layouts_;  // [phase]
-  // The caller's numbers of each layout's taps; and, for the certificate, taps that no output reads, with
-  // their weights as kernels see them, [output channel][tap][channel].
-  std::vector<std::vector<int64_t>> layout_taps_;
+  std::vector<std::vector<int64_t>> layout_taps_;  // [layout][tap]: the tap's index in the caller's weights
+  // For the certificate: taps that no output reads, and their weights as kernels see them.
   std::vector<int64_t> unread_taps_;
-  std::vector<int8_t> unread_weights_;
+  std::vector<int8_t> unread_weights_;  // [output channel][tap][channel]
   std::unique_ptr<UnitPlan> bare_plan_;
   std::list<std::string> kernel_names_;  // of the plan with the most products; the current name is last
   std::vector<Choice> tuned_;            // by rising extents and phase

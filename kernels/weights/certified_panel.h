@@ -12,11 +12,11 @@ namespace intact::kernels {
 struct PanelSums {
   using Columns = std::array<int64_t, kPanelColumns>;
   Columns positive = {}, negative = {};  // of the weights of each sign
-  Columns above = {}, below = {};        // pairs with more than `most`, or less than `least`
+  Columns above = {}, below = {};        // pairs that SumPanelByAvx2() counts
 };
 
-/// For a panel of 16 columns. Counts a pair if its positive weights add up to more than `most`, or its negative
-/// weights to less than `least`. Needs AVX2.
+/// The sums of a panel of 16 columns. A pair is in `above` if its positive weights add up to more than `most`,
+/// and in `below` if its negative weights add up to less than `least`. Needs AVX2.
 PanelSums SumPanelByAvx2(const PackedWeights& weights, int64_t panel, int16_t most, int16_t least);
 
 }  // namespace intact::kernels

@@ -1,5 +1,5 @@
 // A plan of grouped weights on disk. The file holds weights as the saving machine packed them. If the kernels
-// of another machine read the same layout, this machine uses the weights in the file. Otherwise it packs them
+// of the loading machine read the same layout, it uses the weights in the file. Otherwise it packs them
 // again. So the file loads on any machine, with any ISA.
 //
 //   offset        contents, little-endian

@@ -10,8 +10,8 @@
 
 namespace intact::kernels {
 
-/// The runtime B of one item: B with the strides of LinearWeights::layout(); scales, and zero points in
-/// b_type, one for each column or one for all. If scales or zero points are null, the
+/// The runtime B of one item, with the strides of LinearWeights::layout(). Scales and zero points: one for each
+/// column, or one for all. Zero points are within the range of b_type. If scales or zero points are null, the
 /// plan's are used.
 struct RuntimeB {
   const int8_t* data = nullptr;
@@ -27,13 +27,14 @@ enum class RuntimeForm : uint8_t { kPanels, kCutPanels, kUnpacked };
 /// What engines read of a runtime B. Arrays are indexed by the columns of C. Only the requested columns are
 /// present, padded to whole panels.
 struct RuntimeWeights : PerRunColumnConstants {
-  const int8_t* panels = nullptr;  // canonical (pack.h), or cut; panel 0, which may not be present
-  ExtraQuads extra;                // of cut panels, by panels of C
-  bool is_cut = false;             // false: too many quads would be cut, so the panels are canonical
-  const int8_t* b = nullptr;       // B where it lies, column 0
+  const int8_t* panels =
+      nullptr;                // canonical (pack.h), or cut; the address of panel 0, also if it is not present
+  ExtraQuads extra;           // of cut panels, by panels of C
+  bool is_cut = false;        // false: too many quads would be cut, so the panels are canonical
+  const int8_t* b = nullptr;  // B where it lies, column 0
   const int32_t* column_sums = nullptr;
   const int32_t* zero_points = nullptr;  // null: no zero points
-  // The arrays above. If B is not packed, FinishColumns() fills them.
+  // The arrays of this struct that are in scratch, to be written. If B is not packed, FinishColumns() fills them.
   int32_t *own_compensation = nullptr, *own_unshifted_compensation = nullptr, *own_sums = nullptr;
 };
 
