@@ -237,7 +237,7 @@ ANSWERS = {
         (0, PROVEN),
     ),
     "LSTM": ((1, UNKNOWN), (0, UNKNOWN), (0, PROVEN)),
-    "two activations": ((0, PRODUCT_PROVEN), (2, NO_LAYER), (0, TWO_PROVEN)),
+    "two activations": ((0, PRODUCT_PROVEN), (2, NO_LAYER), (0, PRODUCT_PROVEN)),
 }
 
 

@@ -285,7 +285,7 @@ TEST(BenchReport, Json) {
   const nlohmann::ordered_json json = ToJson(MadeUpResults());
   EXPECT_THAT(Keys(json),
               ElementsAre("schema", "schema_version", "version", "suite", "weights", "machine", "isas",
-                          "peaks", "reads", "peers", "rows", "first_calls", "means", "sums"));
+                          "peaks", "reads", "peers", "not_measured", "rows", "first_calls", "means", "sums"));
   EXPECT_EQ(json["schema"], "intact-bench");
   EXPECT_EQ(json["schema_version"], 4);
   EXPECT_EQ(json["isas"][1]["reason"], "no tiles");
