@@ -45,7 +45,7 @@ def test_an_audit_ends_with_its_time(tmp_path, ticks):
     assert f"passed over: 2 x MatMulInteger: {OVER}\n" in run.stdout
     assert f"missing: 2 of 3 layers: {OVER}\n" in run.stdout
     assert run.stdout.endswith(
-        "all 1 layers are proven safe in ONNX Runtime, whatever the input; 2 operators were not audited\n"
+        "the layer is proven safe in ONNX Runtime, whatever the input; 2 operators were not audited\n"
     )
     found = json.loads(report.read_text())
     assert len(found["layers"]) == 1 and not found["proven"] and found["missing"] == f"2 of 3 layers: {OVER}"
