@@ -118,7 +118,8 @@ TEST_F(BenchCli, TrapsBesideTheirNeighbours) {
 
 TEST_F(BenchCli, EndsWithItsTime) {
   const std::string report = folder_ + "/part.json";
-  for (const std::string command : {"--suite square", "tune --suite square --turns 0.1", "traps --turns 0.1"}) {
+  for (const std::string command :
+       {"--suite square", "tune --suite square --turns 0.1", "traps --turns 0.1"}) {
     const Outcome outcome = Run(command + " --isa avx2 --time 0.1 --json '" + report + "'");
     EXPECT_EQ(outcome.status, 4) << command << outcome.err;
     const json results = json::parse(Contents(report));

@@ -154,7 +154,9 @@ def test_softmax_of_empty_tensors_and_of_an_axis_that_is_not_there():
         opset_imports=[onnx.helper.make_opsetid("", 13)],
         ir_version=8,
     )
-    with pytest.raises(Exception, match="intact: output y: axis: is 2 with 2 dimensions; expected one of them"):
+    with pytest.raises(
+        Exception, match="intact: output y: axis: is 2 with 2 dimensions; expected one of them"
+    ):
         session_of(model.SerializeToString()).run(None, {"x": np.zeros((2, 3), np.float32)})
 
 

@@ -1767,14 +1767,18 @@ def test_runs_are_refused_in_one_line():
     )
     with pytest.raises(Exception, match="intact: output y: X: has 1 channels; expected 2"):
         session_of(model).run(None, {"x": np.zeros((1, 1, 9), np.uint8)})
-    with pytest.raises(Exception, match="intact: output y: X: has extent 2 with its padding; expected at least 3"):
+    with pytest.raises(
+        Exception, match="intact: output y: X: has extent 2 with its padding; expected at least 3"
+    ):
         session_of(model).run(None, {"x": np.zeros((1, 2, 2), np.uint8)})
 
 
 def test_options_are_prepared_once():
     options = onnxruntime.SessionOptions()
     intact.onnxruntime.add(options)
-    with pytest.raises(intact.Error, match="options: add\\(\\) has prepared them before; expected new SessionOptions"):
+    with pytest.raises(
+        intact.Error, match="options: add\\(\\) has prepared them before; expected new SessionOptions"
+    ):
         intact.onnxruntime.add(options, reproducible=True)
 
 

@@ -833,7 +833,9 @@ def test_an_audit_says_how_far_answers_move_or_what_shows_it(files):
         == f"how far the outputs move depends on the inputs: intact audit {path} --data INPUTS.npz --emulate"
     )
     with_data = intact_command("audit", path, "--data", data)
-    assert "the outputs depend on the CPU" in with_data.stdout and "how far the outputs" not in with_data.stdout
+    assert (
+        "the outputs depend on the CPU" in with_data.stdout and "how far the outputs" not in with_data.stdout
+    )
 
 
 @needs_table
