@@ -253,13 +253,14 @@ int RunFit(const Options& options, Isas isas) {
   const support::Deadline deadline = options.time.Start();
   const Result<CostSamples> measured =
       MeasureCosts(isas, kPlans, tools::ReportProgress("measuring"), deadline);
-  if (!measured && deadline.IsOver()) return tools::Unfinished(options.fit + " was not written");
+  if (!measured && measured.error().message == support::kTimeIsOver) {
+    return tools::Unfinished(options.fit + " was not written");
+  }
   if (!measured) return Fail(measured.error());
   const std::span<const CostSample> samples = measured->samples;
   const kernels::CostTable start = kernels::Costs();
   tools::Print("the table at the start\n{}", ToText(ErrorsOf(samples, FitTimes(samples, start))));
   const CostFit fit = FitCosts(samples, start);
-  if (deadline.IsOver()) return tools::Unfinished(options.fit + " was not written");
   tools::Print("the fitted table\n{}", ToText(ErrorsOf(samples, fit)));
   if (const std::optional<Error> error = support::WriteFile(options.fit, kernels::ToText(fit.table)))
     return Fail(*error);

@@ -4,6 +4,7 @@
 
 make_release() {
   local version folder title file metadata
+  local definitions=(-DINTACT_BUILD_{PYTORCH,PYTORCH_LEGACY,ONNXRUNTIME,GGML}=OFF)  # packages do not depend on earlier commands
   version=$(sed -n 's/^project(intact VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
   folder=build/intact-$version
   title=$(grep -m 1 '^## ' CHANGELOG.md)

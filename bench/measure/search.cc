@@ -472,10 +472,10 @@ SearchResults Search(const SearchRequest& request, const Stopwatch& stopwatch,
                      const verify::Progress& progress) {
   Searcher searcher(request, stopwatch);
   const auto start = Clock::now();
-  const auto total = static_cast<int64_t>(request.time.count());
+  const int64_t total = std::max<int64_t>(static_cast<int64_t>(request.time.count()), 1);  // seconds
   Seconds spent(0);
   for (int64_t i = 0; i < request.problems && spent < request.time; ++i) {
-    progress(static_cast<int64_t>(spent.count()), total);
+    progress(std::min(static_cast<int64_t>(spent.count()), total), total);
     searcher.Step();
     spent = Clock::now() - start;
   }

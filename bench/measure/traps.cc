@@ -232,6 +232,7 @@ std::string ToText(const TrapResults& results) {
   std::string text = fmt::format(
       "intact {}, suite traps, {} weights; one thread, medians of turns\n  {}, family {}, model {}\n",
       intact_version(), results.weights, results.machine.cpu, results.machine.family, results.machine.model);
+  text += MissingText(results.not_measured);
   std::string last;
   for (const TrapRow& row : results.rows) {
     if (row.isa != last) text += ToText(TableOf(results.rows, row.isa));

@@ -177,6 +177,7 @@ TunedResults RunTuned(const Request& request, const verify::Progress& progress) 
     }
   }
   results.not_measured = total - done;
+  for (TunedRow& row : results.rows) row.times = results.not_measured > 0 ? 1 : row.times;  // as in run.cc
   const auto place = [&](const TunedRow& row) {
     return std::ranges::find(request.isas, *core::ParseIsa(row.isa));
   };
@@ -190,6 +191,7 @@ std::string ToText(const TunedResults& results) {
       "medians of turns\n  {}, family {}, model {}\n",
       intact_version(), results.suite, results.weights, results.machine.cpu, results.machine.family,
       results.machine.model);
+  text += MissingText(results.not_measured);
   std::string last;
   for (const TunedRow& row : results.rows) {
     if (row.isa != last) text += ToText(TableOf(RowsOf(results, row.isa)));

@@ -97,7 +97,8 @@ Table BesideMeasured(const Results& results) {
   table.head = lines.front();
   table.rows.assign(std::make_move_iterator(lines.begin() + 1), std::make_move_iterator(lines.end()));
   constexpr size_t kMostNotes = 8;
-  table.notes.push_back(unusual.empty() ? "nothing is unusual"
+  table.notes.push_back(unusual.empty() ? results.not_measured > 0 ? "nothing that was measured is unusual"
+                                                                   : "nothing is unusual"
                                         : fmt::format("{} shares are unusual:", unusual.size()));
   for (size_t i = 0; i < std::min(unusual.size(), kMostNotes); ++i)
     table.notes.push_back(std::move(unusual[i]));

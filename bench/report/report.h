@@ -11,7 +11,7 @@
 //                    "L3", "memory"; "L3 or memory" if L3's size is unknown), gb_per_s
 //   peers[]          name, version, call_microseconds (of a call alone, which each run includes; 0 if the
 //                    library is called directly)
-//   not_measured     how many rows and first calls --time prevented
+//   not_measured     how many rows and first calls --time prevented. If any, times of all rows is 1, and sums is empty
 //   rows[]           one shape on one ISA; its figures are measured together, in turns: isa, m, n, k, conv
 //                    (null for a GEMM; else height and width of the input, c_in, c_out, kernel and stride
 //                    ([height, width] each), groups, batch, transposed, dilation; m, n and k are then output

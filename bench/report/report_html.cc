@@ -130,6 +130,9 @@ std::string ToHtml(const Results& results) {
                   html::Judged(results.AllRight(), "All that intact computed was right.",
                                "A result of intact was wrong and is not timed; see the notes."),
                   html::Table({}, RowsOf(MachineTable(results)), 2));
+  if (results.not_measured > 0) {
+    body += fmt::format("<p>{}</p>\n", html::Escape(MissingText(results.not_measured)));
+  }
   body +=
       html::Figure("roofline", Roofline(results).Commands(),
                    "Each shape with s32 output, or with float32 input and output. Filled: intact. Hollow: "

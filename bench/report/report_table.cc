@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/isas.h"
+#include "support/deadline.h"
 #include "support/turns.h"
 #include "verify/report/report_terminal.h"
 
@@ -312,6 +313,11 @@ Table FirstCallTable(const Results& results) {
 }
 
 }  // namespace
+
+std::string MissingText(int64_t not_measured) {
+  if (not_measured == 0) return "";
+  return fmt::format("  missing                {} measurements: {}\n", not_measured, support::kTimeIsOver);
+}
 
 Table MachineTable(const Results& results) {
   Table table;

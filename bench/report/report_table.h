@@ -22,6 +22,8 @@ struct Table {
 
 /// CPU, caches, ISAs, peaks: a label and its text each. No head.
 Table MachineTable(const Results& results);
+/// A line that names missing measurements, or "".
+std::string MissingText(int64_t not_measured);
 /// All other tables. First the tables of each ISA, with geometric means: GEMMs, convolutions, dynamic GEMMs
 /// and batches; or one table of a network, which has worst ratios and sums too. Then the cost of quantizing
 /// in the run, for 128 rows and for one row; then plans and threads.

@@ -39,6 +39,7 @@ std::string Title(const Results& results) {
 std::string ToText(const Results& results) {
   std::string text = fmt::format("{}\n", Title(results));
   for (const auto& line : MachineTable(results).rows) text += fmt::format("  {:<22} {}\n", line[0], line[1]);
+  text += MissingText(results.not_measured);
   for (const Table& table : Tables(results)) text += ToText(table);
   if (const Table table = BesideMeasured(results); !table.rows.empty())
     text += ToText(table);  // last, so that it stays on the screen

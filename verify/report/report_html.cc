@@ -245,8 +245,11 @@ std::string RampFigure(const Ramp& ramp, std::string_view name, std::string_view
 namespace {
 
 std::string WhyNoParity(const Report& report) {
-  if (!report.IsUnfinished())
-    return "Difference: something does not compute what its mode promises; see below.";
+  if (!report.IsUnfinished()) {
+    const std::string missing = report.MissingText();
+    return "Difference: something does not compute what its mode promises; see below." +
+           (missing.empty() ? "" : fmt::format(" Missing: {}: {}.", missing, support::kTimeIsOver));
+  }
   return fmt::format("Unfinished: {}; missing: {}.", support::kTimeIsOver, report.MissingText());
 }
 

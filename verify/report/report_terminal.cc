@@ -652,9 +652,12 @@ std::string ParityText(const Report& report) {
     return fmt::format("UNFINISHED: {}; missing: {}\n", support::kTimeIsOver, report.MissingText()) +
            TriedText(report.sweep.tried);
   }
-  return (report.Parity() ? "PARITY: every kernel computes what its mode promises\n"
-                          : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above\n") +
-         TriedText(report.sweep.tried);
+  std::string text = report.Parity() ? "PARITY: every kernel computes what its mode promises\n"
+                                     : "DIFFERENCE: see FAILED, DIFFERENT and unexplained above\n";
+  if (!report.MissingText().empty()) {
+    text += fmt::format("missing: {}: {}\n", report.MissingText(), support::kTimeIsOver);
+  }
+  return text + TriedText(report.sweep.tried);
 }
 
 std::string ToText(const ReportComparison& comparison) {

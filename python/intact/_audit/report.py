@@ -327,8 +327,8 @@ def floats_by_cpu(audit: Audit) -> dict[str, int]:
     """The float operators whose outputs depend on the CPU in ONNX Runtime, and their number."""
     if audit.model.proto is None or "onnxruntime" not in audit.engines:
         return {}
-    integers = {id(each.layer.graph_node) for each in audit.layers if not each.layer.float_in}
-    integers |= {id(product.layer.graph_node) for product in audit.products}
+    integers = {id(layer.graph_node) for layer in audit.model.layers if not layer.float_in}
+    integers |= {id(product.layer.graph_node) for product in audit.model.products}
     return float_nodes_by_cpu(
         node for node in every_node(audit.model.proto.graph) if id(node) not in integers
     )
@@ -342,6 +342,8 @@ def dependence(audit: Audit) -> list[str]:
     clamped = audit.failing("onnxruntime") + sum(product.fails(["onnxruntime"]) for product in audit.products)
     through = [f"{_counted(clamped, 'product')} whose sums can saturate"] if clamped else []
     through += [f"{count} x {op} of floats" for op, count in sorted(floats_by_cpu(audit).items())]
+    if not through and audit.missing:
+        return ["it is not known whether outputs depend on the CPU in ONNX Runtime: layers are missing"]
     if not through:
         return ["no operator is known whose outputs depend on the CPU in ONNX Runtime"]
     how_far = (

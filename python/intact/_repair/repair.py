@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable, Iterator
 import numpy as np
 
 from .._audit.audit import Audit, audit
-from .._deadline import begin_unit
+from .._deadline import TimeOver, begin_unit
 from .._graph.axes import Axes
 from .._graph.dims import factors
 from .._graph.nodes import load_onnx
@@ -179,7 +179,10 @@ def repair_file(
         done, after = state.done, state.after
         done.after = after
         done.price = state.plan.price([i for i, layer in enumerate(done.layers) if layer.how == "u8 weights"])
-        done.cheaper = _cheaper(done, path.parent, chosen)
+        try:
+            done.cheaper = _cheaper(done, path.parent, chosen)
+        except TimeOver:  # advice only: the repair is complete
+            done.cheaper = []
         if not out.parent.is_dir():
             raise invalid(f"{excerpt(out)}: its folder does not exist")
         is_wanted = before_writing is None or before_writing(done)
