@@ -19,9 +19,9 @@ typedef struct intact_bound intact_bound;
  * `args` points to is not copied. Activations, outputs, arrays of pointers, scales, zero points and scratch
  * stay the caller's. Each run reads or writes this memory. The memory and the plan must outlive `*bound`. The
  * shapes, the aliasing and the number of threads are those of `args`. Without scratch in `args`, `*bound`
- * owns the scratch of runs on one thread. The call may read activations. Tune a plan before binding it. A
- * bound plan must not be tuned. Thread-safe. Errors: those of intact_gemm_run(), and OUT_OF_MEMORY; `*bound`
- * is then NULL. */
+ * owns the scratch of runs on one thread. The call may read activations and write scratch. Tune a plan before
+ * binding it. A bound plan must not be tuned. Thread-safe. Errors: those of intact_gemm_run(), and
+ * OUT_OF_MEMORY; `*bound` is then NULL. */
 INTACT_API intact_status intact_gemm_bind(const intact_gemm* gemm, const intact_gemm_args* args,
                                           intact_bound** bound);
 

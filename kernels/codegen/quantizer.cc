@@ -175,6 +175,7 @@ bool Quantizer::QuantizeRows(const RowMap& rows, int64_t begin, int64_t end, int
     }
     ShortRows some;
     some.k = k;
+    some.may_use_zmm = step_ == 64 / int64_t{sizeof(float)};
     some.count = static_cast<int>(std::min<int64_t>(ShortRows::kCount, end - row));
     cursor.Take(some.count, some.x.data());
     uint32_t undefined_rows = some.Quantize(source_, a_type_, a, stride, values);

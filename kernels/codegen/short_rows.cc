@@ -220,7 +220,8 @@ template <intact_type kSource, int64_t kVectors>
   }
   const bool is_signed = a_type == INTACT_S8;
   const uint32_t undefined_rows = scales.undefined_rows & AllRows(rows.count);
-  if (!kCopies && kVectors * kLanes <= kStep && jit::HardwareIsas().Has(core::Isa::kAvx512)) {
+  if (!kCopies && kVectors * kLanes <= kStep && rows.may_use_zmm &&
+      jit::HardwareIsas().Has(core::Isa::kAvx512)) {
     QuantizeByAvx512(rows, scales, is_signed, a, stride);
     return undefined_rows;
   }

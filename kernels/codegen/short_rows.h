@@ -30,6 +30,7 @@ struct ShortRows {
   std::array<const uint8_t*, kCount> x = {};  // a pointer to each row
   int count = 0;                              // 1 to kCount
   int64_t k = 0;                              // 1 to kLongest
+  bool may_use_zmm = false;                   // whether the plan's ISA has 512-bit vectors
 };
 
 }  // namespace intact::kernels

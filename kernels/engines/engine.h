@@ -227,7 +227,7 @@ class Engine {
   virtual Error PrepareRows(int64_t /*rows*/, bool /*or_fewer*/) const { return {}; }
   /// Computes `range` of C. `scratch` is aligned to 64 bytes.
   virtual void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept = 0;
-  /// Records the kernel calls of RunRange() for these arguments. Recording may read A. The engine must
+  /// Records the kernel calls of RunRange() for these arguments. Recording may read A and write scratch. The engine must
   /// outlive the result. Null: binding would save no time.
   virtual std::unique_ptr<BoundCalls> Bind(const RunBuffers& /*buffers*/, const Range& /*range*/,
                                            uint8_t* /*scratch*/) const {

@@ -294,7 +294,7 @@ void Convolution::RestoreSize(const std::vector<TunedChoices::ConvChoice>& held)
       continue;
     }
     Result<std::unique_ptr<ConvPlan>> plan = MakePlan(phase);
-    if (!plan) return;
+    if (!plan || !(*plan)->PrepareImage((*plan)->Decide(1)).ok()) return;
     plans.push_back(std::move(*plan));
   }
   if (!choices.empty()) Adopt(Combine(*sized, std::move(plans)), std::move(choices));
@@ -317,7 +317,8 @@ Result<Convolution::TunedPhase> Convolution::RestorePhase(
   if (choice == choices.end()) return Error{INTACT_UNSUPPORTED, "there is no kernel " + found->kernel};
   made.choice = {phase.input, phase.number, made.plan->shared_layout(), *choice, found->kernel};
   RETURN_IF_ERROR(made.plan->Choose(*choice));
-  RETURN_IF_ERROR(made.plan->PrepareImage(made.plan->Decide(1)));
+  // Only a size that the descriptor gives must be prepared.
+  if (fixed_ != nullptr) RETURN_IF_ERROR(made.plan->PrepareImage(made.plan->Decide(1)));
   return made;
 }
 

@@ -697,7 +697,10 @@ Result<std::unique_ptr<BoundRun>> Convolution::Bind(const intact_conv_args& args
   }
   ASSIGN_OR_RETURN(PreparedPointer found, Find(args));
   RETURN_IF_ERROR(CheckSizedArguments(args, found->plans->geometry));
-  const Cuts cuts(*found, found->Threads(args.threads, isa()));
+  // Parts that would run on one thread are not cut.
+  const int threads = found->Threads(args.threads, isa());
+  const bool is_alone = CountThreads(Cuts(*found, threads).parts()).threads == 1;
+  const Cuts cuts(*found, is_alone ? 1 : threads);
   RETURN_IF_ERROR(PrepareShares(cuts, false));
   if (cuts.parts() != 1) {
     auto bound = std::make_unique<CheckedRun<Convolution, intact_conv_args>>(*this, args);

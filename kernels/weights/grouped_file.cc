@@ -71,6 +71,12 @@ Error CheckHeader(const Header& header) {
       header.has_common_zero_point > 1 || header.has_sign_bytes > 1) {
     return InvalidArgument("corrupted: a flag is out of range");
   }
+  // The format of the weights is checked with the descriptor.
+  const bool is_s8_by_avx2 =
+      header.desc.a_type == INTACT_S8 && header.has_dot_products == 0 && header.columns == 16;
+  if (header.has_sign_bytes != 0 && !is_s8_by_avx2) {
+    return InvalidArgument("corrupted: weights with signs are not for s8 activations and AVX2");
+  }
   if (header.minimum_type != INTACT_TYPE_NONE && header.minimum_type != INTACT_F16 &&
       header.minimum_type != INTACT_F32) {
     return Unexpected("corrupted: the type of minimums", header.minimum_type, "0, 4 or 6");
