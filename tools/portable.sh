@@ -21,7 +21,7 @@ make_portable() {
   cp docs/*.md docs/*.svg "$folder/$name/docs"
   cp docs/measurements/*.md "$folder/$name/docs/measurements"
   sed 's/](\([a-z_]*\.md\)/](docs\/\1/g' docs/new_cpu.md >"$folder/$name/README.md"
-  tar -C "$folder" --sort=name --owner=0 --group=0 --numeric-owner --mtime="$(git log -1 --format=%cI 2>/dev/null || date -Ir CHANGELOG.md)" -c "$name" |
+  tar -C "$folder" --sort=name --owner=0 --group=0 --numeric-owner --mtime="$(git log -1 --format=%cI 2>/dev/null || date -Iseconds -r CHANGELOG.md)" -c "$name" |
     gzip -n9 >"$folder/$name.tar.gz"
 
   say "testing the archive in an empty root"
