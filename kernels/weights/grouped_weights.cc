@@ -207,7 +207,7 @@ GroupedWeights::GroupedWeights(const GroupedProblem& problem, const GroupedPacki
       n_(problem.n),
       k_(problem.k),
       group_(problem.group),
-      format_(problem),
+      format_(static_cast<const core::WeightFormat&>(problem)),
       packing_(packing) {
   const bool is_nibble = format_.IsPacked(), has_vnni = packing.has_dot_products;
   if (is_nibble)
@@ -378,7 +378,7 @@ void GroupedWeights::PackGroup(const GroupedProblem& problem, const GroupedWeigh
 Error GroupedWeights::Check(const GroupedProblem& problem) const {
   RETURN_IF_ERROR(CheckMinimums(problem));
   std::array<uint8_t, kMostColumns * 4> sums;
-  const auto sum_bytes = static_cast<size_t>(columns() * layout_.sum_bytes);
+  const size_t sum_bytes = static_cast<size_t>(columns()) * static_cast<size_t>(layout_.sum_bytes);
   const uint8_t* group = panels_;
   for (int64_t panel = 0; panel < experts_ * expert_panels_; ++panel) {
     for (int64_t g = 0; g < problem.groups(); ++g) {
