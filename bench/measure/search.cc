@@ -472,10 +472,10 @@ SearchResults Search(const SearchRequest& request, const Stopwatch& stopwatch,
                      const verify::Progress& progress) {
   Searcher searcher(request, stopwatch);
   const auto start = Clock::now();
-  const int64_t total = std::max<int64_t>(static_cast<int64_t>(request.time.count()), 1);  // seconds
+  const auto total = static_cast<int64_t>(request.time.count());
   Seconds spent(0);
   for (int64_t i = 0; i < request.problems && spent < request.time; ++i) {
-    progress(std::min(static_cast<int64_t>(spent.count()), total), total);
+    progress(static_cast<int64_t>(spent.count()), total);
     searcher.Step();
     spent = Clock::now() - start;
   }

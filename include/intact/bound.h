@@ -1,6 +1,6 @@
 /** @file
- * Bound runs: the arguments of a run are checked once, and the run is repeated many times. Bound runs serve
- * engines whose small layers get the same shapes and buffers again. In contrast, intact_gemm_run() checks its
+ * Bound runs: the arguments of a run are checked once, and the run is repeated many times. An engine
+ * saves time with them if a small layer gets the same shapes and buffers again: intact_gemm_run() checks its
  * arguments and finds its kernels in each run.
  */
 #ifndef INTACT_BOUND_H_

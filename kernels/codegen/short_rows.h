@@ -21,9 +21,9 @@ struct ShortRows {
   /// Whether this CPU has the instructions.
   static bool Exist();
 
-  /// Quantizes rows [0, count) as Quantizer::QuantizeRows() does, row i to a + i·stride. Returns a bit for
-  /// each row whose scale has no Quantizer::Reciprocal, or that has no scale. The results of these rows are
-  /// undefined.
+  /// Quantizes rows [0, count) as Quantizer::QuantizeRows() does, row i to a + i·stride. Sets a bit of
+  /// the result for each row without a scale, and for each row with a scale that has no Quantizer::Reciprocal.
+  /// The outputs of these rows are undefined.
   uint32_t Quantize(intact_type source, intact_type a_type, uint8_t* a, int64_t stride,
                     RowValues* values) const noexcept;
 

@@ -59,8 +59,8 @@ struct TileCosts {
 struct LayoutLimits {
   // With tiles: up to this number of panels, A is read in place (from L2 for each block) rather than staged.
   int64_t few_panels = 0;
-  // With VNNI, a group whose output channels fill fewer vectors than this may read a planar band. Condition:
-  // its columns do not fill whole vectors, or its weights have zero points.
+  // With VNNI, a group may read a planar band if its output channels fill fewer vectors than this. Condition: the
+  // group's columns do not fill whole vectors, or its weights have zero points.
   int64_t planar_vectors = 0;
   // Groups that fill a vector only together read a planar band if their output channels × strides are fewer
   // than this. Reason: each pixel that outputs read is transposed.
@@ -89,7 +89,7 @@ struct LayoutLimits {
   // Strips of up to shallow_quads quads use groups of up to shallow_group items. In these strips,
   // mispredicted exits of the loops for each group size cost more than larger groups save.
   int64_t shallow_quads = 0, shallow_group = 0;
-  // If C has fewer columns than this, schedules whose rows fill the lanes cost schedule.run in addition.
+  // If C has fewer columns than this, schedules that fill the lanes with rows cost schedule.run in addition.
   int64_t run_columns = 0;
   // The branch predictor remembers the loop exits of this number of strips from one tile to the next. With
   // more strips, entering a strip costs new_strip times schedule.strip.
@@ -104,12 +104,12 @@ struct LayoutLimits {
   int64_t fetching_rows = 0, panel_ahead = 0, strip_ahead = 0;
   // VNNI kernels of up to rows_in_turn rows multiply panels in turn (PanelsInTurn).
   int64_t rows_in_turn = 0;
-  // Lines of C that are a multiple of 512 bytes apart, but not of 4096, share few memory banks. Kernels that store one
-  // line of each row at a time write them past the caches only at these depths or more: panel kernels, and kernels
-  // whose lanes are rows.
+  // Rows of C share few memory banks if their distance is a multiple of 512 bytes, but not of 4096. Some kernels store
+  // one line of each row at a time. They write such rows past the caches only from this number of quads on: panel
+  // kernels; kernels that fill their lanes with rows.
   int64_t streaming_panel_quads = 0, streaming_row_quads = 0;
-  // Schedules whose rows fill the lanes pack rows tap by tap: the cost of a tap after the first, in products, in addition
-  // to its quads.
+  // Schedules that fill the lanes with rows pack each row tap by tap. Each tap after the first costs this number of
+  // products, in addition to its quads.
   double packed_tap = 0;
 };
 

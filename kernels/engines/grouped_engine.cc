@@ -242,15 +242,15 @@ void GroupedPanelEngine::RunOnVectors(const Rows& rows, const uint8_t* weights,
   const bool is_expanded = IsExpanded(count);
   for (int64_t first = 0; first < groups_;) {
     const Groups block = BlockAt(first, count);
+    const int64_t bytes = PackedBytes(block);
     if (is_expanded) {
       Expand(block, weights, scratch.expanded);
-      const int64_t calls = CeilDivide(count, expanded_.most_rows());
-      Ahead ahead(weights + PackedBytes(block), PackedBytes(block), calls);
+      Ahead ahead(weights + bytes, bytes, CeilDivide(count, expanded_.most_rows()));
       RunBlock(expanded_, rows, 0, block, scratch.expanded, scratch.f, &ahead);
     } else {
       RunBlock(whole_, rows, 0, block, weights, scratch.f);
     }
-    weights += PackedBytes(block);
+    weights += bytes;
     first += block.count;
   }
 }

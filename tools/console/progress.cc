@@ -25,7 +25,7 @@ void ReportStep(const std::string& step) { PrintProgress(step + " ..."); }
 verify::Progress ReportProgress(const std::string& step) {
   const bool redraw = isatty(STDERR_FILENO) != 0;
   return [step, redraw, last = int64_t{-1}](int64_t done, int64_t total) mutable {
-    if (total <= 0) return;
+    if (total == 0) return;  // no whole unit
     const int64_t tenths = 10 * done / total;
     const int64_t percent = 100 * done / total;
     const int64_t mark = redraw ? percent : tenths;
