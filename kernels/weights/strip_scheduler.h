@@ -30,73 +30,73 @@ class Load {
  public:
   static constexpr size_t kLanes = kColumns * 4;  // columns × 2 pairs × 2 signs
   static constexpr size_t kVectors = (kLanes + 7) / 8;
-  using Lanes = std::array<int16_t, kVectors * 8>;
+  using Weights = std::array<int8_t, kColumns * kQuad>;
 
   Load() { std::fill_n(vectors_, kVectors, _mm_setzero_si128()); }
 
-  /// The load of an item with these weights.
-  [[gnu::target("avx2"), gnu::always_inline]] explicit Load(const int8_t* weights) {
-    constexpr size_t kBytes = std::min<size_t>(2 * kPairsAtOnce, 16);
-    for (size_t i = 0; i < kLanes / 2 / kPairsAtOnce; ++i) {
-      __m128i bytes;
-      if constexpr (kBytes == 4) bytes = _mm_loadu_si32(weights);
-      if constexpr (kBytes == 8) bytes = _mm_loadu_si64(weights);
-      if constexpr (kBytes == 16) bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(weights + 16 * i));
-      const __m128i zero = _mm_setzero_si128();
-      const __m128i ones = _mm_set1_epi8(1);
-      const __m128i positive = _mm_maddubs_epi16(ones, _mm_max_epi8(bytes, zero));
-      const __m128i negative = _mm_sub_epi16(zero, _mm_maddubs_epi16(ones, _mm_min_epi8(bytes, zero)));
-      if constexpr (kBytes == 4) vectors_[0] = _mm_unpacklo_epi32(positive, negative);
-      if constexpr (kBytes == 8) vectors_[0] = _mm_unpacklo_epi64(positive, negative);
-      if constexpr (kBytes == 16) {
-        vectors_[2 * i] = positive;
-        vectors_[2 * i + 1] = negative;
-      }
-    }
-  }
-
   /// A load with these sums in each pair.
   Load(int positive, int negative) {
-    Lanes lanes = {};
-    for (size_t pair = 0; pair < kLanes / 2; ++pair) {
-      lanes[Lane(pair, 1)] = static_cast<int16_t>(positive);
-      lanes[Lane(pair, -1)] = static_cast<int16_t>(negative);
-    }
-    std::memcpy(vectors_, lanes.data(), sizeof(lanes));
+    const __m128i positives = _mm_set1_epi16(static_cast<int16_t>(positive));
+    const __m128i negatives = _mm_set1_epi16(static_cast<int16_t>(negative));
+    for (size_t i = 0; i < kVectors; i += 2) Set(i, positives, negatives);
   }
 
-  Lanes ToLanes() const {
-    Lanes lanes;
-    std::memcpy(lanes.data(), vectors_, sizeof(lanes));
-    return lanes;
+  /// The load of an item with these weights.
+  [[gnu::target("avx2"), gnu::always_inline]] explicit Load(const Weights& weights) {
+    for (size_t i = 0; i < kVectors; i += 2) {
+      const __m128i bytes = LoadBytes(weights, i);
+      Set(i, SumsOf(bytes, 1), SumsOf(bytes, -1));
+    }
+  }
+
+  /// Moves what `weights`, whose load this is, have beyond `capacity` to `rest`, and leaves the load of the
+  /// weights that stay. Returns the load of `rest`. The two weights of a heavy pair have one sign, because a
+  /// single weight is never too heavy. So the larger weight can give the whole excess.
+  [[gnu::target("avx2"), gnu::always_inline]] Load Split(const Load& capacity, Weights* weights,
+                                                         Weights* rest) {
+    Load moved;
+    for (size_t i = 0; i < kVectors; i += 2) {
+      const __m128i bytes = LoadBytes(*weights, i);
+      const __m128i first = _mm_srai_epi16(_mm_slli_epi16(bytes, 8), 8), second = _mm_srai_epi16(bytes, 8);
+      const __m128i positive = _mm_subs_epu16(Positives(i), capacity.Positives(i));
+      const __m128i negative = _mm_subs_epu16(Negatives(i), capacity.Negatives(i));
+      const __m128i give =
+          _mm_or_si128(OfByte(positive, _mm_cmpgt_epi16(second, first)),
+                       OfByte(_mm_sub_epi16(_mm_setzero_si128(), negative), _mm_cmpgt_epi16(first, second)));
+      StoreBytes(give, i, rest);
+      StoreBytes(_mm_sub_epi8(bytes, give), i, weights);
+      moved.Set(i, positive, negative);
+    }
+    for (size_t i = 0; i < kVectors; ++i) vectors_[i] = _mm_sub_epi16(vectors_[i], moved.vectors_[i]);
+    return moved;
   }
 
   using Bytes = std::array<uint8_t, kVectors * 8>;
-  /// The lanes, at most 255 each.
-  Bytes ToBytes() const {
+  /// The lanes in units of 1 << shift, rounded up, at most 255 each.
+  [[gnu::target("avx2"), gnu::always_inline]] Bytes ToBytes(int shift) const {
     Bytes bytes;
+    const __m128i most = _mm_set1_epi16(static_cast<int16_t>((1 << shift) - 1));
     for (size_t i = 0; i < kVectors; ++i) {
-      _mm_storeu_si64(&bytes[8 * i], _mm_packus_epi16(vectors_[i], vectors_[i]));
+      const __m128i units = _mm_srl_epi16(_mm_add_epi16(vectors_[i], most), _mm_cvtsi32_si128(shift));
+      _mm_storeu_si64(&bytes[8 * i], _mm_packus_epi16(units, units));
     }
     return bytes;
   }
 
-  /// The lane of a pair's sum of one sign, and the pair and the sign of a lane.
-  static size_t Lane(size_t pair, int sign) {
-    return pair / kPairsAtOnce * 2 * kPairsAtOnce + pair % kPairsAtOnce + (sign > 0 ? 0 : kPairsAtOnce);
+  /// Whether all weights are 0.
+  bool IsZero() const {
+    __m128i any = vectors_[0];
+    for (const __m128i& vector : vectors_) any = _mm_or_si128(any, vector);
+    return _mm_movemask_epi8(_mm_cmpeq_epi8(any, _mm_setzero_si128())) == 0xffff;
   }
-  static size_t PairOf(size_t lane) { return lane / (2 * kPairsAtOnce) * kPairsAtOnce + lane % kPairsAtOnce; }
-  static int SignOf(size_t lane) { return lane / kPairsAtOnce % 2 == 0 ? 1 : -1; }
 
-  /// A bit for each lane in which the load is more than `room`.
-  uint64_t Beyond(const Load& room) const {
-    uint64_t lanes = 0;
+  /// The mean of the lanes, rounded down.
+  static uint8_t Mean(const Bytes& bytes) {
+    __m128i sum = _mm_setzero_si128();
     for (size_t i = 0; i < kVectors; ++i) {
-      const __m128i beyond = _mm_cmpgt_epi16(vectors_[i], room.vectors_[i]);
-      const int of_vector = _mm_movemask_epi8(_mm_packs_epi16(beyond, _mm_setzero_si128()));
-      lanes |= static_cast<uint64_t>(of_vector) << (8 * i);
+      sum = _mm_add_epi32(sum, _mm_sad_epu8(_mm_loadu_si64(&bytes[8 * i]), _mm_setzero_si128()));
     }
-    return lanes;
+    return static_cast<uint8_t>(static_cast<size_t>(_mm_cvtsi128_si32(sum)) / kLanes);
   }
 
   /// Whether the load is at most `room` in every lane.
@@ -114,174 +114,185 @@ class Load {
     return sum;
   }
 
-  Load operator-(const Load& other) const {
-    Load rest;
-    for (size_t i = 0; i < kVectors; ++i) rest.vectors_[i] = _mm_sub_epi16(vectors_[i], other.vectors_[i]);
-    return rest;
-  }
-
-  /// Whether all weights are 0.
-  bool IsZero() const {
-    __m128i any = vectors_[0];
-    for (const __m128i& vector : vectors_) any = _mm_or_si128(any, vector);
-    return _mm_movemask_epi8(_mm_cmpeq_epi8(any, _mm_setzero_si128())) == 0xffff;
-  }
-
-  [[gnu::target("avx2")]] int Heaviest() const {
-    __m128i most = vectors_[0];
-    for (const __m128i& vector : vectors_) most = _mm_max_epi16(most, vector);
-    return 0xffff - _mm_extract_epi16(_mm_minpos_epu16(_mm_xor_si128(most, _mm_set1_epi8(-1))), 0);
-  }
-
  private:
   static constexpr size_t kPairsAtOnce = std::min<size_t>(kLanes / 2, 8);
+  static constexpr size_t kBytesAtOnce = 2 * kPairsAtOnce;
+
+  // Weights of the pairs whose sums begin in vectors_[i].
+  static __m128i LoadBytes(const Weights& weights, size_t i) {
+    if constexpr (kBytesAtOnce == 4) return _mm_loadu_si32(weights.data());
+    if constexpr (kBytesAtOnce == 8) return _mm_loadu_si64(weights.data());
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(weights.data() + 8 * i));
+  }
+  static void StoreBytes(__m128i bytes, size_t i, Weights* weights) {
+    if constexpr (kBytesAtOnce == 4) _mm_storeu_si32(weights->data(), bytes);
+    if constexpr (kBytesAtOnce == 8) _mm_storeu_si64(weights->data(), bytes);
+    if constexpr (kBytesAtOnce == 16) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(weights->data() + 8 * i), bytes);
+    }
+  }
+
+  // The sums of each pair's weights of one sign.
+  [[gnu::target("avx2"), gnu::always_inline]] static __m128i SumsOf(__m128i bytes, int sign) {
+    const __m128i zero = _mm_setzero_si128();
+    const __m128i ones = _mm_set1_epi8(1);
+    if (sign > 0) return _mm_maddubs_epi16(ones, _mm_max_epi8(bytes, zero));
+    return _mm_sub_epi16(zero, _mm_maddubs_epi16(ones, _mm_min_epi8(bytes, zero)));
+  }
+
+  // Pairs with `value` in the first byte, or in the second where `is_second`.
+  [[gnu::target("avx2"), gnu::always_inline]] static __m128i OfByte(__m128i value, __m128i is_second) {
+    const __m128i low = _mm_and_si128(value, _mm_set1_epi16(0xff));
+    return _mm_blendv_epi8(low, _mm_slli_epi16(value, 8), is_second);
+  }
+
+  void Set(size_t i, __m128i positives, __m128i negatives) {
+    if constexpr (kPairsAtOnce == 2) vectors_[i] = _mm_move_epi64(_mm_unpacklo_epi32(positives, negatives));
+    if constexpr (kPairsAtOnce == 4) vectors_[i] = _mm_unpacklo_epi64(positives, negatives);
+    if constexpr (kPairsAtOnce == 8) {
+      vectors_[i] = positives;
+      vectors_[i + 1] = negatives;
+    }
+  }
+  __m128i Positives(size_t i) const { return vectors_[i]; }
+  __m128i Negatives(size_t i) const {
+    if constexpr (kPairsAtOnce == 8) return vectors_[i + 1];
+    return _mm_srli_si128(vectors_[i], static_cast<int>(kBytesAtOnce));
+  }
 
   __m128i vectors_[kVectors];
 };
 
 // The groups of a strip, with the room that each group has left. Finds the first group with room for an item.
 //
-// A chunk has 32 groups. For each lane of a load, it has a vector with the rooms of the groups, at most 255
-// each. Comparing each lane gives a mask of the groups that may have room. Groups that no item has joined are
-// open too. If no group has room, a chunk is added.
+// A chunk has 32 groups. For each lane of a load, a chunk has a vector with the rooms of its groups. Comparing
+// each lane gives a mask of the groups that have room. The last chunk always has an empty group, so a group is
+// always found.
 template <int kColumns>
 class OpenGroups {
  public:
+  using Bytes = typename Load<kColumns>::Bytes;
   struct Group {
-    uint32_t size = 0;
-    std::array<uint32_t, kMaxGroup> items;
+    const uint16_t* items;
+    size_t size;
   };
 
   /// For groups of at most `most` items, whose loads add up to at most `capacity`.
-  OpenGroups(const Load<kColumns>& capacity, size_t most)
-      : capacity_(capacity),
-        most_(most),
-        is_exact_(capacity.Fits({255, 255})),
-        fits_all_(Load<kColumns>(kMaxPairLoad * static_cast<int>(most), kMaxPairLoad * static_cast<int>(most))
-                      .Fits(capacity)) {}
+  OpenGroups(const Bytes& capacity, size_t most) : capacity_(capacity), most_(most) {}
 
   /// Begins a strip.
   void Clear() {
     first_chunk_ = chunks_ = 0;
-    groups_.clear();
+    AddChunk();
   }
 
-  /// Puts `item` into the first group that has room for the item. An empty group has room for any single item. `bytes` are
-  /// load.ToBytes(), in memory.
-  [[gnu::target("avx2"), gnu::always_inline]] void Put(uint32_t item, const Load<kColumns>& load,
-                                                       const typename Load<kColumns>::Bytes& bytes) {
-    const size_t number = fits_all_ ? groups_.size() - (IsLastOpen() ? 1 : 0) : Join(load, bytes);
-    if (number == groups_.size()) groups_.emplace_back();
-    Group& group = groups_[number];
-    group.items[group.size++] = item;
-    if (group.size == most_ && !fits_all_) Close(number);
+  /// Puts `item` into the first group that has room for `load`.
+  [[gnu::target("avx2"), gnu::always_inline]] void Put(uint16_t item, const Bytes& load) {
+    const size_t number = FirstWithRoom(load);
+    Chunk& chunk = memory_[number / kGroups];
+    const size_t place = number % kGroups;
+    const size_t size = chunk.sizes[place]++;
+    chunk.items[place][size] = item;
+    Subtract(load, place, &chunk);
+    chunk.open &= ~(uint32_t{size + 1 == most_} << place);
+    first_chunk_ += memory_[first_chunk_].open == 0 ? 1 : 0;
+    if (number + 1 == chunks_ * kGroups) AddChunk();
   }
 
-  const std::vector<Group>& groups() const { return groups_; }
+  /// Calls visit(group) for each group, in the order in which they were opened.
+  template <class Visit>
+  void ForEach(const Visit& visit) const {
+    for (size_t chunk = 0; chunk < chunks_; ++chunk) {
+      const Chunk& of = memory_[chunk];
+      for (size_t place = 0; place < kGroups && of.sizes[place] != 0; ++place) {
+        visit(Group{of.items[place].data(), of.sizes[place]});
+      }
+    }
+  }
 
  private:
   static constexpr size_t kLanes = Load<kColumns>::kLanes;
   static constexpr size_t kLanesAtOnce = std::min<size_t>(kLanes, 8);
-  static constexpr size_t kChunk = 32;  // groups: bytes of a vector
+  static constexpr size_t kGroups = 32;  // of a chunk: bytes of a vector
 
-  bool IsLastOpen() const { return !groups_.empty() && groups_.back().size < most_; }
+  struct Chunk {
+    alignas(32) std::array<uint8_t, kLanes * kGroups> rooms;  // [lane][kGroups]
+    std::array<uint8_t, kGroups> sizes;
+    std::array<std::array<uint16_t, kMaxGroup>, kGroups> items;
+    uint32_t open;  // a bit for each group of fewer than the most items
+  };
 
-  // Subtracts `load` from the rooms of the first group that has room for `load`. Returns the group's number.
-  [[gnu::target("avx2"), gnu::always_inline]] size_t Join(const Load<kColumns>& load,
-                                                          const typename Load<kColumns>::Bytes& lanes) {
-    for (size_t chunk = first_chunk_;; ++chunk) {
-      if (chunk == chunks_) AddChunk();
-      __m256i* const rooms = RoomsOf(chunk);
-      __m256i beyond = _mm256_setzero_si256();
-      uint32_t may_fit = ~uint32_t{0};
-      for (size_t begin = 0; begin < kLanes && may_fit != 0; begin += kLanesAtOnce) {
-#pragma GCC unroll 8
-        for (size_t i = begin; i < begin + kLanesAtOnce; ++i) {
-          const __m256i lane = _mm256_set1_epi8(static_cast<char>(lanes[i]));
-          beyond = _mm256_or_si256(beyond, _mm256_subs_epu8(lane, _mm256_loadu_si256(rooms + i)));
-        }
-        const __m256i fits = _mm256_cmpeq_epi8(beyond, _mm256_setzero_si256());
-        may_fit = static_cast<uint32_t>(_mm256_movemask_epi8(fits));
+  // The first group that has room for `load`. Few lanes: all chunks are compared, without a branch on weights,
+  // because CPUs do not foresee it. Many lanes: the first lanes of a chunk exclude most of its groups.
+  [[gnu::target("avx2"), gnu::always_inline]] size_t FirstWithRoom(const Bytes& load) const {
+    size_t number = 0;
+    if constexpr (kLanes <= 8) {
+      for (size_t chunk = chunks_; chunk-- > first_chunk_;) {
+        const uint64_t have_room = WithRoom(load, memory_[chunk]);
+        const auto place = static_cast<size_t>(std::countr_zero(have_room | uint64_t{1} << kGroups));
+        const size_t is_here = 1 - ((have_room - 1) >> 63);
+        number += is_here * (chunk * kGroups + place - number);
       }
-      for (; may_fit != 0; may_fit &= may_fit - 1) {
-        const auto place = static_cast<size_t>(std::countr_zero(may_fit));
-        const size_t number = chunk * kChunk + place;
-        if (is_exact_) {
-          Subtract(lanes, place, rooms);
-        } else {
-          if (!load.Fits(rooms_[number])) continue;  // 255 stood for a larger load or room
-          rooms_[number] = rooms_[number] - load;
-          SetBytes(rooms_[number].ToBytes(), place, rooms);
-        }
-        return number;
+    } else {
+      uint32_t have_room = 0;
+      for (size_t chunk = first_chunk_; have_room == 0; ++chunk) {
+        have_room = WithRoom(load, memory_[chunk]);
+        number = chunk * kGroups + static_cast<size_t>(std::countr_zero(have_room));
       }
     }
+    return number;
   }
 
-  // Leaves no room in a group.
-  [[gnu::target("avx2"), gnu::always_inline]] void Close(size_t number) {
-    SetBytes({}, number % kChunk, RoomsOf(number / kChunk));
-    ++closed_[number / kChunk];
-    while (first_chunk_ < chunks_ && closed_[first_chunk_] == kChunk) ++first_chunk_;
-  }
-
-  // A vector for each lane: the rooms of a chunk.
-  __m256i* RoomsOf(size_t chunk) { return reinterpret_cast<__m256i*>(&bytes_[chunk * kLanes * kChunk]); }
-
-  // A mask of one byte of a vector.
-  [[gnu::target("avx2"), gnu::always_inline]] static __m256i MaskOf(size_t place) {
-    alignas(64) static constexpr auto kMasks = [] {
-      std::array<uint8_t, 2 * kChunk> masks = {};
-      masks[kChunk] = 0xff;
-      return masks;
-    }();
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&kMasks[kChunk - place]));
+  // A mask of the groups that have room for `load`.
+  [[gnu::target("avx2"), gnu::always_inline]] static uint32_t WithRoom(const Bytes& load,
+                                                                       const Chunk& chunk) {
+    const auto* const rooms = reinterpret_cast<const __m256i*>(chunk.rooms.data());
+    __m256i beyond = _mm256_setzero_si256();
+    uint32_t have_room = 0;
+    for (size_t begin = 0; begin < kLanes; begin += kLanesAtOnce) {
+#pragma GCC unroll 8
+      for (size_t i = begin; i < begin + kLanesAtOnce; ++i) {
+        const __m256i lane = _mm256_set1_epi8(static_cast<char>(load[i]));
+        beyond = _mm256_or_si256(beyond, _mm256_subs_epu8(lane, _mm256_load_si256(rooms + i)));
+      }
+      const __m256i fits = _mm256_cmpeq_epi8(beyond, _mm256_setzero_si256());
+      have_room = static_cast<uint32_t>(_mm256_movemask_epi8(fits)) & chunk.open;
+      if (kLanes > kLanesAtOnce && have_room == 0) break;
+    }
+    return have_room;
   }
 
   // Whole vectors are stored, because the next item loads them: CPUs do not forward bytes to vectors.
-  [[gnu::target("avx2"), gnu::always_inline]] static void Subtract(const typename Load<kColumns>::Bytes& load,
-                                                                   size_t place, __m256i* rooms) {
-    const __m256i mask = MaskOf(place);
+  [[gnu::target("avx2"), gnu::always_inline]] static void Subtract(const Bytes& load, size_t place,
+                                                                   Chunk* chunk) {
+    alignas(64) static constexpr auto kMasks = [] {
+      std::array<uint8_t, 2 * kGroups> masks = {};
+      masks[kGroups] = 0xff;
+      return masks;
+    }();
+    const __m256i mask = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(&kMasks[kGroups - place]));
+    auto* const rooms = reinterpret_cast<__m256i*>(chunk->rooms.data());
 #pragma GCC unroll 8
     for (size_t i = 0; i < kLanes; ++i) {
-      const __m256i lane = _mm256_and_si256(_mm256_set1_epi8(static_cast<char>(load[i])), mask);
-      _mm256_storeu_si256(rooms + i, _mm256_sub_epi8(_mm256_loadu_si256(rooms + i), lane));
-    }
-  }
-  [[gnu::target("avx2"), gnu::always_inline]] static void SetBytes(const typename Load<kColumns>::Bytes& room,
-                                                                   size_t place, __m256i* rooms) {
-    const __m256i mask = MaskOf(place);
-#pragma GCC unroll 8
-    for (size_t i = 0; i < kLanes; ++i) {
-      const __m256i lane = _mm256_set1_epi8(static_cast<char>(room[i]));
-      _mm256_storeu_si256(rooms + i, _mm256_blendv_epi8(_mm256_loadu_si256(rooms + i), lane, mask));
+      const __m256i lane = _mm256_set1_epi8(static_cast<char>(load[i]));
+      const __m256i room = _mm256_sub_epi8(_mm256_load_si256(rooms + i), _mm256_and_si256(lane, mask));
+      _mm256_store_si256(rooms + i, room);
     }
   }
 
   void AddChunk() {
-    const size_t begin = chunks_ * kLanes * kChunk;
-    ++chunks_;
-    if (closed_.size() < chunks_) {
-      closed_.resize(chunks_);
-      bytes_.resize(begin + kLanes * kChunk);
-      rooms_.resize(chunks_ * kChunk);
-    }
-    closed_[chunks_ - 1] = 0;
-    const auto room = capacity_.ToBytes();
-    for (size_t i = 0; i < kLanes; ++i) std::fill_n(&bytes_[begin + i * kChunk], kChunk, room[i]);
-    if (!is_exact_) std::fill_n(&rooms_[(chunks_ - 1) * kChunk], kChunk, capacity_);
+    if (memory_.size() == chunks_) memory_.emplace_back();
+    Chunk& chunk = memory_[chunks_++];
+    for (size_t i = 0; i < kLanes; ++i) std::fill_n(&chunk.rooms[i * kGroups], kGroups, capacity_[i]);
+    chunk.sizes.fill(0);
+    chunk.open = ~uint32_t{0};
   }
 
-  Load<kColumns> capacity_;
+  Bytes capacity_;
   size_t most_;
-  bool is_exact_;  // bytes hold all loads and rooms; rooms_ is then not used
-  bool fits_all_;  // any group of most_ items: there are then no chunks
   size_t chunks_ = 0;
-  size_t first_chunk_ = 0;             // the first chunk that may have an open group
-  std::vector<uint8_t> bytes_;         // [chunk][lane][kChunk]: rooms
-  std::vector<Load<kColumns>> rooms_;  // [group], unless is_exact_
-  std::vector<uint8_t> closed_;        // [chunk]: groups without room
-  std::vector<Group> groups_;
+  size_t first_chunk_ = 0;  // the first chunk that may have a group with room
+  std::vector<Chunk> memory_;
 };
 
 // Turns strips into groups; keeps its memory from strip to strip. Each item waits for the room that the one
@@ -289,21 +300,24 @@ class OpenGroups {
 template <int kColumns>
 class StripScheduler {
  public:
-  /// For strips of at most `quads`.
-  StripScheduler(const ScheduleSpec& spec, int64_t quads)
+  /// For strips of at most `quads`. Needs AVX2.
+  [[gnu::target("avx2")]] StripScheduler(const ScheduleSpec& spec, int64_t quads)
       : spec_(spec),
         most_items_(MostItems(spec) * quads),
-        capacity_(CapacityOf(spec)),
-        most_load_(static_cast<size_t>(std::min(capacity_.Heaviest(), kMaxPairLoad))),
-        strips_(kAtOnce, Strip(capacity_, spec.largest_group, static_cast<size_t>(most_items_))) {
-    heaviest_.resize(static_cast<size_t>(most_items_));
+        most_load_(CapacityOf(spec)),
+        capacity_(most_load_.positive, most_load_.negative),
+        fits_all_(kMaxPairLoad * spec.largest_group <= std::min(most_load_.positive, most_load_.negative)) {
+    while (std::max(most_load_.positive, most_load_.negative) >> unit_shift_ > 255) ++unit_shift_;
+    const Load<kColumns> units(most_load_.positive >> unit_shift_, most_load_.negative >> unit_shift_);
+    const auto most_groups = static_cast<size_t>(spec.largest_group);
+    strips_.assign(kAtOnce, Strip(units.ToBytes(0), most_groups, static_cast<size_t>(most_items_)));
+    means_.resize(static_cast<size_t>(most_items_));
   }
 
   struct Item {
     uint32_t quad;  // its number in the window; if A is a planar band, see ScheduleSpec::group_columns
-    std::array<int8_t, kColumns * kQuad> weights;
+    typename Load<kColumns>::Weights weights;
   };
-  using Group = typename OpenGroups<kColumns>::Group;
 
   /// The largest number of items that a strip can have in a window.
   int64_t MostItems() const { return most_items_; }
@@ -325,9 +339,9 @@ class StripScheduler {
       current_ = 0;
       CollectItems(weights, column, window);
       SortItems();
-      FillGroups(has_next);
+      if (!fits_all_) FillGroups(has_next);
     }
-    ArrangeGroups();
+    fits_all_ ? ArrangeAll() : ArrangeGroups();
     AddSizes(weights, window, statistics);
   }
 
@@ -379,39 +393,31 @@ class StripScheduler {
     for (const uint16_t count : counts()) append_as(count);
     for (size_t i = 0; i < strip().item_count; ++i) append_as(strip().sequence[i]);
   }
-  /// Of Schedule() only: the groups in the order in which they were found, with the items' numbers.
-  const std::vector<Group>& groups() const { return strip().open_groups.groups(); }
-  const Item& found_item(uint32_t number) const { return strip().items[number]; }
 
  private:
   static constexpr size_t kAtOnce = kColumns <= 2 ? 2 : 1;
+  using Bytes = typename Load<kColumns>::Bytes;
 
   struct Strip {
-    Strip(const Load<kColumns>& capacity, int largest_group, size_t most_items)
-        : items(most_items),
-          loads(most_items),
+    Strip(const Bytes& capacity, size_t largest_group, size_t most_items)
+        : items(most_items + 1),  // the last place takes what is not added
+          loads(most_items + 1),
           order(most_items),
-          sorted_bytes(most_items),
-          open_groups(capacity, static_cast<size_t>(largest_group)),
-          sequence(most_items) {}
-    /// Puts the item at this place of `order` into a group.
-    [[gnu::target("avx2"), gnu::always_inline]] void Put(size_t place) {
-      open_groups.Put(order[place], loads[order[place]], sorted_bytes[place]);
-    }
+          open_groups(capacity, largest_group),
+          sequence(most_items + kMaxGroup) {}
 
     size_t item_count = 0;
     std::vector<Item> items;
-    std::vector<Load<kColumns>> loads;                         // of each item
-    std::vector<uint32_t> order;                               // items, heaviest first
-    std::vector<typename Load<kColumns>::Bytes> sorted_bytes;  // their loads
+    std::vector<Bytes> loads;     // of each item
+    std::vector<uint16_t> order;  // items, heaviest first
     OpenGroups<kColumns> open_groups;
     std::array<uint16_t, kMaxGroup> counts = {};
-    std::vector<uint32_t> sequence;  // numbers of items, in the order of counts
+    std::vector<uint16_t> sequence;  // numbers of items, in the order of counts
   };
   // The most items of a quad: w − zb is a sum of at most three weights, and each item may be split.
   static int64_t MostItems(const ScheduleSpec& spec) { return spec.zero_points == nullptr ? 2 : 6; }
 
-  static Load<kColumns> CapacityOf(const ScheduleSpec& spec) {
+  static LaneCapacity CapacityOf(const ScheduleSpec& spec) {
     const LaneCapacity capacity = CapacityFor(spec.saturates ? spec.amax : 1);
     // No group of kMaxGroup items exceeds this, and int16 loads hold it.
     constexpr int kMost = kMaxPairLoad * kMaxGroup;
@@ -436,17 +442,33 @@ class StripScheduler {
 
   // Sets counts and sequence from the groups.
   void ArrangeGroups() {
-    std::array<uint16_t, kMaxGroup>& counts = strip().counts;
-    counts.fill(0);
-    for (const Group& group : groups()) ++counts[kMaxGroup - group.size];
-    std::array<size_t, kMaxGroup> places;  // where the next group of each size begins
-    size_t place = 0;
-    for (size_t i = 0; i < kMaxGroup; place += counts[i] * (kMaxGroup - i), ++i) places[i] = place;
-    for (const Group& group : groups()) {
-      size_t& at = places[kMaxGroup - group.size];
-      std::copy_n(group.items.begin(), group.size, strip().sequence.begin() + static_cast<ptrdiff_t>(at));
-      at += group.size;
+    Strip& of = strip();
+    of.counts.fill(0);
+    groups_.clear();
+    of.open_groups.ForEach([&](const Group& group) {
+      ++of.counts[kMaxGroup - group.size];
+      groups_.push_back(group);
+    });
+    std::array<size_t, kMaxGroup> places;  // of the next group of each size
+    size_t begin = 0;
+    for (size_t i = 0; i < kMaxGroup; begin += of.counts[i++]) places[i] = begin;
+    by_size_.resize(groups_.size());
+    for (const Group& group : groups_) by_size_[places[kMaxGroup - group.size]++] = group;
+    uint16_t* to = of.sequence.data();
+    for (const Group& group : by_size_) {
+      std::copy_n(group.items, kMaxGroup, to);  // what is too much is overwritten
+      to += group.size;
     }
+  }
+
+  // Any items fit into a group.
+  void ArrangeAll() {
+    Strip& of = strip();
+    const auto most = static_cast<size_t>(spec_.largest_group);
+    of.counts.fill(0);
+    of.counts[kMaxGroup - most] = static_cast<uint16_t>(of.item_count / most);
+    if (of.item_count % most != 0) ++of.counts[kMaxGroup - of.item_count % most];
+    std::copy_n(of.order.begin(), of.item_count, of.sequence.begin());
   }
 
   bool HasByteOrder() const { return strip().item_count < 256; }
@@ -454,7 +476,7 @@ class StripScheduler {
 
   // Sets counts and sequence from an order of Index numbers. Returns the fault of the order, or null.
   template <class Index>
-  const char* ReadOrder(std::span<const uint8_t>* order) {
+  [[gnu::target("avx2")]] const char* ReadOrder(std::span<const uint8_t>* order) {
     const size_t bytes = OrderBytes();
     if (order->size() < bytes) return "is truncated";
     const uint8_t* from = order->data();
@@ -473,16 +495,15 @@ class StripScheduler {
     if (LargestGroup() > spec_.largest_group) return "has too large a group";
     if (items != strip().item_count) return "has another number of items than the weights";
     is_placed_.assign(items, 0);
-    const Load<kColumns>* const loads = strip().loads.data();
-    uint32_t* place = strip().sequence.data();
+    uint16_t* place = strip().sequence.data();
     for (size_t i = 0; i < kMaxGroup; ++i) {
       for (int group = 0; group < counts()[i]; ++group) {
         Load<kColumns> load;
         for (size_t member = 0; member < kMaxGroup - i; ++member) {
-          const uint32_t number = read();
+          const uint16_t number = read();
           if (number >= items) return "has an item that the weights do not have";
           if (std::exchange(is_placed_[number], uint8_t{1}) != 0) return "repeats an item";
-          load = load + loads[number];
+          load = load + Load<kColumns>(strip().items[number].weights);
           *place++ = number;
         }
         if (!load.Fits(capacity_)) return "has a group that can leave int16";
@@ -544,20 +565,27 @@ class StripScheduler {
     }
   }
 
+  // Leaves as much of each heavy pair in the first item as fits, and moves the excess to a second, light item.
   // Always inlined, as is Add(): calls would make the creation of plans 5 % slower.
-  [[gnu::target("avx2"), gnu::always_inline]] void AddOrSplit(const Item& item, Strip* to) {
-    const Load<kColumns> load(item.weights.data());
+  [[gnu::target("avx2"), gnu::always_inline]] void AddOrSplit(Item item, Strip* to) {
+    Item rest;
+    rest.quad = item.quad;
+    Load<kColumns> load(item.weights);
     if (load.Fits(capacity_)) {
       Add(item, load, to);
-    } else {
-      Split(item, load, to);
+      return;
     }
+    const Load<kColumns> moved = load.Split(capacity_, &item.weights, &rest.weights);
+    Add(item, load, to);
+    Add(rest, moved, to);
   }
 
-  [[gnu::always_inline]] static void Add(const Item& item, const Load<kColumns>& load, Strip* to) {
+  // Adds the item, unless it has no weights.
+  [[gnu::target("avx2"), gnu::always_inline]] void Add(const Item& item, const Load<kColumns>& load,
+                                                       Strip* to) {
     to->items[to->item_count] = item;
-    to->loads[to->item_count] = load;
-    if (!load.IsZero()) ++to->item_count;
+    to->loads[to->item_count] = load.ToBytes(unit_shift_);
+    to->item_count += load.IsZero() ? 0 : 1;
   }
 
   uint32_t NumberOf(int64_t quads, int64_t column, int64_t quad, int64_t begin) const {
@@ -565,74 +593,63 @@ class StripScheduler {
     return static_cast<uint32_t>(column / spec_.group_columns * quads + quad);
   }
 
-  // Leaves as much of each heavy pair in the first item as fits, and moves the excess to a second, light
-  // item. A single weight is never too heavy. So both weights of a heavy pair have one sign, and the larger
-  // weight can give the whole excess.
-  [[gnu::target("avx2")]] void Split(Item item, const Load<kColumns>& load, Strip* to) {
-    Item rest = {item.quad, {}};
-    const auto excesses = (load - capacity_).ToLanes();
-    for (uint64_t lanes = load.Beyond(capacity_); lanes != 0; lanes &= lanes - 1) {
-      const auto lane = static_cast<size_t>(std::countr_zero(lanes));
-      const size_t pair = Load<kColumns>::PairOf(lane);
-      const int sign = Load<kColumns>::SignOf(lane);
-      const bool is_first = sign * item.weights[2 * pair] >= sign * item.weights[2 * pair + 1];
-      const size_t from = 2 * pair + (is_first ? 0 : 1);
-      rest.weights[from] = static_cast<int8_t>(rest.weights[from] + sign * excesses[lane]);
-      item.weights[from] = static_cast<int8_t>(item.weights[from] - sign * excesses[lane]);
-    }
-    Add(item, Load<kColumns>(item.weights.data()), to);
-    Add(rest, Load<kColumns>(rest.weights.data()), to);
-  }
-
-  // Heaviest first: a counting sort that keeps the order of equals.
+  // Heaviest first, by the mean of the lanes: a counting sort that keeps the order of equals.
   [[gnu::target("avx2")]] void SortItems() {
     Strip& of = strip();
-    std::array<uint32_t, kMaxPairLoad + 1> places;
-    std::fill_n(places.begin(), most_load_ + 1, 0);
-    uint16_t heaviest = 0;
+    std::array<uint16_t, 256> places = {};
+    uint8_t heaviest = 0;
     for (size_t i = 0; i < of.item_count; ++i) {
-      heaviest_[i] = static_cast<uint16_t>(of.loads[i].Heaviest());
-      ++places[heaviest_[i]];
-      heaviest = std::max(heaviest, heaviest_[i]);
+      means_[i] = Load<kColumns>::Mean(of.loads[i]);
+      ++places[means_[i]];
+      heaviest = std::max(heaviest, means_[i]);
     }
-    uint32_t heavier = 0;
-    for (size_t load = heaviest; load > 0; --load) heavier += std::exchange(places[load], heavier);
-    for (size_t i = 0; i < of.item_count; ++i) {
-      const uint32_t place = places[heaviest_[i]]++;
-      of.order[place] = static_cast<uint32_t>(i);
-      of.sorted_bytes[place] = of.loads[i].ToBytes();
+    uint16_t heavier = 0;
+    for (int mean = heaviest; mean >= 0; --mean) {
+      const auto count = std::exchange(places[static_cast<size_t>(mean)], heavier);
+      heavier = static_cast<uint16_t>(heavier + count);
     }
+    for (size_t i = 0; i < of.item_count; ++i) of.order[places[means_[i]]++] = static_cast<uint16_t>(i);
     of.open_groups.Clear();
   }
 
+  // Puts each item into the first group that has room.
   [[gnu::target("avx2")]] void FillGroups(bool both) {
+    const auto put = [](Strip * strip, size_t place) __attribute__((target("avx2"), always_inline)) {
+      const uint16_t item = strip->order[place];
+      strip->open_groups.Put(item, strip->loads[item]);
+    };
     size_t begin = 0;
     if constexpr (kAtOnce == 2) {
       if (both) begin = std::min(strips_[0].item_count, strips_[1].item_count);
       for (size_t i = 0; i < begin; ++i) {
-        strips_[0].Put(i);
-        strips_[1].Put(i);
+        put(&strips_[0], i);
+        put(&strips_[1], i);
       }
     }
     for (Strip& strip : std::span(strips_).first(both ? kAtOnce : 1)) {
-      for (size_t i = begin; i < strip.item_count; ++i) strip.Put(i);
+      for (size_t i = begin; i < strip.item_count; ++i) put(&strip, i);
     }
   }
 
   Strip& strip() { return strips_[current_]; }
   const Strip& strip() const { return strips_[current_]; }
 
+  using Group = typename OpenGroups<kColumns>::Group;
+
   ScheduleSpec spec_;
   int64_t most_items_;
-  Load<kColumns> capacity_;
-  size_t most_load_;                                       // of a lane of an item
+  LaneCapacity most_load_;
+  Load<kColumns> capacity_;  // most_load_ in each lane
+  bool fits_all_;            // any group
+  int unit_shift_ = 0;       // OpenGroups counts in units of 1 << unit_shift_, so that bytes hold most_load_
   std::array<int32_t, kColumns* kQuad> zero_points_ = {};  // of each weight of an item
   std::vector<int8_t> widened_;                            // a strip wider than its narrow panel
-  std::vector<uint16_t> heaviest_;                         // the heaviest lane of each item
+  std::vector<uint8_t> means_;                             // of each item: the mean of its load
   std::vector<Strip> strips_;
   size_t current_ = 0;                           // the strip that is described
   std::pair<int64_t, int64_t> kept_ = {-1, -1};  // column and window of strips_[1], if it was scheduled too
-  std::vector<uint8_t> is_placed_;               // of ReadOrder(): whether each item has been read
+  std::vector<Group> groups_, by_size_;
+  std::vector<uint8_t> is_placed_;  // of ReadOrder(): whether each item has been read
 };
 
 /// The items of `counts` groups of 8, 7, … 1 items.
