@@ -18,7 +18,7 @@ constexpr int64_t kUnitColumns = 4;
 // An estimate schedules about these numbers of columns and quads; of few columns, an eighth or a number of
 // quads. Several estimates are made before one schedule is found.
 constexpr int64_t kMostSampledColumns = 64, kLeastSampledColumns = 16, kSampledQuads = 8192;
-constexpr int64_t kSampledShare = 8, kLeastSampledQuads = 512;
+constexpr int64_t kSampledShare = 8, kLeastSampledQuads = 128;
 
 // Calls function(strip_columns) with a compile-time constant.
 template <class Function>
