@@ -528,8 +528,13 @@ class StripScheduler {
     if (folds) SetZeroPoints(column, weights.n);
     for (int64_t quad = begin; quad < end; ++quad, from += step) {
       Item item;
-      item.quad = NumberOf(weights.quads(), column, quad, begin);
       std::memcpy(item.weights.data(), from, sizeof(item.weights));
+      if constexpr (kColumns <= 2) {
+        uint64_t any = 0;
+        std::memcpy(&any, item.weights.data(), sizeof(item.weights));
+        if (!folds && any == 0) continue;
+      }
+      item.quad = NumberOf(weights.quads(), column, quad, begin);
       folds ? AddFolded(item, &to) : AddOrSplit(item, &to);
     }
   }
