@@ -20,12 +20,17 @@ constexpr size_t SizeOf(int32_t type) { return type == INTACT_S32 || type == INT
 std::vector<std::byte> ChannelsLast(const Constant& weights) {
   const int64_t channels = weights.shape[1];
   const int64_t taps = CountOf(std::span(weights.shape).subspan(2));
-  const auto* const source = static_cast<const std::byte*>(weights.data);
+  const auto* source = static_cast<const std::byte*>(weights.data);
   std::vector<std::byte> reordered(static_cast<size_t>(weights.count));
-  std::byte* target = reordered.data();
-  for (int64_t o = 0; o < weights.shape[0]; ++o)
-    for (int64_t t = 0; t < taps; ++t)
-      for (int64_t c = 0; c < channels; ++c) *target++ = source[(o * channels + c) * taps + t];
+  if (channels == 1 || taps == 1) {
+    std::copy_n(source, reordered.size(), reordered.data());
+    return reordered;
+  }
+  for (int64_t o = 0; o < weights.shape[0]; ++o) {
+    std::byte* const target = &reordered[static_cast<size_t>(o * channels * taps)];
+    for (int64_t c = 0; c < channels; ++c)
+      for (int64_t t = 0; t < taps; ++t) target[t * channels + c] = *source++;
+  }
   return reordered;
 }
 

@@ -20,17 +20,36 @@ namespace {
 class ContentKey {
  public:
   void Add(const void* data, size_t bytes) {
-    static const Words kPoints = RandomPoints();
-    AddWord(bytes, kPoints);
-    const auto* from = static_cast<const std::byte*>(data);
-    uint64_t word = 0;
-    for (; bytes >= sizeof word; bytes -= kWordBytes, from += kWordBytes) {
-      std::memcpy(&word, from, sizeof word);
-      AddWord(word & kWordMask, kPoints);
+    static const Points kPoints;
+    for (size_t i = 0; i < values_.size(); ++i) {
+      uint64_t value = Step(values_[i], kPoints[i][1], bytes);
+      const auto* from = static_cast<const std::byte*>(data);
+      size_t left = bytes;
+      if (left > kChains * kWordBytes) {
+        // A chain takes every kChains-th word, so that no product waits for the one before it.
+        std::array<uint64_t, kChains> chains = {};
+        chains.back() = value;
+        for (; left > kChains * kWordBytes; left -= kChains * kWordBytes) {
+          for (uint64_t& chain : chains) {
+            uint64_t word = 0;
+            std::memcpy(&word, from, sizeof word);
+            chain = Step(chain, kPoints[i][kChains], word & kWordMask);
+            from += kWordBytes;
+          }
+        }
+        value = 0;
+        for (const uint64_t chain : chains) value = Step(value, kPoints[i][1], chain);
+      }
+      while (left > 0) {
+        const size_t taken = std::min(left, kWordBytes);
+        uint64_t word = 0;
+        std::memcpy(&word, from, taken);
+        value = Step(value, kPoints[i][1], word);
+        left -= taken;
+        from += taken;
+      }
+      values_[i] = value;
     }
-    word = 0;
-    if (bytes > 0) std::memcpy(&word, from, bytes);
-    AddWord(word, kPoints);
   }
   template <class T>
   void Add(const std::vector<T>& values) {
@@ -43,23 +62,30 @@ class ContentKey {
   static constexpr uint64_t kWordMask = (uint64_t{1} << 8 * kWordBytes) - 1;
   static constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
 
-  using Words = std::array<uint64_t, 2>;
+  static constexpr size_t kChains = 8;
 
-  static Words RandomPoints() {
-    std::random_device device;
-    std::uniform_int_distribution<uint64_t> any(0, kPrime - 1);
-    return {any(device), any(device)};
-  }
-
-  void AddWord(uint64_t word, const Words& points) {
-    for (size_t i = 0; i < values_.size(); ++i) {
-      const auto product = static_cast<unsigned __int128>(values_[i]) * points[i] + word;
-      const uint64_t sum = (static_cast<uint64_t>(product) & kPrime) + static_cast<uint64_t>(product >> 61);
-      values_[i] = sum >= kPrime ? sum - kPrime : sum;
+  // Of each polynomial: the powers of its point up to kChains.
+  struct Points {
+    Points() {
+      std::random_device device;
+      std::uniform_int_distribution<uint64_t> any(0, kPrime - 1);
+      for (auto& powers : of_polynomial) {
+        powers = {1, any(device)};
+        for (size_t i = 2; i <= kChains; ++i) powers[i] = Step(powers[i - 1], powers[1], 0);
+      }
     }
+    const std::array<uint64_t, kChains + 1>& operator[](size_t i) const { return of_polynomial[i]; }
+    std::array<std::array<uint64_t, kChains + 1>, 2> of_polynomial;
+  };
+
+  // value · point + word, modulo the prime.
+  static uint64_t Step(uint64_t value, uint64_t point, uint64_t word) {
+    const auto product = static_cast<unsigned __int128>(value) * point + word;
+    const uint64_t sum = (static_cast<uint64_t>(product) & kPrime) + static_cast<uint64_t>(product >> 61);
+    return sum >= kPrime ? sum - kPrime : sum;
   }
 
-  Words values_ = {1, 1};
+  std::array<uint64_t, 2> values_ = {1, 1};
 };
 
 // The content of a layer; `desc`: a descriptor without pointers.
