@@ -37,6 +37,7 @@ class ScheduledEngine final : public Engine {
   int64_t packed_bytes() const override { return sums_.packed_bytes(); }
   int64_t WholeRows(int64_t m) const override { return m / sums_.lanes() * sums_.lanes(); }
   int64_t ScratchBytes(int64_t rows) const override;
+  Error PrepareRows(int64_t rows, bool or_fewer) const override { return sums_.PrepareRows(rows, or_fewer); }
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override {
     RunRange(sums_, buffers, range, scratch);
   }

@@ -1,5 +1,7 @@
 #include "kernels/engines/scheduled_sums.h"
 
+#include <cassert>
+#include <new>
 #include <optional>
 #include <utility>
 
@@ -75,23 +77,23 @@ Error ScheduledSums::Build(const MakeSchedule& make) {
   return GenerateKernels();
 }
 
+ScheduledKernelSpec ScheduledSums::KernelSpec(int vectors, ScheduledKernelSpec::Rows rows) const {
+  return {isa_, vectors, tile_rows() / lanes_, strip_columns(), schedule_->largest_group(), rows};
+}
+
 Error ScheduledSums::GenerateKernels() {
   using Rows = ScheduledKernelSpec::Rows;
-  ScheduledKernelSpec spec{isa_,
-                           1,
-                           tile_rows() / lanes_,
-                           strip_columns(),
-                           schedule_->largest_group(),
-                           IsPlanar() ? Rows::kPlanar : Rows::kPacked};
-  if (CanPair()) {
-    spec.rows = Rows::kPaired;
-    ASSIGN_OR_RETURN(paired_kernel_, GetScheduledKernel(spec));
-    spec.rows = Rows::kPacked;
-  }
-  for (; spec.vectors <= variant_.vectors; ++spec.vectors) {
-    ASSIGN_OR_RETURN(const ScheduledKernelFunction kernel, GetScheduledKernel(spec));
-    kernels_.push_back(kernel);
-    kernel_name_ = spec.Name();
+  const Rows rows = IsPlanar() ? Rows::kPlanar : Rows::kPacked;
+  const ScheduledKernelSpec spec = KernelSpec(variant_.vectors, rows);
+  ASSIGN_OR_RETURN(kernel_, GetScheduledKernel(spec));
+  kernel_name_ = spec.Name();
+  if (CanPair()) paired_.spec = KernelSpec(1, Rows::kPaired);
+  const auto tails = static_cast<size_t>(variant_.vectors - 1);
+  tails_ = std::make_unique<TailKernel[]>(tails);
+  for (size_t i = 0; i < tails; ++i) {
+    tails_[i].spec = KernelSpec(static_cast<int>(i) + 1, rows);
+    // A planar band may end behind the last vector of rows, so whole blocks must not run in its place.
+    if (IsPlanar()) RETURN_IF_ERROR(Make(&tails_[i]));
   }
   tile_columns_ = TileColumns(isa_, data_.epilogue);
   const auto make = [&](const EpilogueSpec& of, int columns, TileEpilogueFunction* function) -> Error {
@@ -105,6 +107,52 @@ Error ScheduledSums::GenerateKernels() {
   EpilogueSpec streaming = data_.epilogue;
   streaming.variant.streams = true;
   return make(streaming, tile_columns_, &streaming_epilogue_);
+}
+
+Error ScheduledSums::Make(TailKernel* kernel) const {
+  using State = TailKernel::State;
+  const std::lock_guard lock(generating_);
+  if (kernel->state.load(std::memory_order_relaxed) != State::kNotMade) return {};
+  Result<ScheduledKernelFunction> made = GetScheduledKernel(kernel->spec);
+  if (made) kernel->function = *std::move(made);
+  kernel->state.store(made ? State::kMade : State::kFailed, std::memory_order_release);
+  return made ? Error() : made.error();
+}
+
+bool ScheduledSums::TryMake(TailKernel* kernel) const noexcept {
+  try {
+    [[maybe_unused]] const Error error = Make(kernel);
+    assert(error.status != INTACT_CODEGEN_FAILED);
+  } catch (const std::bad_alloc&) {
+    const std::lock_guard lock(generating_);
+    auto expected = TailKernel::State::kNotMade;
+    kernel->state.compare_exchange_strong(expected, TailKernel::State::kFailed);
+  }
+  return kernel->state.load(std::memory_order_acquire) == TailKernel::State::kMade;
+}
+
+const ScheduledKernelFunction& ScheduledSums::KernelOf(int64_t tail) const noexcept {
+  if (ArePaired(tail)) return paired_.function;
+  const int64_t vectors = CeilDivide(tail, lanes_);
+  if (vectors == variant_.vectors) return kernel_;
+  TailKernel& kernel = tails_[static_cast<size_t>(vectors - 1)];
+  return IsMade(kernel) ? kernel.function : kernel_;
+}
+
+Error ScheduledSums::PrepareRows(int64_t rows, bool or_fewer) const {
+  if (fallback_ != nullptr) RETURN_IF_ERROR(fallback_->PrepareRows(rows, or_fewer));
+  const auto prepare = [&](int64_t tail) -> Error {
+    if (tail == 0) return {};
+    if (CanPair() && 2 * tail <= lanes_) return Make(&paired_);
+    const int64_t vectors = CeilDivide(tail, lanes_);
+    return vectors == variant_.vectors ? Error() : Make(&tails_[static_cast<size_t>(vectors - 1)]);
+  };
+  if (!or_fewer) return prepare(rows % block_rows());
+  RETURN_IF_ERROR(prepare(1));
+  for (int64_t tail = lanes_; tail < std::min<int64_t>(rows + lanes_, block_rows()); tail += lanes_) {
+    RETURN_IF_ERROR(prepare(tail));
+  }
+  return {};
 }
 
 bool ScheduledSums::CanPair() const {
@@ -185,13 +233,13 @@ void ScheduledSums::Accumulate(const RunBuffers& buffers, const uint8_t* a, int6
       args.a = a;
       args.accumulators = accumulators + (panel - panel_begin) * panel_size;
       args.blocks = rows / block_rows();
-      if (args.blocks > 0) kernels_.back()(&args);
+      if (args.blocks > 0) kernel_(&args);
       const int64_t tail = rows % block_rows();
       if (tail == 0) continue;
       args.a += (rows - tail) * kQuad;
       args.accumulators += rows - tail;
       args.blocks = 1;
-      ArePaired(tail) ? paired_kernel_(&args) : kernels_[static_cast<size_t>((tail - 1) / lanes_)](&args);
+      KernelOf(tail)(&args);
     }
   }
 }

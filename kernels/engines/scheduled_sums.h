@@ -11,9 +11,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -104,13 +106,18 @@ class ScheduledSums {
 
   /// Whether a tail of `rows` rows fills a vector twice: one copy of the rows for each column of a strip of
   /// two columns.
-  bool ArePaired(int64_t rows) const { return rows != 0 && paired_kernel_ && 2 * rows <= lanes_; }
+  bool ArePaired(int64_t rows) const noexcept {
+    return rows != 0 && 2 * rows <= lanes_ && CanPair() && IsMade(paired_);
+  }
   int block_rows() const { return variant_.vectors * lanes_; }
   int64_t PanelsPerChunk() const;
   /// Bytes of scratch that RunTile() needs for tiles of at most `rows` rows, a multiple of 64.
   int64_t ScratchBytes(int64_t rows) const { return AccumulatorBytes() + DropBytes() + EdgeBytes(rows); }
   /// The place in RunTile()'s scratch for dropped rows of C.
   uint8_t* Drop(uint8_t* scratch) const { return scratch + AccumulatorBytes(); }
+  /// Generates the kernel for the last rows of a range of `rows` rows; with `or_fewer`, of any range of up to
+  /// `rows` rows. See Engine::PrepareRows().
+  Error PrepareRows(int64_t rows, bool or_fewer) const;
   /// Computes columns [column_begin, column_end) of `rows`. Row 0 of the tile begins at `a`.
   void RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a, int64_t column_begin,
                int64_t column_end, uint8_t* scratch) const noexcept;
@@ -132,6 +139,25 @@ class ScheduledSums {
                       const ScheduledSums* like);
   ScheduleSpec SpecFor(const StripVariant& variant, ScheduleSpec spec) const;
   Error GenerateKernels();
+  /// A kernel for tails. Its state changes once: all parts of a run see the same.
+  struct TailKernel {
+    enum class State : uint8_t { kNotMade, kMade, kFailed };
+    ScheduledKernelSpec spec;
+    std::atomic<State> state = State::kNotMade;
+    ScheduledKernelFunction function;  // written before `state` becomes kMade
+  };
+  ScheduledKernelSpec KernelSpec(int vectors, ScheduledKernelSpec::Rows rows) const;
+  /// Generates the kernel, unless that was tried before.
+  Error Make(TailKernel* kernel) const;
+  /// Whether the kernel exists; tries to generate it the first time.
+  bool IsMade(TailKernel& kernel) const noexcept {
+    const auto state = kernel.state.load(std::memory_order_acquire);
+    return state == TailKernel::State::kNotMade ? TryMake(&kernel) : state == TailKernel::State::kMade;
+  }
+  bool TryMake(TailKernel* kernel) const noexcept;
+  /// The kernel for the last `tail` rows of a tile: at most a block. Without a kernel of its own, the kernel of
+  /// whole blocks computes lanes that nobody stores.
+  const ScheduledKernelFunction& KernelOf(int64_t tail) const noexcept;
   bool IsPlanar() const { return variant_.spec.group_columns != 0; }
   bool CanPair() const;
   /// The number of panels that have accumulators at the same time: one, or with several windows the panels of
@@ -168,8 +194,10 @@ class ScheduledSums {
   int tile_columns_ = 0;  // number of columns stored at a time
   Schedule schedule_;
   std::string kernel_name_;
-  std::vector<ScheduledKernelFunction> kernels_;  // [vectors − 1]
-  ScheduledKernelFunction paired_kernel_;         // for half a vector of rows and strips of two columns
+  ScheduledKernelFunction kernel_;  // for whole blocks
+  mutable std::mutex generating_;
+  std::unique_ptr<TailKernel[]> tails_;  // [vectors − 1]: for fewer vectors than a block has
+  mutable TailKernel paired_;            // for half a vector of rows and strips of two columns
   TileEpilogueFunction epilogue_;
   TileEpilogueFunction vector_epilogue_;     // for leftover columns, if tiles have several vectors
   TileEpilogueFunction streaming_epilogue_;  // if a row of a tile is a whole cache line of C

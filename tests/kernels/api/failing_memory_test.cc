@@ -104,13 +104,14 @@ const std::vector<uint8_t> kActivations = [] {
 const std::string kPath =
     std::filesystem::temp_directory_path() / ("intact_failing_memory_" + std::to_string(getpid()) + ".pack");
 
-intact_status CreateGemm(intact_gemm** gemm, intact_mode mode, int64_t usual_m) {
+intact_status CreateGemm(intact_gemm** gemm, intact_mode mode, int64_t usual_m, int32_t max_isa = 0) {
   intact_gemm_desc desc = INTACT_GEMM_DESC_INIT;
   intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
   desc.n = kN;
   desc.k = kK;
   desc.usual_m = usual_m;
   linear.mode = mode;
+  linear.max_isa = max_isa;
   linear.c_type = INTACT_S32;
   return intact_gemm_create(&desc, &linear, kWeights.data(), gemm);
 }
@@ -560,7 +561,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"conv_memory", KeepConvInMemory}, Case{"conv_tune", TuneConv}),
     [](const auto& tested) { return tested.param.name; });
 
-// A run that was not prepared generates its kernels. Without memory for them, it uses kernels of one row.
+// A run that was not prepared generates its kernels. Without memory for them, it uses slower kernels.
 TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
   if (!kCanFail) GTEST_SKIP() << "the sanitizer has the allocator";
   static std::array<uint8_t, 1 << 20> scratch;
@@ -571,29 +572,37 @@ TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
     failures += until_failure.exchange(kNever) < 0 ? 1 : 0;
     ASSERT_EQ(status, INTACT_OK) << intact_last_error();
   };
-  for (int64_t m = 1; m <= kM; ++m) {
-    std::vector<int32_t> expected(kM * kN), c(kM * kN);
-    intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
-    args.m = m;
-    args.a = kActivations.data();
-    args.threads = 1;
-    args.scratch = scratch.data();
-    args.scratch_bytes = scratch.size();
-    for (const bool fails : {false, true}) {
-      intact_gemm* gemm = nullptr;
-      ASSERT_EQ(CreateGemm(&gemm, INTACT_EXACT, 0), INTACT_OK);
-      args.c = fails ? c.data() : expected.data();
-      const auto run = [&] { return intact_gemm_run(gemm, &args); };
-      if (fails) {
-        fail_once(run);
-      } else {
-        ASSERT_EQ(run(), INTACT_OK);
+  const auto run_all = [&](int32_t max_isa) {
+    failures = 0;
+    for (int64_t m = 1; m <= kM; ++m) {
+      std::vector<int32_t> expected(kM * kN), c(kM * kN);
+      intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
+      args.m = m;
+      args.a = kActivations.data();
+      args.threads = 1;
+      args.scratch = scratch.data();
+      args.scratch_bytes = scratch.size();
+      for (const bool fails : {false, true}) {
+        intact_gemm* gemm = nullptr;
+        ASSERT_EQ(CreateGemm(&gemm, INTACT_EXACT, 0, max_isa), INTACT_OK);
+        args.c = fails ? c.data() : expected.data();
+        const auto run = [&] { return intact_gemm_run(gemm, &args); };
+        if (fails) {
+          fail_once(run);
+        } else {
+          ASSERT_EQ(run(), INTACT_OK);
+        }
+        intact_gemm_destroy(gemm);
       }
-      intact_gemm_destroy(gemm);
+      EXPECT_EQ(c, expected) << "m = " << m;
     }
-    EXPECT_EQ(c, expected) << "m = " << m;
-  }
+  };
+  run_all(0);
   EXPECT_GT(failures, kM / 2);
+  if (__builtin_cpu_supports("avx2") != 0) {  // also schedules
+    run_all(INTACT_ISA_AVX2);
+    EXPECT_GT(failures, kM / 2);
+  }
   // Parts of a convolution whose tiles may skip padding.
   constexpr Layer kWide = {.inputs = 64, .outputs = 24, .groups = 1};
   constexpr int32_t kParts = 5;
