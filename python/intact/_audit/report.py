@@ -82,7 +82,7 @@ def _data_verdict(audit: Audit) -> str:
     changed = sum(layer.changed > 0 for layer in seen)
     name = engines()[data.engine].words
     hidden = [layer for layer in audit.layers if _is_hidden(audit, layer)]
-    text = "on your data "
+    text = f"on {_your_data(data, data.counted)} "
     if hidden:
         text += (
             f"it is not known how many sums of {len(hidden)} of {len(audit.layers)} layers are wrong in {name} "
@@ -94,6 +94,8 @@ def _data_verdict(audit: Audit) -> str:
     text += "; "
     if not data.stock_clamps or not data.outputs:
         return text
+    if data.compared < data.runs:
+        text += f"on {_your_data(data, data.compared)} "
     harmed = [o for o in data.outputs if o.stock < o.noise - NEAR]
     if not harmed:
         same = all(o.stock == math.inf for o in data.outputs)
@@ -104,6 +106,11 @@ def _data_verdict(audit: Audit) -> str:
         )
     worst = min(harmed, key=lambda o: o.stock)
     return text + _harm(worst)
+
+
+def _your_data(data: Any, done: int) -> str:
+    """Words for the data. `done`: how many of the runs were finished."""
+    return "your data" if done == data.runs else f"{done} of {data.runs} runs of your data"
 
 
 def _is_hidden(audit: Audit, layer: AuditedLayer) -> bool:
@@ -225,7 +232,8 @@ def _error(audit: Audit, layer: AuditedLayer) -> str:
 
 
 def _data_head(audit: Audit) -> str:
-    return f"on your data, {engines()[audit.on_data.engine].words}"
+    data = audit.on_data
+    return f"on {_your_data(data, data.counted)}, {engines()[data.engine].words}"
 
 
 def _all_remedies(audit: Audit) -> list[str]:
@@ -237,6 +245,8 @@ def output_words(audit: Audit, output: Any) -> str:
     variant's output."""
     is_emulated = audit.on_data.stock_clamps and not audit.cpu_clamps
     where = "without VNNI (emulated)" if is_emulated else "on this CPU"
+    data = audit.on_data
+    where += f", {data.compared} of {data.runs} runs," if data.compared < data.runs else ""
     words = (
         f"output {excerpt(output.name)}: ONNX Runtime {where} against exact sums: {decibels_in_words(output.stock)}, "
         f"{output.stock_changed:,} of {output.values:,} values differ, by at most {output.stock_largest:.3g}; "
@@ -293,7 +303,8 @@ def _remarks(audit: Audit) -> list[str]:
     held = sum(found.largest <= 127 for found in seen)
     if held:
         lines.append(
-            f"7 bits: the activations of {held} of {len(seen)} layers do not exceed 127 on your data"
+            f"7 bits: the activations of {held} of {len(seen)} layers do not exceed 127 on "
+            + _your_data(audit.on_data, audit.on_data.counted)
         )
     return lines
 
@@ -457,6 +468,9 @@ def to_json(audit: Audit) -> dict:
             for product in audit.products
         ],
         "stock_clamps": audit.on_data.stock_clamps if audit.on_data else None,
+        "runs": {key: getattr(audit.on_data, key) for key in ("runs", "counted", "compared")}
+        if audit.on_data
+        else None,
         "outputs": [
             {key: finite(value) for key, value in vars(output).items()}
             for output in (audit.on_data.outputs if audit.on_data else [])

@@ -445,7 +445,7 @@ class _Runs:
                 wanted.append(own[0])
             if progress:
                 progress(done + 1, len(runs))
-        found.samples = result.on_data.runs = len(self.floats)
+        found.samples = result.on_data.compared = len(self.floats)
         self.inputs = self.inputs[: found.samples]
         held: list[list[np.ndarray]] = []
         try:
