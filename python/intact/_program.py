@@ -20,7 +20,7 @@ from ._deadline import TimeOver, limit
 from ._engines.data import load_data
 from ._engines.session import memory_available
 from ._engines.table import engines
-from ._library import Error, excerpt, invalid
+from ._library import Error, counted, excerpt, invalid
 
 _MUCH = 1 << 30  # bytes
 _UNFINISHED = 4  # the exit status if the time of --time was over first, and nothing that was done is wrong
@@ -427,7 +427,7 @@ def _digest(arguments: list[str]) -> int:
         _print(here.to_text())
         return 0
     found = difference(here, there, options.against)
-    _print((found or f"the same bytes: {len(here.lines)} tensors") + "\n")
+    _print((found or f"the same bytes: {counted(len(here.lines), 'tensor')}") + "\n")
     return 1 if found else 0
 
 

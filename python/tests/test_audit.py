@@ -75,7 +75,7 @@ def test_products(tmp_path, op, inputs, domain):
     assert (found.pairing, found.pairs, found.failing_pairs, found.failing_columns) == ("depths", 6, 1, 1)
     assert found.witness == "column 1, depths 0 1: 255*127 + 255*127 = 64770"
     assert found.error == math.ceil((64770 - 32767) * (0.5 if op in ("QLinearMatMul", "QGemm") else 1))
-    assert not result.is_proven and "1 of 1 layers can compute wrong sums in ONNX Runtime" in verdict(result)
+    assert not result.is_proven and "1 of 1 layer can compute wrong sums in ONNX Runtime" in verdict(result)
 
 
 def test_transposed_gemm_and_batches_of_weights(tmp_path):
@@ -1057,7 +1057,7 @@ def test_the_command(tmp_path):
         "wrote",
     ]
     assert run.stdout.splitlines()[-1].startswith(
-        "on CPUs without VNNI 1 of 1 layers can compute wrong sums in ONNX Runtime; this CPU has "
+        "on CPUs without VNNI 1 of 1 layer can compute wrong sums in ONNX Runtime; this CPU has "
     )
     report = json.loads((tmp_path / "j").read_text())
     assert (report["schema"], report["schema_version"], report["proven"]) == ("intact-audit", 1, False)

@@ -211,7 +211,7 @@ def test_processes_elsewhere_end_with_the_time(tmp_path, monkeypatch):
         assert run.returncode == 4, run.stderr
         if pids.exists():
             break
-    assert f"missing: outputs of 1 of 1 runs on data: {OVER}\n" in run.stdout
+    assert f"missing: outputs of 1 of 1 run on data: {OVER}\n" in run.stdout
     left = pids.read_text().split()
     for _ in range(100):  # the kernel takes a moment to end them
         left = [pid for pid in left if is_running(pid)]
@@ -225,7 +225,7 @@ def test_runs_elsewhere_that_were_finished_are_kept(tmp_path, monkeypatch):
     """Of a clock that is real: the second run never ends."""
     pytest.importorskip("onnxruntime")
     script = tmp_path / "python"
-    script.write_text(f"#!/bin/sh\nrm $3/1.npz\nmkfifo $3/1.npz\nexec {sys.executable} \"$@\"\n")
+    script.write_text(f'#!/bin/sh\nrm $3/1.npz\nmkfifo $3/1.npz\nexec {sys.executable} "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("INTACT_PYTHON", str(script))
     path = three(tmp_path, SAFE, SAFE, SAFE)

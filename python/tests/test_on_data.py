@@ -218,7 +218,7 @@ def result_on_data(tmp_path, layers, output):
     result = audit(save(tmp_path, nodes, {"w": HOT}, [("a", TensorProto.UINT8), ("c", TensorProto.BOOL)]))
     assert len(result.layers) == 3
     known = {layer.layer.name: None for layer in result.layers}
-    result.on_data = OnData(1, "onnxruntime", True, {**known, **layers}, [output])
+    result.on_data = OnData(1, "onnxruntime", True, {**known, **layers}, [output], counted=1, compared=1)
     return result
 
 
@@ -227,7 +227,7 @@ def test_the_verdict_says_first_what_is_not_known(tmp_path):
     words = verdict(result_on_data(tmp_path, {"outer": LayerOnData(100, 0)}, output))
     assert (
         "; on your data it is not known how many sums of 2 of 3 layers are wrong in ONNX Runtime (in an inner graph); of the "
-        "others 0 of 1 layers compute wrong sums in ONNX Runtime; 117 of 200 values of output 'y' change by 10 % (20 dB); "
+        "others 0 of 1 layer compute wrong sums in ONNX Runtime; 117 of 200 values of output 'y' change by 10 % (20 dB); "
         "rounding noise alone changes none; "
     ) in words
     assert "not measured: in an inner graph" in to_text(

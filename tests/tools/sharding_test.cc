@@ -127,7 +127,7 @@ TEST_F(Sharding, AJournalIsOfOneSweep) {
   const std::string journal = fmt::format("--journal {} ", Quoted("journal"));
   const std::string once = Sweep(journal + "--shard 1/9", "a.json");
   const Outcome again = Run(kSweep + journal + "--shard 1/9");
-  EXPECT_THAT(again.err, testing::ContainsRegex("journal: [0-9]+ of [0-9]+ problems are done\n"));
+  EXPECT_THAT(again.err, testing::ContainsRegex("journal: [0-9]+ of [0-9]+ problems done\n"));
   EXPECT_THAT(again.err, testing::Not(HasSubstr("sweep:"))) << "nothing is run";
   EXPECT_EQ(Sweep(journal + "--shard 1/9", "b.json"), once);
   ExpectBadInput(kSweep + journal + "--shard 2/9",

@@ -16,7 +16,7 @@ import numpy as np
 from .._deadline import IS_OVER, begin_unit, is_time_over
 from .._engines.table import Engine, engines, pairs_of
 from .._formats.model import ActivationProduct, QuantizedLayer, QuantizedModel
-from .._library import excerpt, invalid, isas
+from .._library import counted, excerpt, invalid, isas
 from .._plans.gemm import FailingPair, Gemm
 
 # depths of a plan: sums of 32768 products stay within int32, and a certificate needs only adjacent depths
@@ -330,5 +330,5 @@ def audit(
         for product in products
     ]
     left = len(model.layers) - len(layers)
-    missing = f"{left} of {len(model.layers)} layers: {IS_OVER}" if left else ""
+    missing = f"{left} of {counted(len(model.layers), 'layer')}: {IS_OVER}" if left else ""
     return Audit(model, names, layers, cpu_clamps(), "avx512" in isas(), audited_products, missing=missing)

@@ -27,7 +27,7 @@ from .._graph.nodes import array_of_tensor, attributes, every_node, input_of
 from .._graph.operators import row_of
 from .._graph.scope import Scope
 from .._graph.weights import SHARED_SIZE, set_array
-from .._library import excerpt, invalid
+from .._library import counted, excerpt, invalid
 from .._plans.gemm import Gemm
 from .audit import Audit, slices
 
@@ -369,7 +369,8 @@ def run_on_data(
     if has_stock:
         _compare_outputs(audit, on_data, exact, floats, inputs, sources, emulate)
     parts = {"sums": on_data.counted, **({"outputs": on_data.compared} if has_stock else {})}
-    missing = [f"{what} of {len(runs) - n} of {len(runs)} runs" for what, n in parts.items() if n < len(runs)]
+    of = counted(len(runs), "run")
+    missing = [f"{what} of {len(runs) - n} of {of}" for what, n in parts.items() if n < len(runs)]
     on_data.missing = f"{' and '.join(missing)} on data: {IS_OVER}" if missing else ""
     return on_data
 
