@@ -94,11 +94,11 @@ def test_an_audit_keeps_the_runs_that_were_finished(tmp_path, ticks):
     ]
     text, found = seen[counted]
     assert "  on 1 of 2 runs of your data, ONNX Runtime\n" in text and "0 of 3 sums are wrong" in text
-    assert found["runs"] == {"runs": 2, "counted": 1, "compared": 0} and found["outputs"] == []
+    assert found["data"] == {"runs": 2, "counted": 1, "compared": 0} and found["outputs"] == []
     text, found = seen[compared]
     assert "on this CPU, 1 of 2 runs, against exact sums" in text and "0 of 9 sums are wrong" in text
     assert found["outputs"][0]["values"] == 3 and found["layers"][0]["on_data"]["results"] == 9
-    assert json.loads(report.read_text())["runs"] == {"runs": 2, "counted": 2, "compared": 2}
+    assert json.loads(report.read_text())["data"] == {"runs": 2, "counted": 2, "compared": 2}
 
 
 def test_no_line_of_progress_is_left(tmp_path, ticks, monkeypatch):

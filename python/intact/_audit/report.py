@@ -469,7 +469,7 @@ def to_json(audit: Audit) -> dict:
             for product in audit.products
         ],
         "stock_clamps": audit.on_data.stock_clamps if audit.on_data else None,
-        "runs": {key: getattr(audit.on_data, key) for key in ("runs", "counted", "compared")}
+        "data": {key: getattr(audit.on_data, key) for key in ("runs", "counted", "compared")}
         if audit.on_data
         else None,
         "outputs": [
