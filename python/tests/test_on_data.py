@@ -15,10 +15,12 @@ from intact import _program  # noqa: E402
 from intact._audit import run as _run  # noqa: E402
 from intact._audit.audit import audit  # noqa: E402
 from intact._audit.report import to_html, to_text, verdict  # noqa: E402
-from intact._audit.run import LayerOnData, OnData, OutputOnData, Sums, exact_variant, run_on_data  # noqa: E402
+from intact._audit.run import Clamped, LayerOnData, OnData, OutputOnData, Sums, exact_variant, run_on_data  # noqa: E402
 from intact._engines.data import dynamically_quantized, load_data  # noqa: E402
 from intact._formats.model import QuantizedLayer  # noqa: E402
 from intact._graph import weights as _weights  # noqa: E402
+from intact._library import isas  # noqa: E402
+from intact._plans.gemm import Gemm  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from test_audit import HOT, save  # noqa: E402
 from test_kinds import resize  # noqa: E402
@@ -201,6 +203,25 @@ def test_sums_of_an_engine_without_outputs(tmp_path):
     assert "on your data, OpenVINO" in run.stdout and "\noutput" not in run.stdout
     run = program("audit", quantized, "--data", data, "--engine", "openvino", "--emulate")
     assert run.returncode == 2 and "add --engine onnxruntime" in run.stderr
+
+
+@pytest.mark.parametrize("a_type", ["u8", "s8"])
+@pytest.mark.parametrize("b_type", [np.int8, np.uint8])
+def test_numpy_clamps_as_kernels_do(a_type, b_type):
+    if "avx2" not in isas():
+        pytest.skip("no kernels that clamp")
+    random = np.random.default_rng(3)
+    clamped = 0
+    for depth in (1, 2, 7, 64):
+        low = np.iinfo(b_type).min
+        weights = random.integers(low, low + 256, (depth, 5)).astype(b_type)
+        first = -128 if a_type == "s8" else 0
+        a = random.integers(first, first + 256, (9, depth)).astype(np.int8 if a_type == "s8" else np.uint8)
+        there = Gemm(weights, a_type=a_type, mode="saturating", max_isa="avx2").run(a)
+        here = Clamped(weights, a_type).run(a)
+        assert here.dtype == there.dtype and np.array_equal(here, there)
+        clamped += np.count_nonzero(here != a.astype(np.int32) @ weights.astype(np.int32))
+    assert clamped
 
 
 def result_on_data(tmp_path, layers, output):

@@ -27,7 +27,7 @@ from .._graph.nodes import array_of_tensor, attributes, every_node, input_of
 from .._graph.operators import row_of
 from .._graph.scope import Scope
 from .._graph.weights import SHARED_SIZE, set_array
-from .._library import counted, excerpt, invalid
+from .._library import counted, excerpt, invalid, isas
 from .._plans.gemm import Gemm
 from .audit import Audit, slices
 
@@ -245,6 +245,25 @@ def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
     return np.ascontiguousarray(flat.transpose(0, 1, 3, 2).reshape(pixels, layer.groups, -1))
 
 
+class Clamped:
+    """A product that clamps sums of two adjacent depths to int16, as VPMADDUBSW does, in NumPy: for CPUs without
+    kernels that clamp."""
+
+    def __init__(self, weights: np.ndarray, a_type: str):
+        self.a_shift, self.b_shift = 128 * (a_type == "s8"), 128 * (weights.dtype == np.uint8)
+        shifted = weights.astype(np.int32) - self.b_shift
+        self.pairs = np.pad(shifted, [(0, len(weights) % 2), (0, 0)])
+        self.columns = self.a_shift * shifted.sum(axis=0, dtype=np.int32)
+
+    def run(self, a: np.ndarray) -> np.ndarray:
+        shifted = np.pad(a.astype(np.int32) + self.a_shift, [(0, 0), (0, a.shape[1] % 2)])
+        sums = self.b_shift * a.sum(axis=1, dtype=np.int32)[:, None] - self.columns
+        for k in range(0, len(self.pairs), 2):
+            pair = shifted[:, k, None] * self.pairs[k] + shifted[:, k + 1, None] * self.pairs[k + 1]
+            sums += np.clip(pair, -32768, 32767)
+        return sums
+
+
 class Sums:
     """Computes a layer's sums of products, without zero points: exactly, and as an engine does that adds
     `pairs` in int16. Makes the plans once.
@@ -255,11 +274,14 @@ class Sums:
         self.layer, self.pairs, self.skips_padding = layer, pairs, skips_padding and pairs != "none"
         matrices = slices(layer, pairs)
         self.exact = [Gemm(matrix, a_type=layer.a_type) for matrix in matrices]
-        self.clamped = (
-            self.exact
-            if pairs == "none"
-            else [Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices]
-        )
+        if pairs == "none":
+            self.clamped = self.exact
+        elif "avx2" in isas():
+            self.clamped = [
+                Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices
+            ]
+        else:
+            self.clamped = [Clamped(matrix, layer.a_type) for matrix in matrices]
 
     def _rows(self, a: np.ndarray, fill: int) -> list[np.ndarray]:
         """A matrix for each group: a row for each output, a column for each depth. `fill`: the padding's
@@ -283,7 +305,7 @@ class Sums:
         """The exact sums and the engine's sums of a layer's activations, both (rows, N). `fill`: the
         padding's value."""
 
-        def run(plans: list[Gemm], rows: list[np.ndarray]) -> np.ndarray:
+        def run(plans: list, rows: list[np.ndarray]) -> np.ndarray:
             return np.concatenate([plan.run(part) for plan, part in zip(plans, rows)], axis=1)
 
         rows = self._rows(a, fill)
