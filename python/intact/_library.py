@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import platform
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
@@ -30,6 +31,11 @@ class Error(Exception):
         super().__init__(message)
         self.status = status
         self.message = message
+
+
+def is_x86() -> bool:
+    """Whether this CPU may have the instructions that clamp."""
+    return platform.machine() in ("x86_64", "AMD64")
 
 
 def invalid(message: str) -> Error:

@@ -124,7 +124,8 @@ def test_each_engine_has_its_pairs(tmp_path):
     assert found == {"onnxruntime": 1, "fbgemm": 1, "onednn": 0, "openvino": 0, "litert": 0}
 
 
-def test_depthwise_and_groups(tmp_path):
+def test_depthwise_and_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     weights = np.full((4, 1, 1, 2), 127, np.int8)
     result = audit(
         convolution(tmp_path, weights, group=4), engines_asked=["onnxruntime", "fbgemm", "onednn", "openvino"]
@@ -163,7 +164,8 @@ def test_pairs_of_groups(tmp_path, inputs, outputs, onednn, openvino):
 
 
 @pytest.mark.parametrize("group,cell", [(1, "unsafe: 1 of"), (2, "unsafe with AVX-512: 1 of 8 pairs")])
-def test_pairs_of_groups_with_avx512(tmp_path, group, cell):
+def test_pairs_of_groups_with_avx512(tmp_path, group, cell, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     weights = np.zeros((2, 3, 1, 2), np.int8)
     weights[0, 0:2, 0, 1] = 127  # channels 0 and 1 of the second tap: no flattened pair
     names = ["onednn", "openvino"]

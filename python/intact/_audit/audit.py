@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import platform
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Iterable
@@ -16,7 +15,7 @@ import numpy as np
 from .._deadline import IS_OVER, begin_unit, is_time_over
 from .._engines.table import Engine, engines, pairs_of
 from .._formats.model import ActivationProduct, QuantizedLayer, QuantizedModel
-from .._library import counted, excerpt, invalid, isas
+from .._library import counted, excerpt, invalid, is_x86, isas
 from .._plans.gemm import FailingPair, Gemm
 
 # depths of a plan: sums of 32768 products stay within int32, and a certificate needs only adjacent depths
@@ -231,11 +230,6 @@ def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) ->
         found.append("LiteRT as the engine: its products are exact")
     found.append("intact as the engine's int8 library: exact on every CPU")
     return found
-
-
-def is_x86() -> bool:
-    """Whether this CPU may have the instructions that clamp."""
-    return platform.machine() in ("x86_64", "AMD64")
 
 
 def cpu_clamps() -> bool:

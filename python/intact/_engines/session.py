@@ -19,7 +19,7 @@ from .._deadline import TimeOver, begin_unit, seconds_left
 from .._engines import held_to
 from .._graph.nodes import ITEM_SIZES, every_node
 from .._graph.weights import add_shared, write_model
-from .._library import excerpt, invalid
+from .._library import excerpt, invalid, is_x86
 
 
 def session_of(model: Any, is_as_written: bool = False) -> Any:
@@ -126,6 +126,10 @@ def emulator() -> "tuple[list[str], dict[str, str]]":
         raise invalid(f"INTACT_PYTHON: names {excerpt(own)}, which cannot be run")
     if own:
         return [own], {}
+    if not is_x86():
+        raise invalid(
+            "--emulate: needs a Python of x86-64, which INTACT_PYTHON names; this Python is of another CPU"
+        )
     if held_to.can_be_held("avx2"):
         return [sys.executable], held_to.environment("avx2")
     if not shutil.which("qemu-x86_64"):
