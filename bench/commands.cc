@@ -23,6 +23,7 @@
 #include "core/isas.h"
 #include "jit/isa.h"
 #include "kernels/engines/cost_table.h"
+#include "support/counted.h"
 #include "support/machine.h"
 #include "support/npy.h"
 #include "support/output_file.h"
@@ -167,8 +168,8 @@ int Report(const Options& options, const auto& results) {
   int status = results.AllRight() ? 0 : kFailure;
   if constexpr (requires { results.not_measured; }) {
     if (results.not_measured > 0) {
-      status = tools::WorseOf(
-          status, tools::Unfinished(fmt::format("{} measurements are missing", results.not_measured)));
+      status =
+          tools::WorseOf(status, tools::Unfinished(support::Counted(results.not_measured, "measurement")));
     }
   }
   if (tools::WriteJson(options.json, ToJson(results), status) == tools::kBadInput) return tools::kBadInput;

@@ -99,6 +99,18 @@ static intact_status Answer(void* c, int64_t bytes, char* message) {
   return (intact_status)status;
 }
 
+// Not with -m: Python would warn that the package already imports the module. A Python that lacks a module answers
+// as main() does if it refuses the class.
+static const char kScript[] =
+    "import sys\n"
+    "try:\n"
+    "    from intact._target import main\n"
+    "except ImportError as error:\n"
+    "    text = f\"{sys.executable} cannot load intact: {error}; install intact's wheel there with pip\"\n"
+    "    sys.stdout.buffer.write((1).to_bytes(8, 'little') + text.encode()[:255].ljust(256, b'\\0'))\n"
+    "    sys.exit(1)\n"
+    "main()\n";
+
 // The child: replaces this process by Python. The last colon separates FILE from CLASS.
 static void Live(int socket) {
   char* const file = file_and_class;
@@ -108,8 +120,7 @@ static void Live(int socket) {
   dup2(socket, STDIN_FILENO);
   dup2(socket, STDOUT_FILENO);
   const char* const python = getenv("INTACT_PYTHON") ? getenv("INTACT_PYTHON") : "python3";
-  // Not with -m: Python would warn that the package already imports the module.
-  execlp(python, python, "-c", "from intact._target import main; main()", file, colon + 1, (char*)NULL);
+  execlp(python, python, "-c", kScript, file, colon + 1, (char*)NULL);
   fprintf(stderr, "%s: %s\n", python, strerror(errno));
   _exit(1);
 }
@@ -136,7 +147,7 @@ static int Start(char* message) {
   if (child < 0 || !Read(&status, sizeof status) || !Read(message, INTACT_TARGET_MESSAGE_BYTES)) {
     Stop();
     snprintf(message, INTACT_TARGET_MESSAGE_BYTES,
-             "the Python process did not start; set INTACT_PYTHON to a Python that has intact");
+             "the Python process did not start; set INTACT_PYTHON to a Python with intact's wheel");
     return 0;
   }
   message[INTACT_TARGET_MESSAGE_BYTES - 1] = '\0';

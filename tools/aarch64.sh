@@ -5,7 +5,7 @@ readonly aarch64_onnxruntime_version=1.26.0  # of PyPI; qemu of Debian 12 cannot
 readonly aarch64_packages=(libc6 libgcc-s1 libstdc++6 libgomp1 libgfortran5 libblas3 liblapack3 zlib1g libexpat1 libffi8 libbz2-1.0
   liblzma5 libuuid1 libprotobuf32 libonnx1 python3.11-minimal libpython3.11-minimal libpython3.11-stdlib python3-cffi-backend
   python3-cffi python3-numpy python3-onnx python3-protobuf python3-typing-extensions python3-pytest python3-iniconfig
-  python3-pluggy python3-packaging python3-attr)
+  python3-pluggy python3-packaging python3-attr python3-pycparser python3-ply)
 
 # Runs Debian 12's Python for arm64, which sees the built package.
 aarch64_python() {

@@ -16,6 +16,7 @@
 #include "core/result.h"
 #include "jit/assembler.h"
 #include "jit/emitters/emitter.h"
+#include "support/counted.h"
 #include "verify/report/report_terminal.h"
 
 namespace intact::bench {
@@ -125,7 +126,7 @@ double ReadBandwidth::Measure() const { return Rate(loop_, buffer_.get(), buffer
 
 std::string ReadBandwidth::Describe() const {
   return fmt::format(
-      "{} {}{}", loop_.streams, loop_.streams == 1 ? "stream" : "streams",
+      "{}{}", support::Counted(loop_.streams, "stream"),
       loop_.prefetch_bytes == 0 ? "" : fmt::format(", prefetch {} bytes ahead", loop_.prefetch_bytes));
 }
 

@@ -18,6 +18,7 @@
 #include "bench/report/report_table.h"
 #include "core/result.h"
 #include "core/types.h"
+#include "support/counted.h"
 #include "support/random.h"
 #include "support/turns.h"
 #include "verify/problem/problem_size.h"
@@ -494,8 +495,9 @@ std::string ToText(const SearchResults& results) {
     table.rows.push_back(
         {fmt::format("{:.2f}", finding.neighbour_microseconds), "", "", finding.fast.ToString()});
   }
-  table.notes.push_back(fmt::format("traps: {}, among {} problems with {} neighbours",
-                                    results.findings.size(), results.problems, results.neighbours));
+  table.notes.push_back(fmt::format("traps: {}, among {} with {}", results.findings.size(),
+                                    support::Counted(results.problems, "problem"),
+                                    support::Counted(results.neighbours, "neighbour")));
   if (results.errors != 0) {
     table.notes.push_back(fmt::format("errors: {}; the first: {}", results.errors, results.first_error));
   }

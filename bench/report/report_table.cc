@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/isas.h"
+#include "support/counted.h"
 #include "support/deadline.h"
 #include "support/turns.h"
 #include "verify/report/report_terminal.h"
@@ -316,7 +317,8 @@ Table FirstCallTable(const Results& results) {
 
 std::string MissingText(int64_t not_measured) {
   if (not_measured == 0) return "";
-  return fmt::format("  missing                {} measurements: {}\n", not_measured, support::kTimeIsOver);
+  return fmt::format("  missing                {}: {}\n", support::Counted(not_measured, "measurement"),
+                     support::kTimeIsOver);
 }
 
 Table MachineTable(const Results& results) {

@@ -2,11 +2,12 @@
 
 #include <omp.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <new>
+
+#include "../parts.h"
 
 namespace intact::ggml {
 namespace {
@@ -14,10 +15,9 @@ namespace {
 // Calls run(part, parts) for each part, on the threads of a parallel region: ggml's CPU backend computes in such regions on the
 // same thread, so both use one pool.
 template <class Run>
-intact_status OnThreads(double multiply_adds, int threads, const Run& run) {
-  // Less work takes less time than beginning a parallel region.
-  constexpr double kMultiplyAddsOfPart = 1 << 16;
-  const int parts = static_cast<int>(std::clamp(multiply_adds / kMultiplyAddsOfPart, 1.0, double(threads)));
+intact_status OnThreads(const integrations::PlanWork& work, int threads, const Run& run) {
+  static const double part_products = integrations::PartProducts(INTACT_ISA_ANY);
+  const int parts = integrations::PartsOf(work, part_products, threads);
   if (parts == 1) return run(0, 1);
   std::atomic<intact_status> status = INTACT_OK;
 #pragma omp parallel num_threads(parts)
@@ -28,13 +28,13 @@ intact_status OnThreads(double multiply_adds, int threads, const Run& run) {
   return status;
 }
 
-double MultiplyAdds(const ggml_tensor* node) {
-  return static_cast<double>(ggml_nelements(node)) * static_cast<double>(node->src[0]->ne[0]);
+integrations::PlanWork WorkOf(const ggml_tensor* node) {
+  return {ggml_nrows(node), node->ne[0], node->src[0]->ne[0]};
 }
 
 intact_status Run(const intact_grouped* plan, const intact_grouped_args& args, const ggml_tensor* node,
                   int threads) {
-  return OnThreads(MultiplyAdds(node), threads,
+  return OnThreads(WorkOf(node), threads,
                    [&](int part, int parts) { return intact_grouped_run_part(plan, &args, part, parts); });
 }
 

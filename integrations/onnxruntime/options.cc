@@ -65,7 +65,7 @@ Settings ReadSettings(const std::map<std::string, std::string>& options) {
           "like: is '" + std::string(kLikeAvx2) +
           "' without AVX2; expected a CPU and caps (max_isa, INTACT_MAX_ISA) that have it");
   }
-  settings.part_products = PartProducts(settings);
+  settings.part_products = integrations::PartProducts(settings.max_isa);
   return settings;
 }
 

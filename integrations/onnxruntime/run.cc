@@ -3,7 +3,6 @@
 #include <emmintrin.h>
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 #include <utility>
 
@@ -66,34 +65,10 @@ bool HasAvx2(const Settings& settings) {
   return settings.max_isa != INTACT_ISA_PORTABLE && intact_isa_available(INTACT_ISA_AVX2) != 0;
 }
 
-bool HasAvx512(const Settings& settings) {
-  constexpr std::array kCaps = {INTACT_ISA_ANY, INTACT_ISA_AVX512, INTACT_ISA_AVX512_VNNI,
-                                INTACT_ISA_AMX_INT8, INTACT_ISA_AVX10_2};
-  return std::ranges::find(kCaps, settings.max_isa) != kCaps.end() &&
-         intact_isa_available(INTACT_ISA_AVX512) != 0;
-}
+bool HasAvx512(const Settings& settings) { return integrations::MayUseAvx512(settings.max_isa); }
 
-// A part pays from about two microseconds on. Wider vectors and VNNI each double the products per instruction.
-double PartProducts(const Settings& settings) {
-  constexpr std::array kWithoutVnni = {INTACT_ISA_AVX2, INTACT_ISA_AVX512, INTACT_ISA_PORTABLE};
-  const bool has_vnni =
-      std::ranges::find(kWithoutVnni, settings.max_isa) == kWithoutVnni.end() &&
-      (intact_isa_available(INTACT_ISA_AVX_VNNI) != 0 || intact_isa_available(INTACT_ISA_AVX512_VNNI) != 0);
-  double products = 1 << 18;
-  if (HasAvx512(settings)) products *= 2;
-  return has_vnni ? 2 * products : products;
-}
-
-// With few rows reading the weights takes longest. With few products for each output, as in depthwise convolutions, storing
-// the outputs does.
 int Run::PartsOf(const PlanWork& work) const {
-  constexpr double kWeightBytes = 1 << 18, kOutputs = 1 << 14;
-  const auto columns = static_cast<double>(work.columns);
-  const double outputs = static_cast<double>(work.rows) * columns;
-  const double weights = columns * static_cast<double>(work.depth);
-  const double parts = std::max({outputs * static_cast<double>(work.depth) / settings_.part_products,
-                                 weights / kWeightBytes, outputs / kOutputs});
-  return static_cast<int>(std::clamp(parts, 1.0, static_cast<double>(settings_.threads)));
+  return integrations::PartsOf(work, settings_.part_products, settings_.threads);
 }
 
 void Transpose(const float* source, int64_t source_stride, float* target, int64_t target_stride, int64_t rows,

@@ -14,6 +14,7 @@
 #include <memory>
 #include <vector>
 
+#include "../parts.h"
 #include "ort.h"
 #ifdef __SANITIZE_THREAD__
 #include <sanitizer/tsan_interface.h>
@@ -26,7 +27,7 @@ struct Settings {
   int32_t mode = INTACT_EXACT;       ///< an intact_mode
   int32_t max_isa = INTACT_ISA_ANY;  ///< an intact_isa, the cap
   int32_t threads = 1;               ///< most parts that a run is cut into
-  double part_products = 1 << 18;    ///< PartProducts()
+  double part_products = 1 << 18;    ///< of integrations::PartProducts()
   /// Outputs are the ones of ONNX Runtime's CPU provider on a CPU with AVX2 and no VNNI; `mode` is INTACT_EXACT.
   bool is_like_avx2 = false;
   bool is_nhwc = true;  ///< whether the provider asks for NHWC
@@ -45,18 +46,12 @@ bool HasAvx2(const Settings& settings);
 /// Whether loops may use AVX-512 F, BW, DQ and VL: the CPU and the caps have them.
 bool HasAvx512(const Settings& settings);
 
-/// The fewest products of u8 and s8 for which a part of a run pays, with the kernels that the CPU and the caps allow.
-double PartProducts(const Settings& settings);
-
 /// The places of an operator's inputs and outputs among the inputs and outputs of a run; −1: the run does not have it.
 struct Places {
   std::vector<int> inputs, outputs;
 };
 
-/// How much a plan computes in a run: rows × columns sums of `depth` products. A convolution's rows are output pixels.
-struct PlanWork {
-  int64_t rows = 0, columns = 0, depth = 0;
-};
+using integrations::PlanWork;
 
 /// The order in which one thread computes a product.
 struct Chunks {
@@ -99,7 +94,7 @@ class Run {
   /// Calls work(i) for each i in [0, count), on at most `most_parts` of the session's threads. Throws what one call throws.
   template <class Work>
   void ForEach(int64_t count, Work work, int64_t most_parts = std::numeric_limits<int64_t>::max()) const;
-  /// How many parts a run of a plan is cut into. Each part takes longer than another thread needs to begin it.
+  /// How many parts a run of a plan is cut into.
   int PartsOf(const PlanWork& work) const;
   /// Runs a plan in PartsOf() parts. Each thread keeps scratch between runs. Any number of threads may, if there is one part.
   void Compute(const intact_gemm& plan, const intact_gemm_args& args, const PlanWork& work,

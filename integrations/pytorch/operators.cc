@@ -198,9 +198,9 @@ Tensor IntMmOut(Tensor self, Tensor mat2, Tensor out) {
   args.c = out.mutable_data_ptr();
   const int32_t a_type = self.scalar_type() == ScalarType::Byte ? INTACT_U8 : INTACT_S8;
   const auto plan = ThePlans().Get({a_type, n, k, (*b_strides)[0], (*b_strides)[1]});
-  RunParts(
-      static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k),
-      [&](int32_t part, int32_t parts) { return intact_gemm_run_part(plan->handle(), &args, part, parts); });
+  RunParts({m, n, k}, [&](int32_t part, int32_t parts) {
+    return intact_gemm_run_part(plan->handle(), &args, part, parts);
+  });
   return out;
 }
 

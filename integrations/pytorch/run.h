@@ -5,21 +5,21 @@
 #include <intact/intact.h>
 #include <torch/csrc/stable/ops.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 
+#include "../parts.h"
+
 namespace intact::pytorch {
 
 /// Calls `run_part(part, parts)` for each part. It returns an intact_status.
 template <class RunPart>
-void RunParts(double multiply_adds, const RunPart& run_part) {
-  // A part of less work takes less time than the thread needs to begin it.
-  constexpr double kMultiplyAddsOfPart = 1 << 20;
-  const double threads = torch::stable::get_num_threads();
-  const auto parts = static_cast<int32_t>(std::clamp(multiply_adds / kMultiplyAddsOfPart, 1.0, threads));
+void RunParts(const integrations::PlanWork& work, const RunPart& run_part) {
+  static const double part_products = integrations::PartProducts(INTACT_ISA_ANY);
+  const auto threads = static_cast<int>(torch::stable::get_num_threads());
+  const int32_t parts = integrations::PartsOf(work, part_products, threads);
   std::mutex mutex;
   std::string error;
   torch::stable::parallel_for(0, parts, 1, [&](int64_t begin, int64_t end) {

@@ -86,6 +86,10 @@ bool Step::EndsWith(const Tensor& tensor, const Sizes& tail) const {
          std::equal(tail.begin(), tail.end(), all.end() - static_cast<ptrdiff_t>(tail.size()));
 }
 
+integrations::PlanWork Step::WorkOf(int64_t count) const {
+  return {count * work.rows, work.columns, work.depth};
+}
+
 void Step::Compute(const Tensor& x, float x_scale, int32_t x_zero_point,
                    const std::optional<Tensor>& residual, Tensor& out) const {
   const auto set = [&](auto* args) {
@@ -99,7 +103,7 @@ void Step::Compute(const Tensor& x, float x_scale, int32_t x_zero_point,
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
     set(&args);
     args.m = out.numel() / sizes[0];
-    RunParts(static_cast<double>(args.m) * multiply_adds, [&](int32_t part, int32_t parts) {
+    RunParts(WorkOf(args.m), [&](int32_t part, int32_t parts) {
       return intact_gemm_run_part(gemm->handle(), &args, part, parts);
     });
   } else {
@@ -108,7 +112,7 @@ void Step::Compute(const Tensor& x, float x_scale, int32_t x_zero_point,
     args.batch = out.size(0);
     std::copy_n(x_sizes.begin() + 1, 2, args.input);
     std::copy_n(sizes.begin() + 1, 2, args.output);
-    RunParts(static_cast<double>(args.batch) * multiply_adds, [&](int32_t part, int32_t parts) {
+    RunParts(WorkOf(args.batch), [&](int32_t part, int32_t parts) {
       return intact_conv_run_part(std::get<Conv>(*plan).handle(), &args, part, parts);
     });
   }
@@ -170,9 +174,8 @@ std::shared_ptr<Step> StepOf(Layer& layer, const Parameters& parameters, const T
   step->plan = layer.Get(key);
   step->x_type = parameters.x_type;
   step->x_sizes = x_sizes;
-  step->multiply_adds =
-      is_conv ? static_cast<double>(step->sizes[1]) * static_cast<double>(step->sizes[2]) : 1;
-  for (const int64_t size : weights) step->multiply_adds *= static_cast<double>(size);
+  step->work = {is_conv ? step->sizes[1] * step->sizes[2] : 1, weights[0], 1};
+  for (size_t i = 1; i < weights.size(); ++i) step->work.depth *= weights[i];
   step->type = parameters.type;
   step->scale = static_cast<float>(parameters.scale);
   step->q = q;

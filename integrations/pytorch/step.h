@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "../parts.h"
 #include "layer.h"
 
 namespace intact::pytorch {
@@ -41,7 +42,7 @@ struct Step {
   std::optional<ScalarType> residual_type;
   std::vector<float> scales;
   std::optional<std::vector<float>> bias;
-  double multiply_adds;  // of one row or image
+  integrations::PlanWork work;  // of one row or image
 
   bool is_image() const { return sizes.size() == 3; }
 
@@ -62,6 +63,8 @@ struct Step {
   /// Whether the tensor has the sizes after one other (images) or after others (rows).
   bool EndsWith(const Tensor& tensor, const Sizes& tail) const;
 
+  /// The work of a run of `count` rows or images.
+  integrations::PlanWork WorkOf(int64_t count) const;
   void Compute(const Tensor& x, float x_scale, int32_t x_zero_point, const std::optional<Tensor>& residual,
                Tensor& out) const;
 };

@@ -285,19 +285,20 @@ void Convolution::RestoreSize(const std::vector<TunedChoices::ConvChoice>& held)
   const Result<std::vector<SizedPhase>> phases = PhasesFor(*sized);
   if (!phases) return;
   std::vector<Choice> choices;
-  std::vector<std::unique_ptr<ConvPlan>> plans;
+  std::vector<std::unique_ptr<ConvPlan>> plans;  // null: there is no choice for the phase
   for (const SizedPhase& phase : *phases) {
     Result<TunedPhase> restored = RestorePhase(phase, held);
-    if (restored) {
-      plans.push_back(std::move(restored->plan));
-      choices.push_back(std::move(restored->choice));
-      continue;
-    }
-    Result<std::unique_ptr<ConvPlan>> plan = MakePlan(phase);
-    if (!plan || !(*plan)->PrepareImage((*plan)->Decide(1)).ok()) return;
-    plans.push_back(std::move(*plan));
+    plans.push_back(restored ? std::move(restored->plan) : nullptr);
+    if (restored) choices.push_back(std::move(restored->choice));
   }
-  if (!choices.empty()) Adopt(Combine(*sized, std::move(plans)), std::move(choices));
+  if (choices.empty()) return;  // before more plans are made: a forged file may have many choices
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i] != nullptr) continue;
+    Result<std::unique_ptr<ConvPlan>> plan = MakePlan((*phases)[i]);
+    if (!plan || !(*plan)->PrepareImage((*plan)->Decide(1)).ok()) return;
+    plans[i] = std::move(*plan);
+  }
+  Adopt(Combine(*sized, std::move(plans)), std::move(choices));
 }
 
 Result<Convolution::TunedPhase> Convolution::RestorePhase(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import platform
 from pathlib import Path
 from typing import Any, Callable, NamedTuple
 
@@ -32,8 +33,18 @@ class Error(Exception):
         self.message = message
 
 
+def is_x86() -> bool:
+    """Whether this CPU may have the instructions that clamp."""
+    return platform.machine() in ("x86_64", "AMD64")
+
+
 def invalid(message: str) -> Error:
     return Error("INVALID_ARGUMENT", message)
+
+
+def counted(number: int, noun: str) -> str:
+    """ "1 layer", "2 layers". `noun`: in the singular; its plural ends with "s"."""
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def excerpt(words: Any, most: int = 120) -> str:
@@ -207,7 +218,9 @@ class Linear:
         """Refuses a bias that does not have one value for each column. The C interface cannot check this: it
         is not given a length."""
         if self.bias_count not in (None, columns):
-            raise invalid(f"bias: has {self.bias_count} values; expected {columns}, one for each column")
+            raise invalid(
+                f"bias: has {counted(self.bias_count, 'value')}; expected {columns}, one for each column"
+            )
 
     def _put_scales(self, values: Any) -> None:
         self.desc.scales, self.desc.scale_count = self._values("scales", values, np.float32)
@@ -234,7 +247,7 @@ class Linear:
         self.desc.shifts, count = self._values("shifts", values, np.int32)
         if count and self._multipliers not in (0, count):
             raise invalid(
-                f"multipliers: has {self._multipliers} values; expected {count}, one for each shift"
+                f"multipliers: has {counted(self._multipliers, 'value')}; expected {count}, one for each shift"
             )
         if count:
             self.desc.scale_count = count

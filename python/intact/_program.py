@@ -20,7 +20,7 @@ from ._deadline import TimeOver, limit
 from ._engines.data import load_data
 from ._engines.session import memory_available
 from ._engines.table import engines
-from ._library import Error, excerpt, invalid
+from ._library import Error, counted, excerpt, invalid
 
 _MUCH = 1 << 30  # bytes
 _UNFINISHED = 4  # the exit status if the time of --time was over first, and nothing that was done is wrong
@@ -35,17 +35,28 @@ def _progress(command: str, what: str) -> Callable[[int, int], None]:
     return show
 
 
+def _erase_progress() -> None:
+    """Erases the line of progress. Work that ends early leaves it there."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def _say(text: str) -> None:
+    _erase_progress()
+    print(f"intact: {text}", file=sys.stderr)
+
+
 def _failed(error: "Error | OSError") -> int:
     if isinstance(error, Error):
-        if sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[K")
-        print(f"intact: {error.message}", file=sys.stderr)
+        _say(error.message)
     else:
-        print(f"intact: {excerpt(error.filename)}: cannot be written: {error.strerror}", file=sys.stderr)
+        _say(f"{excerpt(error.filename)}: cannot be written: {error.strerror}")
     return _UNFINISHED if isinstance(error, TimeOver) else 2
 
 
 def _print(text: str) -> None:
+    _erase_progress()
     try:
         sys.stdout.write(
             text.encode(sys.stdout.encoding or "utf-8", "replace").decode(sys.stdout.encoding or "utf-8")
@@ -118,17 +129,16 @@ def _write(options: argparse.Namespace, result: Any, to_json: Callable, to_html:
     for path, make in ((options.json, to_json), (options.html, to_html)):
         if path:
             write(path, make(result))
-            print(f"intact: wrote {path}", file=sys.stderr)
+            _say(f"wrote {path}")
 
 
 def _say_memory(needed: int, what: str) -> None:
     """Says how many bytes of memory `what` needs, if it is much."""
     available = memory_available()
     if needed >= _MUCH or needed > available > 0:
-        print(
-            f"intact: {what}: the weights need up to {needed / 1e9:.1f} GB of memory, activations come on top; "
-            f"{available / 1e9:.1f} GB are available{': this may not suffice' if needed > available else ''}",
-            file=sys.stderr,
+        _say(
+            f"{what}: the weights need up to {needed / 1e9:.1f} GB of memory, activations come on top; "
+            f"{available / 1e9:.1f} GB are available{': this may not suffice' if needed > available else ''}"
         )
 
 
@@ -190,6 +200,7 @@ def _audit(arguments: list[str]) -> int:
                     float_model=options.float_model,
                     emulate=options.emulate,
                 )
+                result.missing = result.on_data.missing
             except TimeOver as over:
                 result.missing = over.message.removeprefix("unfinished: ")
         _write(options, result, to_json, to_html)
@@ -416,7 +427,7 @@ def _digest(arguments: list[str]) -> int:
         _print(here.to_text())
         return 0
     found = difference(here, there, options.against)
-    _print((found or f"the same bytes: {len(here.lines)} tensors") + "\n")
+    _print((found or f"the same bytes: {counted(len(here.lines), 'tensor')}") + "\n")
     return 1 if found else 0
 
 
@@ -458,7 +469,7 @@ def _operators(arguments: list[str]) -> int:
         )
         if options.json:
             write(options.json, to_json(table))
-            print(f"intact: wrote {options.json}", file=sys.stderr)
+            _say(f"wrote {options.json}")
     except (Error, OSError) as error:
         return _failed(error)
     _print(to_text(table))
@@ -500,8 +511,9 @@ def main() -> None:
     try:
         status = _COMMANDS[name](sys.argv[2:])
     except Exception:  # not status 1, which is a verdict on the model
+        _erase_progress()
         traceback.print_exc()
-        print(f"intact: {name}: failed by a defect of intact, shown above; please report it", file=sys.stderr)
+        _say(f"{name}: failed by a defect of intact, shown above; please report it")
         status = 3
     finally:
         limit(None)

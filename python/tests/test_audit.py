@@ -75,7 +75,7 @@ def test_products(tmp_path, op, inputs, domain):
     assert (found.pairing, found.pairs, found.failing_pairs, found.failing_columns) == ("depths", 6, 1, 1)
     assert found.witness == "column 1, depths 0 1: 255*127 + 255*127 = 64770"
     assert found.error == math.ceil((64770 - 32767) * (0.5 if op in ("QLinearMatMul", "QGemm") else 1))
-    assert not result.is_proven and "1 of 1 layers can compute wrong sums in ONNX Runtime" in verdict(result)
+    assert not result.is_proven and "1 of 1 layer can compute wrong sums in ONNX Runtime" in verdict(result)
 
 
 def test_transposed_gemm_and_batches_of_weights(tmp_path):
@@ -124,7 +124,8 @@ def test_each_engine_has_its_pairs(tmp_path):
     assert found == {"onnxruntime": 1, "fbgemm": 1, "onednn": 0, "openvino": 0, "litert": 0}
 
 
-def test_depthwise_and_groups(tmp_path):
+def test_depthwise_and_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     weights = np.full((4, 1, 1, 2), 127, np.int8)
     result = audit(
         convolution(tmp_path, weights, group=4), engines_asked=["onnxruntime", "fbgemm", "onednn", "openvino"]
@@ -163,7 +164,8 @@ def test_pairs_of_groups(tmp_path, inputs, outputs, onednn, openvino):
 
 
 @pytest.mark.parametrize("group,cell", [(1, "unsafe: 1 of"), (2, "unsafe with AVX-512: 1 of 8 pairs")])
-def test_pairs_of_groups_with_avx512(tmp_path, group, cell):
+def test_pairs_of_groups_with_avx512(tmp_path, group, cell, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
     weights = np.zeros((2, 3, 1, 2), np.int8)
     weights[0, 0:2, 0, 1] = 127  # channels 0 and 1 of the second tap: no flattened pair
     names = ["onednn", "openvino"]
@@ -1057,7 +1059,7 @@ def test_the_command(tmp_path):
         "wrote",
     ]
     assert run.stdout.splitlines()[-1].startswith(
-        "on CPUs without VNNI 1 of 1 layers can compute wrong sums in ONNX Runtime; this CPU has "
+        "on CPUs without VNNI 1 of 1 layer can compute wrong sums in ONNX Runtime; this CPU has "
     )
     report = json.loads((tmp_path / "j").read_text())
     assert (report["schema"], report["schema_version"], report["proven"]) == ("intact-audit", 1, False)

@@ -19,7 +19,7 @@ from intact._compare.match import match  # noqa: E402
 from intact._compare.report import to_html, to_json, to_text, verdict  # noqa: E402
 from intact._engines.data import decibels  # noqa: E402
 from intact._graph import weights as _weights  # noqa: E402
-from intact._library import Error  # noqa: E402
+from intact._library import Error, is_x86  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 DEPTH = 16
@@ -343,6 +343,7 @@ def test_a_layer_that_clamps(tmp_path):
     assert "exact sums in" in to_text(found)
 
 
+@pytest.mark.skipif(not is_x86(), reason="needs a Python of x86-64")
 @pytest.mark.skipif(not shutil.which("qemu-x86_64"), reason="needs qemu-user")
 def test_an_emulator_shows_the_layer_that_clamps(tmp_path, monkeypatch):
     monkeypatch.delenv("INTACT_PYTHON", raising=False)
@@ -628,7 +629,9 @@ def test_a_float_model_of_another_network(tmp_path):
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_float_weights_that_are_not_finite(tmp_path, value):
-    pytest.importorskip("onnxruntime")
+    onnxruntime = pytest.importorskip("onnxruntime")
+    if tuple(map(int, onnxruntime.__version__.split(".")[:2])) < (1, 27):
+        pytest.skip("this ONNX Runtime computes finite numbers of infinite weights")
     w = weights(1)
     pair = Pair(tmp_path)
     w[3, 4] = value

@@ -1,15 +1,21 @@
 """`--time`: commands end at the next whole unit of work, with what they have, or give nothing."""
 
+import io
 import itertools
 import json
+import sys
+import time
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
+import commands  # noqa: E402
 from commands import process, program  # noqa: E402
 from intact import _deadline  # noqa: E402
+from intact._engines.session import emulated  # noqa: E402
 from intact._operators import digest as _digest  # noqa: E402
 from intact._operators import measure as _measure  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
@@ -57,14 +63,53 @@ def test_an_audit_ends_with_its_time(tmp_path, ticks):
     assert f"missing: 2 of 3 layers: {OVER}\n" in run.stdout
 
 
-def test_an_audit_without_time_for_data(tmp_path, ticks):
+def test_an_audit_keeps_the_runs_that_were_finished(tmp_path, ticks):
     pytest.importorskip("onnxruntime")
-    path = three(tmp_path, SAFE, SAFE, SAFE)
-    np.savez(tmp_path / "data.npz", a=np.ones((2, 4), np.uint8))
-    run = program("audit", path, "--data", tmp_path / "data.npz", "--time", "6.5")
-    assert run.returncode == 4, run.stderr
-    assert f"missing: the runs on data: {OVER}\n" in run.stdout
-    assert program("audit", path, "--data", tmp_path / "data.npz", "--time", "1h").returncode == 0
+    nodes = [
+        helper.make_node("MatMulInteger", ["a", "w"], ["y"], name="n"),
+        helper.make_node("Cast", ["y"], ["f"], to=TensorProto.FLOAT, name="c"),
+    ]
+    path = save(tmp_path, nodes, {"w": SAFE}, [("a", TensorProto.UINT8)], ["f"])
+    data, report = tmp_path / "data", tmp_path / "audit.json"
+    data.mkdir()
+    for i in range(2):
+        np.savez(data / f"{i}.npz", a=np.ones((i + 1, 4), np.uint8))
+    seen = {}
+    for seconds in itertools.count(2):
+        run = program("audit", path, "--data", data, "--json", report, "--time", seconds + 0.5)
+        if run.returncode == 0:
+            break
+        assert run.returncode == 4, run.stderr
+        (missing,) = [line for line in run.stdout.splitlines() if line.startswith("missing: ")]
+        found = json.loads(report.read_text())
+        assert missing == f"missing: {found['missing']}"
+        seen[missing] = run.stdout, found
+    counted = f"missing: sums of 1 of 2 runs and outputs of 2 of 2 runs on data: {OVER}"
+    compared = f"missing: outputs of 1 of 2 runs on data: {OVER}"
+    assert [*seen] == [
+        f"missing: the runs on data: {OVER}",
+        counted,
+        f"missing: outputs of 2 of 2 runs on data: {OVER}",
+        compared,
+    ]
+    text, found = seen[counted]
+    assert "  on 1 of 2 runs of your data, ONNX Runtime\n" in text and "0 of 3 sums are wrong" in text
+    assert found["data"] == {"runs": 2, "counted": 1, "compared": 0} and found["outputs"] == []
+    text, found = seen[compared]
+    assert "on this CPU, 1 of 2 runs, against exact sums" in text and "0 of 9 sums are wrong" in text
+    assert found["outputs"][0]["values"] == 3 and found["layers"][0]["on_data"]["results"] == 9
+    assert json.loads(report.read_text())["data"] == {"runs": 2, "counted": 2, "compared": 2}
+
+
+def test_no_line_of_progress_is_left(tmp_path, ticks, monkeypatch):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setattr(commands.io, "StringIO", Terminal)
+    run = program("audit", three(tmp_path, SAFE, SAFE, SAFE), "--time", "2.5")
+    assert run.returncode == 4
+    assert run.stderr == "\raudit: 1 of 3 layers\r\x1b[K"
 
 
 def test_a_comparison_ends_with_its_time(tmp_path, ticks):
@@ -145,15 +190,55 @@ def test_times_that_are_none(tmp_path, time):
     )
 
 
-def test_a_process_elsewhere_ends_with_the_time(tmp_path, monkeypatch):
-    """Of a clock that is real."""
+def is_running(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_processes_elsewhere_end_with_the_time(tmp_path, monkeypatch):
+    """Of a clock that is real: the process that computes there, and its child, which has its standard error."""
     pytest.importorskip("onnxruntime")
-    sleeper = tmp_path / "python"
-    sleeper.write_text("#!/bin/sh\nexec sleep 60\n")
-    sleeper.chmod(0o755)
-    monkeypatch.setenv("INTACT_PYTHON", str(sleeper))
+    script, pids = tmp_path / "python", tmp_path / "pids"
+    script.write_text(f"#!/bin/sh\nsleep 60 &\necho $$ $! > {pids}\nwait\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("INTACT_PYTHON", str(script))
     path = three(tmp_path, SAFE, SAFE, SAFE)
     np.savez(tmp_path / "data.npz", a=np.ones((2, 4), np.uint8))
-    run = process("audit", path, "--data", tmp_path / "data.npz", "--emulate", "--time", "3s")
-    assert run.returncode == 4, run.stderr
-    assert f"missing: the runs on another CPU: {OVER}\n" in run.stdout
+    for seconds in (3, 12, 48):  # the time must suffice for the work before
+        run = process("audit", path, "--data", tmp_path / "data.npz", "--emulate", "--time", seconds)
+        assert run.returncode == 4, run.stderr
+        if pids.exists():
+            break
+    assert f"missing: outputs of 1 of 1 run on data: {OVER}\n" in run.stdout
+    left = pids.read_text().split()
+    for _ in range(100):  # the kernel takes a moment to end them
+        left = [pid for pid in left if is_running(pid)]
+        if not left:
+            return
+        time.sleep(0.1)
+    pytest.fail(f"processes are left: {left}")
+
+
+def test_runs_elsewhere_that_were_finished_are_kept(tmp_path, monkeypatch):
+    """Of a clock that is real: the second run never ends."""
+    pytest.importorskip("onnxruntime")
+    script = tmp_path / "python"
+    script.write_text(f'#!/bin/sh\nrm $3/1.npz\nmkfifo $3/1.npz\nexec {sys.executable} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("INTACT_PYTHON", str(script))
+    path = three(tmp_path, SAFE, SAFE, SAFE)
+    runs = [{"a": np.ones((2, 4), np.uint8)}, {"a": np.ones((1, 4), np.uint8)}]
+    try:
+        for seconds in (3, 12, 48):  # the time must suffice for the first run
+            _deadline.limit(seconds)
+            outputs = emulated(str(path), ["f0", "f1"], runs, True)
+            if outputs:
+                break
+        assert [len(of_run) for of_run in outputs] == [2]
+        _deadline.limit(1)
+        with pytest.raises(_deadline.TimeOver, match="the runs on another CPU"):
+            emulated(str(path), ["f0"], runs)
+    finally:
+        _deadline.limit(None)

@@ -365,7 +365,7 @@ def test_rows_of_one_expert():
         ([1, 1], "intact_grouped_run: the sum of expert_rows is 2; expected m, which is 3"),
         ([4, -1], "intact_grouped_run: expert_rows[0] is 4; expected 0 to m, which is 3"),
         (3, "expert_rows: is 3; expected the number of rows of each expert"),
-        ([3], "expert_rows: has 1 values; expected 2, one for each expert"),
+        ([3], "expert_rows: has 1 value; expected 2, one for each expert"),
         ([1.5, 1.5], "expert_rows: is 1.5; expected an integer"),
     ],
 )

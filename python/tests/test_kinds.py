@@ -224,8 +224,8 @@ NO_LAYER, PROVEN = (
 )
 ANSWERS = {
     "Resize": (
-        (1, "on your data 1 of 1 layers compute wrong sums"),
-        (0, "1 of 1 layers compute wrong sums on this data"),
+        (1, "on your data 1 of 1 layer compute wrong sums"),
+        (0, "1 of 1 layer compute wrong sums on this data"),
         (0, PROVEN),
     ),
     "16 bits": ((2, NO_LAYER), (2, NO_LAYER), (2, NO_LAYER)),
@@ -233,7 +233,7 @@ ANSWERS = {
     "weight-only, 4 bits": ((2, NO_LAYER), (2, NO_LAYER), (2, NO_LAYER)),
     "inner graphs": (
         (1, UNKNOWN),
-        (2, "all 2 quantized layers are in inner graphs, which compare does not read"),
+        (2, "2 quantized layers, all in inner graphs, which compare does not read"),
         (0, PROVEN),
     ),
     "LSTM": ((1, UNKNOWN), (0, UNKNOWN), (0, PROVEN)),

@@ -15,10 +15,12 @@ from intact import _program  # noqa: E402
 from intact._audit import run as _run  # noqa: E402
 from intact._audit.audit import audit  # noqa: E402
 from intact._audit.report import to_html, to_text, verdict  # noqa: E402
-from intact._audit.run import LayerOnData, OnData, OutputOnData, Sums, exact_variant, run_on_data  # noqa: E402
+from intact._audit.run import Clamped, LayerOnData, OnData, OutputOnData, Sums, exact_variant, run_on_data  # noqa: E402
 from intact._engines.data import dynamically_quantized, load_data  # noqa: E402
 from intact._formats.model import QuantizedLayer  # noqa: E402
 from intact._graph import weights as _weights  # noqa: E402
+from intact._library import isas  # noqa: E402
+from intact._plans.gemm import Gemm  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 from test_audit import HOT, save  # noqa: E402
 from test_kinds import resize  # noqa: E402
@@ -203,6 +205,25 @@ def test_sums_of_an_engine_without_outputs(tmp_path):
     assert run.returncode == 2 and "add --engine onnxruntime" in run.stderr
 
 
+@pytest.mark.parametrize("a_type", ["u8", "s8"])
+@pytest.mark.parametrize("b_type", [np.int8, np.uint8])
+def test_numpy_clamps_as_kernels_do(a_type, b_type):
+    if "avx2" not in isas():
+        pytest.skip("no kernels that clamp")
+    random = np.random.default_rng(3)
+    clamped = 0
+    for depth in (1, 2, 7, 64):
+        low = np.iinfo(b_type).min
+        weights = random.integers(low, low + 256, (depth, 5)).astype(b_type)
+        first = -128 if a_type == "s8" else 0
+        a = random.integers(first, first + 256, (9, depth)).astype(np.int8 if a_type == "s8" else np.uint8)
+        there = Gemm(weights, a_type=a_type, mode="saturating", max_isa="avx2").run(a)
+        here = Clamped(weights, a_type).run(a)
+        assert here.dtype == there.dtype and np.array_equal(here, there)
+        clamped += np.count_nonzero(here != a.astype(np.int32) @ weights.astype(np.int32))
+    assert clamped
+
+
 def result_on_data(tmp_path, layers, output):
     """The audit of a model with unsafe layers in an inner graph, and a planted result on data of a CPU without VNNI."""
     inner = helper.make_graph(
@@ -218,7 +239,7 @@ def result_on_data(tmp_path, layers, output):
     result = audit(save(tmp_path, nodes, {"w": HOT}, [("a", TensorProto.UINT8), ("c", TensorProto.BOOL)]))
     assert len(result.layers) == 3
     known = {layer.layer.name: None for layer in result.layers}
-    result.on_data = OnData(1, "onnxruntime", True, {**known, **layers}, [output])
+    result.on_data = OnData(1, "onnxruntime", True, {**known, **layers}, [output], counted=1, compared=1)
     return result
 
 
@@ -227,7 +248,7 @@ def test_the_verdict_says_first_what_is_not_known(tmp_path):
     words = verdict(result_on_data(tmp_path, {"outer": LayerOnData(100, 0)}, output))
     assert (
         "; on your data it is not known how many sums of 2 of 3 layers are wrong in ONNX Runtime (in an inner graph); of the "
-        "others 0 of 1 layers compute wrong sums in ONNX Runtime; 117 of 200 values of output 'y' change by 10 % (20 dB); "
+        "others 0 of 1 layer compute wrong sums in ONNX Runtime; 117 of 200 values of output 'y' change by 10 % (20 dB); "
         "rounding noise alone changes none; "
     ) in words
     assert "not measured: in an inner graph" in to_text(

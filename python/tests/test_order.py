@@ -430,7 +430,7 @@ def test_empty_matrices():
         (dict(weights=[-1.0]), "weights: is"),
         (dict(weights=[1, 2]), "expected 1 finite numbers"),
         (dict(blocks=3), "blocks: is 3; expected a divisor of the number of channels, 8"),
-        (dict(blocks=8), "leaves 1 channels for each; expected an even number"),
+        (dict(blocks=8), "leaves 1 channel for each; expected an even number"),
         (dict(blocks=0), "blocks: is 0"),
     ],
 )

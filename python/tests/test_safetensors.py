@@ -478,7 +478,7 @@ INTX = note("IntxUnpackedToInt8Tensor", target_dtype={"_data": "int4"})
                 "g_idx": np.zeros(64, np.int32),
             },
             {"group_size": 32},
-            "group_size: is 32; expected -1, because 64 depths have 1 groups",
+            "group_size: is 32; expected -1, because 64 depths have 1 group",
         ),
         (
             "gptq",

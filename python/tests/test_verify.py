@@ -342,6 +342,17 @@ def test_grouped_features_need_a_class_of_their_own(tmp_path):
     assert run.returncode == 2 and "'dynamic_rows' is for grouped weights" in run.stderr, run
 
 
+def test_a_python_without_the_package_says_what_to_install(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')  # no packages, no PYTHONPATH
+    python.chmod(0o755)
+    command, environment = native(["verify", "replay", LINE, "--target", f"python:{__file__}:Right"])
+    environment["INTACT_PYTHON"] = str(python)
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 2 and "cannot load intact: No module named 'intact'; " in run.stderr, run
+    assert run.stderr.endswith("install intact's wheel there with pip\n") and run.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("b_type", ["u4", "s8"])
 def test_grouped_layers(tmp_path, b_type):
     rng = np.random.default_rng(1)
@@ -376,7 +387,7 @@ def test_grouped_layers(tmp_path, b_type):
     command, environment = native(["verify", "layer", str(tmp_path)])
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run
-    assert f"{tmp_path}: 1 layers\n  qkv  output_own.npy  0 of 18 not exact  exact\n" in run.stdout
+    assert f"{tmp_path}: 1 layer\n  qkv  output_own.npy  0 of 18 not exact  exact\n" in run.stdout
     assert "  qkv  output_wrong.npy  18 of 18 not exact  unexplained\n" in run.stdout
 
 

@@ -125,7 +125,7 @@ TEST_F(BenchCli, EndsWithItsTime) {
     const json results = json::parse(Contents(report));
     const size_t missing = results["not_measured"];
     EXPECT_GT(missing, 0u) << command;
-    EXPECT_THAT(outcome.err, HasSubstr(fmt::format("intact_bench: unfinished: {} measurements are missing: "
+    EXPECT_THAT(outcome.err, HasSubstr(fmt::format("intact_bench: unfinished: {} measurements: "
                                                    "the time of --time was over\n",
                                                    missing)));
     if (command.starts_with("tune")) {

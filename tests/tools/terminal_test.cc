@@ -21,6 +21,19 @@ TEST(Terminal, HasAsciiForWhatIsPrinted) {
   EXPECT_EQ(ToAscii("naïve"), "naïve") << "a user's";
 }
 
+TEST(Terminal, EndsALineThatWasRedrawn) {
+  testing::internal::CaptureStderr();
+  Redraw("sweep: 1 of 3");
+  Redraw("sweep: 2 of 3");
+  PrintError("first\n");
+  PrintError("second\n");
+  Redraw("sweep: 3 of 3");
+  EndRedrawnLine();
+  EndRedrawnLine();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "\rsweep: 1 of 3\rsweep: 2 of 3\nfirst\nsecond\n\rsweep: 3 of 3\n");
+}
+
 // Any text outside comments may be printed.
 TEST(Terminal, HasAsciiForAllThatSourcesHold) {
   size_t files = 0;

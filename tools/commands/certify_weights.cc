@@ -17,6 +17,7 @@
 
 #include "core/result.h"
 #include "core/types.h"
+#include "support/counted.h"
 #include "support/npy.h"
 
 namespace intact::tools {
@@ -150,8 +151,8 @@ Result<std::vector<int32_t>> ReadZeroPoints(const std::string& text, intact_type
     }
   }
   if (zero_points.size() != 1 && std::ssize(zero_points) != n) {
-    return Invalid(fmt::format("--zero-point: {} has {} values; expected 1, or {}, the output channels of {}",
-                               text, zero_points.size(), n, file));
+    return Invalid(fmt::format("--zero-point: {} has {}; expected 1, or {}, the output channels of {}", text,
+                               support::Counted(zero_points.size(), "value"), n, file));
   }
   for (const int32_t value : zero_points) {
     if (value >= core::LowestOf(type) && value <= core::HighestOf(type)) continue;
@@ -210,8 +211,9 @@ Result<std::optional<Order>> WeightChoice::OrderOf(bool is_conv) const {
 }
 
 std::string Weights::Depths() const {
-  if (!conv) return fmt::format("{} depths", k);
-  return fmt::format("{} taps × {} channels{}", fmt::join(Kernel(), "×"), conv->GroupInputs(),
+  if (!conv) return support::Counted(k, "depth");
+  return fmt::format("{} taps × {}{}", fmt::join(Kernel(), "×"),
+                     support::Counted(conv->GroupInputs(), "channel"),
                      conv->groups == 1 ? "" : fmt::format(" of {} groups", conv->groups));
 }
 

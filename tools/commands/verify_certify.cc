@@ -19,6 +19,7 @@
 #include "core/engines.h"
 #include "core/isas.h"
 #include "core/result.h"
+#include "support/counted.h"
 #include "tools/commands/certify_weights.h"
 #include "tools/console/commands.h"
 #include "tools/console/terminal.h"
@@ -280,14 +281,15 @@ std::string_view CpusText(const Asked& asked) {
 
 // "3 of 27 pairs (11.11 %)".
 std::string ShareText(int64_t failing_pairs, int64_t pairs) {
-  return fmt::format("{} of {} pairs ({:.2f} %)", failing_pairs, pairs,
+  return fmt::format("{} of {} ({:.2f} %)", failing_pairs, support::Counted(pairs, "pair"),
                      100 * static_cast<double>(failing_pairs) / static_cast<double>(pairs));
 }
 
 std::string PairsText(const PairingFindings& of) {
   const intact_certificate& c = of.certificate;
   if (c.failing_pairs == 0) {
-    return fmt::format("proven: none of {} pairs can saturate VPMADDUBSW, whatever the activations", c.pairs);
+    return fmt::format("proven: none of {} can saturate VPMADDUBSW, whatever the activations",
+                       support::Counted(c.pairs, "pair"));
   }
   return fmt::format("{} can saturate VPMADDUBSW; worst column {} with {}",
                      ShareText(c.failing_pairs, c.pairs), c.worst_column, c.worst_column_failing_pairs);
@@ -295,7 +297,8 @@ std::string PairsText(const PairingFindings& of) {
 
 // "w.npy: 64 columns × 3×3 taps × 3 channels, read as ohwi".
 std::string Heading(const std::string& file, const Weights& weights) {
-  return fmt::format("{}: {} columns × {}, read as {}", file, weights.n, weights.Depths(), weights.order);
+  return fmt::format("{}: {} × {}, read as {}", file, support::Counted(weights.n, "column"), weights.Depths(),
+                     weights.order);
 }
 
 bool LeaveInt32(const intact_certificate& c) {
@@ -451,7 +454,8 @@ class Total {
   bool Matters() const { return matters_; }
 
   std::string ToText() const {
-    if (failing_pairs_ == 0) return fmt::format("  {}: proven: none of {} pairs\n", words_, pairs_);
+    if (failing_pairs_ == 0)
+      return fmt::format("  {}: proven: none of {}\n", words_, support::Counted(pairs_, "pair"));
     return fmt::format("  {}: {}; worst file {} with {}\n", words_, ShareText(failing_pairs_, pairs_),
                        worst_file_, ShareText(worst_failing_pairs_, worst_pairs_));
   }
@@ -510,8 +514,8 @@ class Summary {
   }
 
   std::string ToText() const {
-    std::string text = fmt::format("{} file{}: {} proven, {} with pairs that can saturate VPMADDUBSW\n",
-                                   files_, files_ == 1 ? "" : "s", proven_, files_ - proven_);
+    std::string text = fmt::format("{}: {} proven, {} with pairs that can saturate VPMADDUBSW\n",
+                                   support::Counted(files_, "file"), proven_, files_ - proven_);
     for (const Total& total : totals_) text += total.Matters() ? total.ToText() : "";
     return text;
   }
@@ -536,9 +540,10 @@ int RunCertify(const CertifyOptions& options) {
   int status = kParity;
   Summary summary(engine);
   support::Json files = support::Json::array();
+  std::vector<std::string> missing;
   for (const std::string& file : options.files) {
     if (deadline.IsOver() && &file != &options.files.front()) {
-      status = WorseOf(status, Unfinished(file));
+      missing.push_back(file);
       continue;
     }
     const Result<Weights> weights = ReadWeights(file, options.weights);
@@ -561,9 +566,12 @@ int RunCertify(const CertifyOptions& options) {
     summary.Add(file, *findings);
     files.push_back(ToJson(file, *weights, *findings));
   }
+  if (!files.empty() && options.files.size() > 1) Print("{}", summary.ToText());
+  for (const std::string& file : missing) status = WorseOf(status, Missing(file));
   if (files.empty()) return status;
-  if (options.files.size() > 1) Print("{}", summary.ToText());
-  return WriteJson(options.json, {{"files", std::move(files)}, {"summary", summary.ToJson()}}, status);
+  return WriteJson(
+      options.json,
+      {{"files", std::move(files)}, {"summary", summary.ToJson()}, {"missing", std::move(missing)}}, status);
 }
 
 }  // namespace

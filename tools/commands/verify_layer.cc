@@ -12,6 +12,7 @@
 
 #include "core/result.h"
 #include "reference/contract/grouped.h"
+#include "support/counted.h"
 #include "tools/console/commands.h"
 #include "tools/console/target_option.h"
 #include "tools/console/terminal.h"
@@ -166,10 +167,11 @@ int PrintRecorded(const std::string& folder, const std::vector<std::string>& lay
       std::ranges::move(verify::ExplainRecorded(*layer, *outputs), std::back_inserter(all));
     }
   }
-  Print("{}: {} layers\n{}{}", folder, layers.size(), grouped, all.empty() ? "" : verify::RecordedTable(all));
+  Print("{}: {}\n{}{}", folder, support::Counted(layers.size(), "layer"), grouped,
+        all.empty() ? "" : verify::RecordedTable(all));
   if (done == layers.size()) return status;
-  return WorseOf(status, Unfinished(fmt::format("{} of the {} layers of {}", layers.size() - done,
-                                                layers.size(), folder)));
+  return WorseOf(
+      status, Missing(fmt::format("{} of the {} layers of {}", layers.size() - done, layers.size(), folder)));
 }
 
 int RunLayers(LayerOptions options) {
@@ -180,10 +182,11 @@ int RunLayers(LayerOptions options) {
       options.target.Open(options.choice, options.emulate.on);
   if (!target) return Fail(target.error());
   int status = kParity;
-  support::Json report = support::Json::array();
+  support::Json report = support::Json::array(), missing = support::Json::array();
   for (const std::string& folder : options.folders) {
     if (deadline.IsOver() && &folder != &options.folders.front()) {
-      status = WorseOf(status, Unfinished(folder));
+      status = WorseOf(status, Missing(folder));
+      missing.push_back({{"layer", folder}, {"missing", support::kTimeIsOver}});
       continue;
     }
     if (const std::vector<std::string> layers = LayersIn(folder); layers.front() != folder) {
@@ -218,7 +221,9 @@ int RunLayers(LayerOptions options) {
     const bool is_right = check.Passed() && (!cost || cost->AllRight());
     if (!is_right) status = std::max(status, kDifference);
   }
-  return report.empty() ? status : WriteJson(options.json, report, status);
+  if (report.empty()) return status;
+  for (support::Json& left : missing) report.push_back(std::move(left));
+  return WriteJson(options.json, report, status);
 }
 
 }  // namespace

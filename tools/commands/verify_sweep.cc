@@ -15,6 +15,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "emulator/emulator.h"
+#include "support/counted.h"
 #include "support/deadline.h"
 #include "support/machine.h"
 #include "support/origin.h"
@@ -206,8 +207,8 @@ Result<verify::SweepResult> RunShard(const SweepOptions& options, const verify::
   ASSIGN_OR_RETURN(support::Journal journal, support::Journal::Open(options.journal));
   ASSIGN_OR_RETURN(verify::SweepOutcomes known, verify::Resume(options.journal, run, &journal));
   if (!known.empty()) {
-    PrintProgress(
-        fmt::format("{}: {} of {} problems are done", options.journal, known.size(), problems.size()));
+    PrintProgress(fmt::format("{}: {} of {} done", options.journal, known.size(),
+                              support::Counted(problems.size(), "problem")));
   }
   const auto record = [&](const verify::SweepOutcome& outcome) { return verify::Append(outcome, &journal); };
   return RunSweep(problems, target, options.emulate.IsOurs(), {std::move(known), record}, step, deadline);
@@ -270,8 +271,8 @@ int Sweep(SweepOptions options) {
   run->Describe(problems);
   const verify::Shard& shard = run->shard;
   if (shard.count > run->problems) {
-    return Fail(fmt::format("--shard: {}: the sweep has {} problems; expected no more shards than that",
-                            shard.ToString(), run->problems));
+    return Fail(fmt::format("--shard: {}: the sweep has {}; expected no more shards than that",
+                            shard.ToString(), support::Counted(run->problems, "problem")));
   }
   const std::vector<verify::Problem> part = verify::ProblemsOf(problems, shard);
   if (!options.reproduce.empty()) {  // before the work, not after it
@@ -281,7 +282,8 @@ int Sweep(SweepOptions options) {
   if (!sweep) return Fail(sweep.error());
   const bool is_whole = shard.count == 1;
   if (!is_whole) {
-    print(fmt::format("shard {}: {} of the {} problems\n", shard.ToString(), part.size(), problems.size()));
+    print(fmt::format("shard {}: {} of {}\n", shard.ToString(), part.size(),
+                      support::Counted(problems.size(), "problem")));
   }
   support::Json json = verify::ToJson(*run, *sweep);  // what happened, whatever was expected
   if (*expected) (*expected)->Apply(&*sweep);

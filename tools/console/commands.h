@@ -158,8 +158,10 @@ struct TimeLimit {
   support::Deadline Start() const { return support::Deadline(seconds); }
 };
 
-/// Prints one line on stderr: what is missing because the time was over. Returns kUnfinished.
-int Unfinished(const std::string& missing);
+/// Prints one line on stdout: what is missing in the output because the time was over. Returns kUnfinished.
+int Missing(const std::string& what);
+/// Prints one line on stderr: which output there is none of, because the time was over. Returns kUnfinished.
+int Unfinished(const std::string& what);
 
 /// The worse of two statuses. From bad to good: kBadInput, kDifference, kUnfinished, kParity.
 inline int WorseOf(int a, int b) {

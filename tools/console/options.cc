@@ -107,8 +107,13 @@ CLI::Option* TimeLimit::Add(CLI::App* app, const std::string& what) {
   return AddSecondsOption(app, "--time", &seconds, 0.1, 1e9, "after this time " + what);
 }
 
-int Unfinished(const std::string& missing) {
-  PrintError("{}: unfinished: {}: {}\n", program_invocation_short_name, support::Printable(missing),
+int Missing(const std::string& what) {
+  Print("missing: {}: {}\n", support::Printable(what), support::kTimeIsOver);
+  return kUnfinished;
+}
+
+int Unfinished(const std::string& what) {
+  PrintError("{}: unfinished: {}: {}\n", program_invocation_short_name, support::Printable(what),
              support::kTimeIsOver);
   return kUnfinished;
 }

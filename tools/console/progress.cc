@@ -1,5 +1,6 @@
 #include "tools/console/progress.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -31,8 +32,9 @@ verify::Progress ReportProgress(const std::string& step) {
     const int64_t mark = redraw ? percent : tenths;
     if (mark == last || is_silent) return;
     last = mark;
-    PrintError("{}{}: {} of {} ({} %){}", redraw ? "\r" : "", step, done, total, percent,
-               redraw && done < total ? "" : "\n");
+    const std::string line = fmt::format("{}: {} of {} ({} %)", step, done, total, percent);
+    redraw ? Redraw(line) : PrintError("{}\n", line);
+    if (done == total) EndRedrawnLine();
     std::fflush(stderr);
   };
 }

@@ -68,6 +68,12 @@ Result<std::string> FindPeer(const std::string& name) {
   if (name.empty()) {
     return Error{INTACT_INVALID_ARGUMENT, "--target: no name before the ':'; expected a file or a peer"};
   }
+  if (name == "python") {
+    return Error{
+        INTACT_INVALID_ARGUMENT,
+        "--target python: only the intact of the Python package runs Python classes; install intact's "
+        "wheel with pip (tools/bootstrap.sh wheel builds it)"};
+  }
   const std::map<std::string, fs::path> peers = Peers();
   if (const auto peer = peers.find(name); peer != peers.end()) return peer->second.string();
   std::vector<std::string> names;

@@ -9,12 +9,15 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 namespace intact::tools {
 namespace {
 
 constexpr size_t kLeastWidth = 20;  // no terminal is narrower; a smaller width is a mistake
 constexpr size_t kHangingIndent = 4;
+
+bool is_redrawn = false;  // whether standard error ends with a line of Redraw()
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kInAscii = {{{"×", "x"},
                                                                                      {"·", "*"},
@@ -101,7 +104,20 @@ std::string Wrap(std::string_view text, size_t width) {
   return wrapped;
 }
 
+void EndRedrawnLine() {
+  if (!std::exchange(is_redrawn, false)) return;
+  (void)std::fputc('\n', stderr);
+  (void)std::fflush(stderr);
+}
+
+void Redraw(std::string_view line) {
+  is_redrawn = false;
+  Write(stderr, fmt::format("\r{}", line));
+  is_redrawn = true;
+}
+
 void Write(std::FILE* stream, std::string_view text) {
+  EndRedrawnLine();
   const std::string fit = Wrap(IsUtf8() ? std::string(text) : ToAscii(text), WidthOf(stream));
   (void)std::fwrite(fit.data(), 1, fit.size(), stream);
 }

@@ -26,8 +26,13 @@ std::string ToAscii(std::string_view text);
 /// `text` with lines of at most `width` characters.
 std::string Wrap(std::string_view text, size_t width);
 
-/// Writes `text`, adapted, to `stream`.
+/// Writes `text`, adapted, to `stream`. Ends a redrawn line first.
 void Write(std::FILE* stream, std::string_view text);
+
+/// Writes `line` to standard error, a terminal, over the line that the last call wrote.
+void Redraw(std::string_view line);
+/// Ends a redrawn line, if there is one.
+void EndRedrawnLine();
 
 /// Writes to standard output.
 template <class... Args>

@@ -49,6 +49,7 @@ void ExpectedFailures::Apply(SweepResult* sweep) {
     } else {
       Count(failure.problem, -1, sweep);
       met_.push_back(failure.problem);
+      ++sweep->expected_failures;
     }
   }
   for (const SweepDigest& run : sweep->digests) {

@@ -8,6 +8,7 @@
 
 #include "core/isas.h"
 #include "core/result.h"
+#include "support/counted.h"
 #include "verify/studies/layer.h"
 
 namespace intact::verify {
@@ -39,7 +40,8 @@ bool Report::Has(std::string_view part) const { return std::ranges::find(missing
 std::string Report::MissingText() const {
   std::vector<std::string> parts = missing;
   for (const auto& [name, result] : {std::pair("sweep", &sweep), std::pair("grouped weights", &grouped)}) {
-    if (result->IsOutOfTime()) parts.push_back(fmt::format("{} problems of {}", result->not_run, name));
+    if (result->IsOutOfTime())
+      parts.push_back(fmt::format("{} of {}", support::Counted(result->not_run, "problem"), name));
   }
   return fmt::format("{}", fmt::join(parts, ", "));
 }

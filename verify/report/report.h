@@ -44,10 +44,11 @@
 //   missing[]        parts that are null because --time was over
 //   parity           true if no part is missing or shows a fault; determines the exit status
 //
-// `verify layer --json` writes an array of objects, one for each layer: layer, operator, isa, mode, outputs,
-// expect (a file or null), differing and max_abs_difference (from the file, or from exact without a file),
-// differing_from_exact, model, differing_from_model, saturated_accumulators, saturated_pairs, explained,
-// unexplained, causes, digest, reduce_range and cost as above, differences[]: m, n, expected, actual,
+// `verify layer --json` writes an array of objects, one for each layer. If --time was over before a layer, its
+// object has only layer and missing. The others have: layer, operator, isa, mode, outputs, expect (a file or
+// null), differing and max_abs_difference (from the file, or from exact without a file), differing_from_exact,
+// model, differing_from_model, saturated_accumulators, saturated_pairs, explained, unexplained,
+// causes, digest, reduce_range and cost as above, differences[]: m, n, expected, actual,
 // accumulator, cause, detail, saturated_pairs, pairs[]. With --expect, the field expected describes the file:
 // computes (in words), arithmetic (the one that reproduces it, or most of it; see
 // reference/models/arithmetic.h), saturation_shows (whether pairs clamped to int16 would make another

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "support/counted.h"
 #include "verify/problem/problem.h"
 
 namespace intact::verify {
@@ -70,9 +71,9 @@ std::string ToJunit(std::string_view suite, const SweepResult& result, std::span
   }
   if (result.not_run > 0) {
     xml += fmt::format(
-        "<testcase classname=\"target\" name=\"{} problems that did not run\"><error "
+        "<testcase classname=\"target\" name=\"{} that did not run\"><error "
         "message=\"{}\"/></testcase>\n",
-        result.not_run, Escaped(result.why_not_run));
+        support::Counted(result.not_run, "problem"), Escaped(result.why_not_run));
   }
   return xml + "</testsuite>\n</testsuites>\n";
 }

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/isas.h"
+#include "support/counted.h"
 #include "support/origin.h"
 #include "verify/explain/pairing.h"
 #include "verify/problem/problem.h"
@@ -61,7 +62,7 @@ std::string PairList(const std::vector<SaturatedPair>& pairs, int64_t pair_count
     text += fmt::format("{}{}\n", indent, Describe(pairs[i], conv));
   }
   const int64_t rest = pair_count - static_cast<int64_t>(std::min(pairs.size(), kPairsInTerminal));
-  if (rest > 0) text += fmt::format("{}and {} more {}\n", indent, rest, rest == 1 ? "pair" : "pairs");
+  if (rest > 0) text += fmt::format("{}and {}\n", indent, support::Counted(rest, "more pair"));
   return text;
 }
 
@@ -174,7 +175,8 @@ std::string Describe(const Cost& cost, const Timing* timing) {
 
 std::string ToText(const Comparison& comparison, int64_t max_listed) {
   if (comparison.grouped) {
-    return fmt::format("{} outputs: {}\n", comparison.outputs, comparison.grouped->InWords());
+    return fmt::format("{}: {}\n", support::Counted(comparison.outputs, "output"),
+                       comparison.grouped->InWords());
   }
   Lines lines;
   lines.Add("against the exact reference", "{}",
@@ -196,9 +198,7 @@ std::string CpuText(const support::Machine& machine) {
 }
 
 std::string CoresText(const support::Machine& machine) {
-  const auto count = [](int64_t number, std::string_view noun) {
-    return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
-  };
+  const auto count = [](int64_t number, std::string_view noun) { return support::Counted(number, noun); };
   if (machine.threads == 0) return "cores unknown";
   std::string text = machine.cores == 0 ? "cores unknown" : count(machine.cores, "core");
   const bool are_all = machine.threads >= machine.online_threads;
@@ -434,8 +434,9 @@ std::string ToText(const SaturationMap& map) {
 }
 
 std::string ToText(const Ramp& ramp) {
-  std::string text = fmt::format("ramp {}: {} constant inputs, {} columns, {}, {} mode\n", ramp.layer,
-                                 ramp.steps, ramp.columns, intact_isa_name(ramp.isa), ToString(ramp.mode));
+  std::string text = fmt::format(
+      "ramp {}: {}, {}, {}, {} mode\n", ramp.layer, support::Counted(ramp.steps, "constant input"),
+      support::Counted(ramp.columns, "column"), intact_isa_name(ramp.isa), ToString(ramp.mode));
   if (ramp.kinks.empty()) return text + "  every column is monotonic\n";
   Lines lines;
   lines.Add("non-monotonic outputs", "{} of {}, in {} of {} columns", ramp.NonMonotonic(),
@@ -517,7 +518,9 @@ std::string FailuresText(const SweepResult& sweep, const std::string& target) {
     if (failure->Line() != failure->problem) {
       text += fmt::format("    seen in '{}': {}\n", failure->problem, failure->reason);
     }
-    if (others > 0) text += fmt::format("    and {} more failures that this command reproduces\n", others);
+    if (others > 0)
+      text +=
+          fmt::format("    and {} that this command reproduces\n", support::Counted(others, "more failure"));
     left -= 1 + others;
   }
   return left == 0 ? text : text + fmt::format("  and {} more\n", left);
@@ -531,7 +534,8 @@ std::string SkipsText(const std::vector<SweepSkip>& skips) {
     text +=
         fmt::format("  skipped {}: {}; {}'{}'\n", problems, reason, problems == 1 ? "" : "e.g. ", example);
   }
-  if (reasons.size() > listed) text += fmt::format("  and for {} more reasons\n", reasons.size() - listed);
+  if (reasons.size() > listed)
+    text += fmt::format("  and for {}\n", support::Counted(reasons.size() - listed, "more reason"));
   return text;
 }
 
@@ -554,7 +558,8 @@ std::string ToText(const SweepResult& sweep, const std::string& target) {
       sweep.digests, [](const SweepDigest& digest) { return IsGroupedLine(digest.problem); });
   std::string arithmetics = ToText(Mixtures(sweep));
   for (const auto& [arithmetic, problems] : GroupedArithmetics(sweep)) {
-    arithmetics += fmt::format("  grouped weights  {} problems: {}\n", problems, arithmetic);
+    arithmetics +=
+        fmt::format("  grouped weights  {}: {}\n", support::Counted(problems, "problem"), arithmetic);
   }
   return (is_grouped ? "grouped weights: all types, groups and fills\n"
                      : "sweep: GEMMs around the blocks, convolutions around the edges, all fills\n") +
@@ -574,35 +579,38 @@ std::string VerdictAlone(const SweepResult& sweep, const SweepResult* random) {
   switch (sweep.VerdictWith(random)) {
     case SweepVerdict::kFailed:
       return failed == 0 ? "FAILED: not all problems were run\n"
-                         : fmt::format("FAILED: {} of {} problems\n", failed, problems);
+                         : fmt::format("FAILED: {} of {}\n", failed, support::Counted(problems, "problem"));
     case SweepVerdict::kNothingCompared:
       break;
     case SweepVerdict::kUnfinished:
-      return fmt::format("UNFINISHED: {} problems passed, {} were not run: {}\n", problems, sweep.not_run,
-                         sweep.why_not_run);
+      return fmt::format(
+          "UNFINISHED: {} passed, {}{} not run: {}\n",
+          support::Counted(problems - sweep.expected_failures, "problem"),
+          sweep.expected_failures == 0 ? "" : fmt::format("{} failed as expected, ", sweep.expected_failures),
+          sweep.not_run, sweep.why_not_run);
     case SweepVerdict::kPassed:
       return in_parts == 0
-                 ? fmt::format("PASSED: {} problems\n", problems)
-                 : fmt::format(
-                       "PASSED, MIXED: {} problems; in {} of them, no single arithmetic makes all outputs\n",
-                       problems, in_parts);
+                 ? fmt::format("PASSED: {}\n", support::Counted(problems, "problem"))
+                 : fmt::format("PASSED, MIXED: {}; in {} of them, no single arithmetic makes all outputs\n",
+                               support::Counted(problems, "problem"), in_parts);
   }
   for (const SweepCell& cell : sweep.cells) {
     if (cell.problems > 0 || problems == 0) continue;
-    return fmt::format("NOTHING WAS COMPARED on {} in {} mode: all {} problems were skipped\n",
-                       intact_isa_name(cell.isa), ToString(cell.mode), cell.skipped);
+    return fmt::format("NOTHING WAS COMPARED on {} in {} mode: {} skipped\n", intact_isa_name(cell.isa),
+                       ToString(cell.mode), support::Counted(cell.skipped, "problem"));
   }
-  return sweep.skips.empty()
-             ? "NOTHING WAS COMPARED: there are no problems\n"
-             : fmt::format("NOTHING WAS COMPARED: all {} problems were skipped\n", sweep.skips.size());
+  return sweep.skips.empty() ? "NOTHING WAS COMPARED: there are no problems\n"
+                             : fmt::format("NOTHING WAS COMPARED: {} skipped\n",
+                                           support::Counted(sweep.skips.size(), "problem"));
 }
 
 }  // namespace
 
 std::string TriedText(const Tried& tried) {
   if (tried.calls == 0) return {};
-  return fmt::format("not tried: beyond m {}, n {}, k {}, batches of {}, {} threads, {} calls of one plan\n",
-                     tried.m, tried.n, tried.k, tried.batch, tried.threads, tried.calls);
+  return fmt::format("not tried: beyond m {}, n {}, k {}, batches of {}, {}, {} of one plan\n", tried.m,
+                     tried.n, tried.k, tried.batch, support::Counted(tried.threads, "thread"),
+                     support::Counted(tried.calls, "call"));
 }
 
 std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
@@ -613,7 +621,7 @@ std::string VerdictText(const SweepResult& sweep, const SweepResult* random) {
 
 std::string NotRunText(const SweepResult& sweep) {
   if (sweep.not_run == 0) return {};
-  return fmt::format("  NOT RUN: the {} problems that were left: {}\n", sweep.not_run, sweep.why_not_run);
+  return fmt::format("  NOT RUN: {}: {}\n", support::Counted(sweep.not_run, "problem"), sweep.why_not_run);
 }
 
 std::string ToText(const RandomSweepResult& random, const std::string& target) {
@@ -670,10 +678,10 @@ std::string ToText(const ReportComparison& comparison) {
   if (comparison.differences.size() > listed) {
     text += fmt::format("and {} more\n", comparison.differences.size() - listed);
   }
-  return text +
-         fmt::format("{} problems in both reports, {} of them differ; {} only in A, {} only in B\n{}\n",
-                     comparison.problems, comparison.differences.size(), comparison.only_a, comparison.only_b,
-                     comparison.Same() ? "SAME BYTES" : "DIFFERENCE");
+  return text + fmt::format("{} in both reports, {} different; {} only in A, {} only in B\n{}\n",
+                            support::Counted(comparison.problems, "problem"), comparison.differences.size(),
+                            comparison.only_a, comparison.only_b,
+                            comparison.Same() ? "SAME BYTES" : "DIFFERENCE");
 }
 
 }  // namespace intact::verify

@@ -1,5 +1,6 @@
 #include "verify/report/sweep_file.h"
 #include "core/result.h"
+#include "support/counted.h"
 #include "verify/report/schemas.h"
 
 #include <fmt/format.h>
@@ -457,8 +458,8 @@ Json ToJson(const RandomFindings& random) {
 }
 
 std::string ToText(const RandomFindings& random, const std::string& target) {
-  const std::string text = fmt::format("random problems: {}, in {} shard{}\n", random.problems, random.shards,
-                                       random.shards == 1 ? "" : "s");
+  const std::string text =
+      fmt::format("random problems: {}, in {}\n", random.problems, support::Counted(random.shards, "shard"));
   return text + CellsText(random.sweep, target) + FailuresText(random.sweep, target);
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 #include <unordered_map>
 
+#include "support/counted.h"
 #include "verify/report/sweep_file.h"
 
 namespace intact::verify {
@@ -72,8 +73,9 @@ std::optional<Error> WhyNotItsProblems(const SweepPart& part, std::span<const Pr
   for (const SweepFailure& failure : result.failures) find(failure.problem);  // a problem that ran or did not
   if (error) return error;
   if (result.not_run > 0) {
-    return Invalid(part, fmt::format("{} problems of shard {} were not run: {}", result.not_run,
-                                     part.run.shard.ToString(), result.why_not_run));
+    return Invalid(part,
+                   fmt::format("{} of shard {} not run: {}", support::Counted(result.not_run, "problem"),
+                               part.run.shard.ToString(), result.why_not_run));
   }
   for (const size_t i : dealt) {
     if (found.contains(i)) continue;
@@ -87,8 +89,9 @@ std::optional<Error> WhyNotItsProblems(const SweepPart& part, std::span<const Pr
     failed += cell.failed;
   }
   if (counted == std::ssize(dealt) && failed == std::ssize(result.failures)) return std::nullopt;
-  return Invalid(part, fmt::format("its cells count {} problems and {} failures; expected {} and {}", counted,
-                                   failed, dealt.size(), result.failures.size()));
+  return Invalid(
+      part, fmt::format("its cells count {} and {}; expected {} and {}", support::Counted(counted, "problem"),
+                        support::Counted(failed, "failure"), dealt.size(), result.failures.size()));
 }
 
 template <class T>

@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "support/counted.h"
 #include "support/html.h"
 #include "support/origin.h"
 #include "verify/report/report_html.h"
@@ -28,16 +29,20 @@ std::string ToText(const TargetFindings& findings) {
   std::string text = Described(findings) + "\n" + ToText(findings.fitted, "  ");
   text += ToText(findings.computes);
   for (const SweepCell& cell : findings.sweep.cells) {
-    text += fmt::format(
-        "  {} problems run, {} failed, {} skipped; {} of {} outputs are not exact, {} unexplained\n",
-        cell.problems, cell.failed, cell.skipped, cell.differing, cell.outputs, cell.Unexplained());
+    text += fmt::format("  {} run, {} failed, {} skipped; {} of {} outputs are not exact, {} unexplained\n",
+                        support::Counted(cell.problems, "problem"), cell.failed, cell.skipped, cell.differing,
+                        cell.outputs, cell.Unexplained());
   }
   if (findings.ramp) {
     text += fmt::format("  ramp: {} of {} outputs step the wrong way\n", findings.ramp->NonMonotonic(),
                         findings.ramp->steps * findings.ramp->columns);
   }
   text += SkipsText(findings.sweep.skips) + FailuresText(findings.sweep, findings.target);
-  return text + NotRunText(findings.sweep) + "  " + VerdictText(findings.sweep);
+  text += NotRunText(findings.sweep);
+  if (findings.is_unfinished) {
+    text += fmt::format("  NOT RUN: {}, {}: {}\n", kSaturationMap, kRamp, support::kTimeIsOver);
+  }
+  return text + "  " + VerdictText(findings.sweep);
 }
 
 // ----- JSON -----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include "core/result.h"
 #include "core/types.h"
 #include "reference/contract/grouped.h"
+#include "support/counted.h"
 #include "verify/explain/claim.h"
 #include "verify/problem/element.h"
 #include "verify/studies/grouped_layer.h"
@@ -49,7 +50,7 @@ std::string ToText(const GroupedLayerCheck& check) {
   const auto in_words = [](const Judgement& judgement) {
     const Comparison& comparison = judgement.comparison;
     if (!judgement.failure.empty()) return judgement.failure;
-    if (comparison.Parity()) return fmt::format("{} outputs: exact", comparison.outputs);
+    if (comparison.Parity()) return fmt::format("{}: exact", support::Counted(comparison.outputs, "output"));
     return fmt::format("{} of {} outputs differ from exact: {}", comparison.differing, comparison.outputs,
                        comparison.grouped->InWords());
   };

@@ -12,6 +12,7 @@
 #include "core/types.h"
 #include "reference/models/lowering.h"
 #include "reference/models/operands.h"
+#include "support/counted.h"
 #include "support/printable.h"
 #include "verify/problem/element.h"
 #include "verify/problem/problem.h"
@@ -293,7 +294,7 @@ std::string InWords(const ProbedPairs& pairs) {
   if (pairing == "all") return "all pairs";
   if (pairs.other_sums != 0)
     return fmt::format("{} sums are neither exact nor those of a clamped pair", pairs.other_sums);
-  return fmt::format("{} pairs: {}", pairs.clamping.size(), List(pairs));
+  return fmt::format("{}: {}", support::Counted(pairs.clamping.size(), "pair"), List(pairs));
 }
 
 std::vector<ProbedPairs> ProbePairs(const Target& target, intact_mode mode, intact_isa isa,

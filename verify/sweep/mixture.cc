@@ -14,6 +14,7 @@
 #include <string_view>
 #include <utility>
 
+#include "support/counted.h"
 #include "verify/explain/identify.h"
 #include "verify/problem/problem.h"
 #include "verify/problem/problem_size.h"
@@ -237,7 +238,8 @@ std::string InWords(const Mixture::Sizes& sizes) {
 std::vector<std::string> Phrases(const Mixture& mixture) {
   std::vector<std::string> phrases;
   const auto add = [&](int64_t problems, const std::string& what) {
-    const std::string of = phrases.empty() ? fmt::format(" of {} problems", mixture.problems) : std::string();
+    const std::string of =
+        phrases.empty() ? " of " + support::Counted(mixture.problems, "problem") : std::string();
     phrases.push_back(fmt::format("{}{}: {}", problems, of, what));
   };
   const auto add_exact = [&] {

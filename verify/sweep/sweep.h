@@ -155,6 +155,7 @@ enum class SweepVerdict : uint8_t {
 struct SweepResult {
   std::vector<SweepCell> cells;        // in order of first appearance
   std::vector<SweepFailure> failures;  // of all cells
+  int64_t expected_failures = 0;       // problems that were run, failed as expected, and count in no `failed`
   std::vector<SweepSkip> skips;
   std::vector<SweepDigest> digests;     // of every problem run
   std::vector<SweepComputed> computed;  // of problems run that name no ISA

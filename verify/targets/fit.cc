@@ -12,6 +12,7 @@
 
 #include "core/result.h"
 #include "core/types.h"
+#include "support/counted.h"
 #include "support/fnv1a.h"
 #include "verify/problem/fields.h"
 #include "verify/targets/features.h"
@@ -526,8 +527,9 @@ std::string Listed(std::string_view indent, std::string_view head, const std::ve
 std::string ToText(const FittedProblems& fitted, std::string_view indent) {
   if (fitted.unchanged == fitted.of) return {};
   const int64_t others = std::ssize(fitted.problems) - fitted.unchanged - fitted.rounded;
-  std::string text = fmt::format("{}{} problems, made from the sweep's {}: {} unchanged", indent,
-                                 fitted.problems.size(), fitted.of, fitted.unchanged);
+  std::string text =
+      fmt::format("{}{}, made from the sweep's {}: {} unchanged", indent,
+                  support::Counted(fitted.problems.size(), "problem"), fitted.of, fitted.unchanged);
   if (fitted.rounded > 0) text += fmt::format(", {} with sizes rounded up to what it takes", fitted.rounded);
   if (others > 0) text += fmt::format(", {} with other types or features", others);
   text += '\n';

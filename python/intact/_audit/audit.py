@@ -6,7 +6,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import platform
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Iterable
@@ -16,7 +15,7 @@ import numpy as np
 from .._deadline import IS_OVER, begin_unit, is_time_over
 from .._engines.table import Engine, engines, pairs_of
 from .._formats.model import ActivationProduct, QuantizedLayer, QuantizedModel
-from .._library import excerpt, invalid, isas
+from .._library import counted, excerpt, invalid, is_x86, isas
 from .._plans.gemm import FailingPair, Gemm
 
 # depths of a plan: sums of 32768 products stay within int32, and a certificate needs only adjacent depths
@@ -233,11 +232,6 @@ def _remedies(layer: QuantizedLayer, names: list[str], model: QuantizedModel) ->
     return found
 
 
-def is_x86() -> bool:
-    """Whether this CPU may have the instructions that clamp."""
-    return platform.machine() in ("x86_64", "AMD64")
-
-
 def cpu_clamps() -> bool:
     """Whether this x86-64 CPU has no VNNI, or INTACT_MAX_ISA hides it: no instruction then adds products of 8
     bits in int32."""
@@ -330,5 +324,5 @@ def audit(
         for product in products
     ]
     left = len(model.layers) - len(layers)
-    missing = f"{left} of {len(model.layers)} layers: {IS_OVER}" if left else ""
+    missing = f"{left} of {counted(len(model.layers), 'layer')}: {IS_OVER}" if left else ""
     return Audit(model, names, layers, cpu_clamps(), "avx512" in isas(), audited_products, missing=missing)

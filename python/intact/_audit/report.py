@@ -10,7 +10,7 @@ from typing import Any
 from .._engines.known_operators import float_nodes_by_cpu
 from .._engines.table import engines
 from .._graph.nodes import every_node
-from .._library import excerpt
+from .._library import counted, excerpt
 from .audit import Audit, AuditedLayer, Certified, why_exact
 from .page import bar, listed, page, table, td, th
 
@@ -22,14 +22,10 @@ def _number(value: float) -> str:
     return f"{value:.3g}" if value < 1000 else f"{value:,.0f}"
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
-
-
 def verdict(audit: Audit) -> str:
     """One line: how many layers can saturate, in which engines, and whether this CPU is affected."""
     if not audit.layers and not audit.products and audit.missing:
-        return f"no layer was audited; {audit.model.not_audited} operators were not audited"
+        return f"no layer was audited; {_left_out(audit)}"
     if not audit.layers and not audit.products:
         return "no quantized layer with constant weights was found"
     table = engines()
@@ -42,7 +38,7 @@ def verdict(audit: Audit) -> str:
         failing = audit.failing(name)
         of = len(audit.layers)
         what = (
-            f"{failing} of {of} layers can compute wrong sums"
+            f"{failing} of {counted(of, 'layer')} can compute wrong sums"
             if failing
             else f"{'the layer is' if of == 1 else f'all {of} layers are'} proven safe"
         )
@@ -55,9 +51,7 @@ def verdict(audit: Audit) -> str:
             if audit.cpu_clamps
             else f"this CPU has VNNI, but some layers can be wrong here too in {names}"
         )
-    not_audited = audit.model.not_audited
-    were = "was" if not_audited == 1 else "were"
-    left = f"; {_counted(not_audited, 'operator')} {were} not audited" if not_audited else ""
+    left = f"; {_left_out(audit)}" if audit.model.not_audited else ""
     if not audit.is_unsafe:
         return "; ".join(parts) + ", whatever the input" + (products and f"; {products} too") + left
     return (
@@ -71,6 +65,11 @@ def verdict(audit: Audit) -> str:
     )
 
 
+def _left_out(audit: Audit) -> str:
+    left = audit.model.not_audited
+    return f"{counted(left, 'operator')} {'was' if left == 1 else 'were'} not audited"
+
+
 NEAR = 3.0  # decibels by which a difference from exact sums must exceed rounding noise to count
 
 
@@ -82,18 +81,22 @@ def _data_verdict(audit: Audit) -> str:
     changed = sum(layer.changed > 0 for layer in seen)
     name = engines()[data.engine].words
     hidden = [layer for layer in audit.layers if _is_hidden(audit, layer)]
-    text = "on your data "
+    text = f"on {_your_data(data, data.counted)} "
     if hidden:
         text += (
-            f"it is not known how many sums of {len(hidden)} of {len(audit.layers)} layers are wrong in {name} "
+            f"it is not known how many sums of {len(hidden)} of {counted(len(audit.layers), 'layer')} are wrong in {name} "
             f"({', '.join(sorted({_why_hidden(layer) for layer in hidden}))})"
             + ("; of the others " if seen else "")
         )
     if seen:
-        text += f"{changed} of {len(audit.layers) - len(hidden)} layers compute wrong sums in {name}"
+        text += (
+            f"{changed} of {counted(len(audit.layers) - len(hidden), 'layer')} compute wrong sums in {name}"
+        )
     text += "; "
     if not data.stock_clamps or not data.outputs:
         return text
+    if data.compared < data.runs:
+        text += f"on {_your_data(data, data.compared)} "
     harmed = [o for o in data.outputs if o.stock < o.noise - NEAR]
     if not harmed:
         same = all(o.stock == math.inf for o in data.outputs)
@@ -104,6 +107,11 @@ def _data_verdict(audit: Audit) -> str:
         )
     worst = min(harmed, key=lambda o: o.stock)
     return text + _harm(worst)
+
+
+def _your_data(data: Any, done: int) -> str:
+    """Words for the data. `done`: how many of the runs were finished."""
+    return "your data" if done == data.runs else f"{done} of {counted(data.runs, 'run')} of your data"
 
 
 def _is_hidden(audit: Audit, layer: AuditedLayer) -> bool:
@@ -161,7 +169,7 @@ def _products_verdict(audit: Audit) -> str:
     failing = sum(product.fails(audit.engines) for product in audit.products)
     if not of:
         return ""
-    products = f"{_counted(of, 'product')} of two activations"
+    products = f"{counted(of, 'product')} of two activations"
     if failing:
         return f"{failing} of {products} can compute wrong sums"
     return f"{products} {'is' if of == 1 else 'are'} proven safe"
@@ -225,7 +233,8 @@ def _error(audit: Audit, layer: AuditedLayer) -> str:
 
 
 def _data_head(audit: Audit) -> str:
-    return f"on your data, {engines()[audit.on_data.engine].words}"
+    data = audit.on_data
+    return f"on {_your_data(data, data.counted)}, {engines()[data.engine].words}"
 
 
 def _all_remedies(audit: Audit) -> list[str]:
@@ -237,6 +246,8 @@ def output_words(audit: Audit, output: Any) -> str:
     variant's output."""
     is_emulated = audit.on_data.stock_clamps and not audit.cpu_clamps
     where = "without VNNI (emulated)" if is_emulated else "on this CPU"
+    data = audit.on_data
+    where += f", {data.compared} of {counted(data.runs, 'run')}," if data.compared < data.runs else ""
     words = (
         f"output {excerpt(output.name)}: ONNX Runtime {where} against exact sums: {decibels_in_words(output.stock)}, "
         f"{output.stock_changed:,} of {output.values:,} values differ, by at most {output.stock_largest:.3g}; "
@@ -251,7 +262,7 @@ def output_words(audit: Audit, output: Any) -> str:
     )
     if output.argmax:
         words += (
-            f"; the place of the largest value changes in {output.stock_argmax_changed} of {output.argmax} rows "
+            f"; the place of the largest value changes in {output.stock_argmax_changed} of {counted(output.argmax, 'row')} "
             f"(rounding noise: {output.noise_argmax_changed})"
         )
     if output.exact_to_float is not None:
@@ -275,7 +286,7 @@ def _remarks(audit: Audit) -> list[str]:
     weights = sum(layer.uses_7_bits for layer in audit.layers)
     if weights:
         lines.append(
-            f"7 bits: the weights of {_counted(weights, 'layer')} lie within -64 to 64 (reduce_range); CPUs with VNNI "
+            f"7 bits: the weights of {counted(weights, 'layer')} lie within -64 to 64 (reduce_range); CPUs with VNNI "
             "do not need this"
         )
     seen = [found for found in audit.on_data.layers.values() if found] if audit.on_data else []
@@ -293,7 +304,8 @@ def _remarks(audit: Audit) -> list[str]:
     held = sum(found.largest <= 127 for found in seen)
     if held:
         lines.append(
-            f"7 bits: the activations of {held} of {len(seen)} layers do not exceed 127 on your data"
+            f"7 bits: the activations of {held} of {counted(len(seen), 'layer')} do not exceed 127 on "
+            + _your_data(audit.on_data, audit.on_data.counted)
         )
     return lines
 
@@ -340,7 +352,7 @@ def dependence(audit: Audit) -> list[str]:
     if audit.model.proto is None or "onnxruntime" not in audit.engines:
         return []
     clamped = audit.failing("onnxruntime") + sum(product.fails(["onnxruntime"]) for product in audit.products)
-    through = [f"{_counted(clamped, 'product')} whose sums can saturate"] if clamped else []
+    through = [f"{counted(clamped, 'product')} whose sums can saturate"] if clamped else []
     through += [f"{count} x {op} of floats" for op, count in sorted(floats_by_cpu(audit).items())]
     if not through and audit.missing:
         return ["it is not known whether outputs depend on the CPU in ONNX Runtime: layers are missing"]
@@ -365,8 +377,8 @@ def to_text(audit: Audit) -> str:
     """The table of layers, remarks, and the operators that were passed over. The last line is the verdict."""
     table = engines()
     lines = [
-        f"{excerpt(audit.model.path, 400)}: {_counted(len(audit.layers), 'quantized layer')} of "
-        f"{_counted(audit.model.operators, 'operator')}",
+        f"{excerpt(audit.model.path, 400)}: {counted(len(audit.layers), 'quantized layer')} of "
+        f"{counted(audit.model.operators, 'operator')}",
         *dependence(audit),
     ]
     head = [
@@ -457,6 +469,9 @@ def to_json(audit: Audit) -> dict:
             for product in audit.products
         ],
         "stock_clamps": audit.on_data.stock_clamps if audit.on_data else None,
+        "data": {key: getattr(audit.on_data, key) for key in ("runs", "counted", "compared")}
+        if audit.on_data
+        else None,
         "outputs": [
             {key: finite(value) for key, value in vars(output).items()}
             for output in (audit.on_data.outputs if audit.on_data else [])

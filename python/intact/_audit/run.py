@@ -9,9 +9,17 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .._deadline import begin_unit
+from .._deadline import IS_OVER, TimeOver, begin_unit, is_time_over
 from .._engines.data import decibels, distances, dynamically_quantized, inputs_of, outputs_of, power
-from .._engines.session import SESSION, constants_size, emulated, float_session, held_to_avx2, session_of
+from .._engines.session import (
+    SESSION,
+    constants_size,
+    emulated,
+    emulator,
+    float_session,
+    held_to_avx2,
+    session_of,
+)
 from .._engines.table import Engine, engines, pairs_of
 from .._formats.model import QuantizedLayer
 from .._graph.control import control_variant
@@ -19,7 +27,7 @@ from .._graph.nodes import array_of_tensor, attributes, every_node, input_of
 from .._graph.operators import row_of
 from .._graph.scope import Scope
 from .._graph.weights import SHARED_SIZE, set_array
-from .._library import excerpt, invalid
+from .._library import counted, excerpt, invalid, isas
 from .._plans.gemm import Gemm
 from .audit import Audit, slices
 
@@ -83,17 +91,22 @@ class OutputOnData:
 
 @dataclass
 class OnData:
-    """An audit on data. `engine`: the engine whose pairs clamp in `layers`. `layers`: by name; None if a
-    layer's activations are not visible. `outputs`: empty if ONNX Runtime was not asked for. `stock_clamps`:
-    whether the stock model ran on a CPU without VNNI. `not_held`: why the exact variant did not run held to
-    AVX2."""
+    """An audit on data. `runs`: how many runs the data have. `engine`: the engine whose pairs clamp in
+    `layers`. `layers`: by name; None if a layer's activations are not visible. `outputs`: empty if ONNX
+    Runtime was not asked for. `stock_clamps`: whether the stock model ran on a CPU without VNNI. `not_held`:
+    why the exact variant did not run held to AVX2. `counted`, `compared`: how many runs `layers` and
+    `outputs` contain, which are fewer than `runs` if the time was over; `missing` then says what is
+    missing."""
 
-    items: int
+    runs: int
     engine: str = "onnxruntime"
     stock_clamps: bool = False
     layers: dict[str, LayerOnData | None] = field(default_factory=dict)
     outputs: list[OutputOnData] = field(default_factory=list)
     not_held: str = ""
+    counted: int = 0
+    compared: int = 0
+    missing: str = ""
 
 
 def as_u8(values: np.ndarray) -> np.ndarray:
@@ -232,6 +245,25 @@ def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
     return np.ascontiguousarray(flat.transpose(0, 1, 3, 2).reshape(pixels, layer.groups, -1))
 
 
+class Clamped:
+    """A product that clamps sums of two adjacent depths to int16, as VPMADDUBSW does, in NumPy: for CPUs without
+    kernels that clamp."""
+
+    def __init__(self, weights: np.ndarray, a_type: str):
+        self.a_shift, self.b_shift = 128 * (a_type == "s8"), 128 * (weights.dtype == np.uint8)
+        shifted = weights.astype(np.int32) - self.b_shift
+        self.pairs = np.pad(shifted, [(0, len(weights) % 2), (0, 0)])
+        self.columns = self.a_shift * shifted.sum(axis=0, dtype=np.int32)
+
+    def run(self, a: np.ndarray) -> np.ndarray:
+        shifted = np.pad(a.astype(np.int32) + self.a_shift, [(0, 0), (0, a.shape[1] % 2)])
+        sums = self.b_shift * a.sum(axis=1, dtype=np.int32)[:, None] - self.columns
+        for k in range(0, len(self.pairs), 2):
+            pair = shifted[:, k, None] * self.pairs[k] + shifted[:, k + 1, None] * self.pairs[k + 1]
+            sums += np.clip(pair, -32768, 32767)
+        return sums
+
+
 class Sums:
     """Computes a layer's sums of products, without zero points: exactly, and as an engine does that adds
     `pairs` in int16. Makes the plans once.
@@ -242,11 +274,14 @@ class Sums:
         self.layer, self.pairs, self.skips_padding = layer, pairs, skips_padding and pairs != "none"
         matrices = slices(layer, pairs)
         self.exact = [Gemm(matrix, a_type=layer.a_type) for matrix in matrices]
-        self.clamped = (
-            self.exact
-            if pairs == "none"
-            else [Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices]
-        )
+        if pairs == "none":
+            self.clamped = self.exact
+        elif "avx2" in isas():
+            self.clamped = [
+                Gemm(matrix, a_type=layer.a_type, mode="saturating", max_isa="avx2") for matrix in matrices
+            ]
+        else:
+            self.clamped = [Clamped(matrix, layer.a_type) for matrix in matrices]
 
     def _rows(self, a: np.ndarray, fill: int) -> list[np.ndarray]:
         """A matrix for each group: a row for each output, a column for each depth. `fill`: the padding's
@@ -270,7 +305,7 @@ class Sums:
         """The exact sums and the engine's sums of a layer's activations, both (rows, N). `fill`: the
         padding's value."""
 
-        def run(plans: list[Gemm], rows: list[np.ndarray]) -> np.ndarray:
+        def run(plans: list, rows: list[np.ndarray]) -> np.ndarray:
             return np.concatenate([plan.run(part) for plan, part in zip(plans, rows)], axis=1)
 
         rows = self._rows(a, fill)
@@ -309,7 +344,9 @@ def run_on_data(
     Runtime if the audit is for it, else the audit's first engine. Each layer gets the exact variant's inputs.
 
     `float_model`: the model before quantization; its outputs are compared with the outputs of equal names.
-    `emulate`: the stock model runs in an emulator, on a CPU without VNNI."""
+    `emulate`: the stock model runs in an emulator, on a CPU without VNNI.
+
+    If the time is over, the result contains the runs that were finished. Raises `TimeOver` if there are none."""
     from onnx import helper
 
     has_stock = "onnxruntime" in audit.engines
@@ -317,8 +354,9 @@ def run_on_data(
         raise invalid(
             "--emulate: runs ONNX Runtime, which is not among the engines; add --engine onnxruntime"
         )
+    if emulate:
+        emulator()  # raises before the work if there is none
     on_data = OnData(len(runs), "onnxruntime" if has_stock else audit.engines[0], audit.cpu_clamps or emulate)
-    engine = engines()[on_data.engine]
     exact = exact_variant(audit, audit)
     names = [output.name for output in exact.graph.output]
     visible: dict[str, list[QuantizedLayer]] = {}
@@ -335,44 +373,81 @@ def run_on_data(
         before = float_session(float_model, names)
         floats = list(_each(before, [inputs_of(before, run, str(float_model)) for run in runs], sources))
         del before
-    plain = session_of(exact)
-    inputs = [inputs_of(plain, run) for run in runs]
-    results = [list(_each(plain, inputs, sources))]
-    del plain
-    if emulate:
-        results.append([dict(zip(names, values)) for values in emulated(audit.model.path, names, inputs)])
-    else:
-        results.append(list(_each(session_of(audit.model.path), inputs, sources)))
-    results.append(list(_each(session_of(control_variant(exact, audit)), inputs, sources)))
-    held: list[list[np.ndarray]] = []
-    if has_stock:
-        held, on_data.not_held = held_to_avx2(exact, names, inputs)
     captured = copy.deepcopy(exact)
     captured.graph.output.extend(
         helper.make_empty_tensor_value_info(name) for name in visible if name not in names
     )
-    counter = _Counter(audit, on_data, engine, visible)
-    for done, values in enumerate(_each(session_of(captured), inputs, sources)):
+    session = session_of(captured)
+    inputs = [inputs_of(session, run) for run in runs]
+    counter = _Counter(audit, on_data, engines()[on_data.engine], visible)
+    for values in _before_the_end(session, inputs, sources):
         counter.add(values)
+        on_data.counted += 1
         if progress:
-            progress(done + 1, len(runs))
-    for name in names if has_stock else []:
+            progress(on_data.counted, len(runs))
+    if not on_data.counted and runs:
+        raise TimeOver("the runs on data")
+    del session, counter
+    if has_stock:
+        _compare_outputs(audit, on_data, exact, floats, inputs, sources, emulate)
+    parts = {"sums": on_data.counted, **({"outputs": on_data.compared} if has_stock else {})}
+    of = counted(len(runs), "run")
+    missing = [f"{what} of {len(runs) - n} of {of}" for what, n in parts.items() if n < len(runs)]
+    on_data.missing = f"{' and '.join(missing)} on data: {IS_OVER}" if missing else ""
+    return on_data
+
+
+def _compare_outputs(
+    audit: Audit,
+    on_data: OnData,
+    exact: Any,
+    floats: "list[dict[str, np.ndarray]]",
+    inputs: list,
+    sources: list[str],
+    emulate: bool,
+) -> None:
+    """Compares the outputs of the runs that end before the time is over."""
+    names = [output.name for output in exact.graph.output]
+    right = list(_before_the_end(session_of(exact), inputs, sources))
+    control = list(_before_the_end(session_of(control_variant(exact, audit)), inputs[: len(right)], sources))
+    inputs = inputs[: len(control)]
+    if not emulate:
+        stock = list(_before_the_end(session_of(audit.model.path), inputs, sources))
+    elif inputs and not is_time_over():
+        results = emulated(audit.model.path, names, inputs, may_end_early=True)
+        stock = [dict(zip(names, values)) for values in results]
+    else:
+        stock = []
+    on_data.compared = len(stock)
+    if not stock:
+        return
+    held: list[list[np.ndarray]] = []
+    try:
+        held, on_data.not_held = held_to_avx2(exact, names, inputs[: len(stock)])
+    except TimeOver:
+        on_data.not_held = IS_OVER
+    for place, name in enumerate(names):
         gathered = [
-            [*(variant[i][name] for variant in results), *([floats[i][name]] if name in floats[i] else [])]
-            for i in range(len(runs))
+            [*(outputs[name] for outputs in run), *([of_float[name]] if name in of_float else [])]
+            for *run, of_float in zip(right, stock, control, floats)
         ]
         if any(values.dtype.kind not in "biuf" for outputs in gathered for values in outputs):
             continue  # strings, sequences
-        on_data.outputs.append(
-            compare_outputs(name, gathered, [values[names.index(name)] for values in held])
-        )
-    return on_data
+        on_data.outputs.append(compare_outputs(name, gathered, [values[place] for values in held]))
 
 
 def _each(session: Any, inputs: list, sources: list[str]) -> Iterator[dict[str, np.ndarray]]:
     for run, source in zip(inputs, sources):
         begin_unit("the runs on data")
         yield outputs_of(session, run, source)
+
+
+def _before_the_end(session: Any, inputs: list, sources: list[str]) -> Iterator[dict[str, np.ndarray]]:
+    """As _each(), but ends without an error when the time is over."""
+    try:
+        yield from _each(session, inputs, sources)
+    except TimeOver:
+        return
 
 
 class _Counter:

@@ -22,7 +22,7 @@ from .._engines.session import SESSION, constants_size, emulated, held_to_avx2, 
 from .._engines.table import Engine, engines, pairs_of
 from .._graph.control import control_variant
 from .._graph.weights import write_model
-from .._library import excerpt, invalid
+from .._library import counted, excerpt, invalid
 from .advice import measure
 from .comparison import ComparedLayer, Comparison, Distance
 from .match import Matched, Output, along_columns, columns_last, match
@@ -307,7 +307,7 @@ def compare(
         raise invalid(f"{excerpt(float_path)}: no such file")
     if all(audited.layer.graph_node is None for audited in result.layers):
         raise invalid(
-            f"{excerpt(path)}: all {len(result.layers)} quantized layers are in inner graphs, which compare does not read"
+            f"{excerpt(path)}: {counted(len(result.layers), 'quantized layer')}, all in inner graphs, which compare does not read"
         )
     matches, float_proto = match(result, float_path)
     if all(m.float_node is None for m in matches):
@@ -419,7 +419,7 @@ class _Runs:
             if not done:
                 begin_unit("the comparison")
             elif is_time_over():
-                found.missing.append(f"{len(runs) - done} of {len(runs)} samples")
+                found.missing.append(f"{len(runs) - done} of {counted(len(runs), 'sample')}")
                 break
             source = str(runs[done].source)
             floats = {**run_before, **outputs_of(self.before, run_before, source)}
@@ -445,7 +445,7 @@ class _Runs:
                 wanted.append(own[0])
             if progress:
                 progress(done + 1, len(runs))
-        found.samples = result.on_data.runs = len(self.floats)
+        found.samples = result.on_data.compared = len(self.floats)
         self.inputs = self.inputs[: found.samples]
         held: list[list[np.ndarray]] = []
         try:

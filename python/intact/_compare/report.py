@@ -12,7 +12,7 @@ from .._audit.report import finite, output_words, table_lines
 from .._deadline import IS_OVER
 from .._engines.data import decibels
 from .._engines.table import engines
-from .._library import excerpt
+from .._library import counted, excerpt
 from .comparison import KINDS, Advice, ComparedLayer, Comparison, Distance
 
 JSON_SCHEMA = "intact-compare"
@@ -192,7 +192,7 @@ def _evidence(comparison: Comparison, layer: ComparedLayer, kind: str) -> str:
 def _advice(advice: Advice) -> str:
     layers = advice.layers
     names = ", ".join([*layers[:_WORST], *["…"] * (len(layers) > _WORST)])
-    where = names if len(layers) == 1 else f"{len(layers)} layers ({names})"
+    where = names if len(layers) == 1 else f"{counted(len(layers), 'layer')} ({names})"
     return (
         f"{advice.what}: {where}: output {excerpt(advice.output)} goes from {advice.before:.1f} to {advice.after:.1f} dB "
         f"against the float model (chance: {advice.control:.1f} dB)"
@@ -211,7 +211,7 @@ def _remedy(comparison: Comparison) -> list[str]:
         if o.exact_to_float is not None and comparison.audit.on_data.stock_clamps and o.stock < o.noise
     ]
     how = "; ".join(remedies[:1] + [text for text in remedies if "intact repair" in text])
-    words = f"would help on CPUs without VNNI: exact sums in {len(clamping)} layers ({how})"
+    words = f"would help on CPUs without VNNI: exact sums in {counted(len(clamping), 'layer')} ({how})"
     return [words + (f": {', '.join(gains)}" if gains else "")]
 
 
@@ -221,14 +221,14 @@ def summary(comparison: Comparison) -> list[str]:
     lines = []
     for kind in KINDS:
         found = comparison.of(kind)
-        lines.append(f"{kind} error ({_MEANING[kind]}): {len(found)} of {of} layers")
+        lines.append(f"{kind} error ({_MEANING[kind]}): {len(found)} of {counted(of, 'layer')}")
         lines += [f"  {_evidence(comparison, layer, kind)}" for layer in found[:_WORST]]
     lines += [output_words(comparison.audit, output) for output in comparison.audit.on_data.outputs]
     same = [layer for layer in comparison.layers if layer.here is not None]
     if same and not any(layer.differs_here for layer in same):
         where = "the emulated CPU" if comparison.is_emulated else "this CPU"
         lines.append(
-            f"ONNX Runtime on {where}: each of {len(same)} layers, by itself, differs from exact sums no more than by "
+            f"ONNX Runtime on {where}: each of {counted(len(same), 'layer')}, by itself, differs from exact sums no more than by "
             "rounding noise"
         )
     reasons: dict[str, list[str]] = {}
@@ -261,8 +261,7 @@ def headline(comparison: Comparison) -> str:
     matched = sum(layer.matched.float_node is not None for layer in comparison.layers)
     return (
         f"{excerpt(comparison.audit.model.path, 400)} against {excerpt(comparison.float_path, 400)}: {matched} of "
-        f"{len(comparison.layers)} layers found in the float model; {comparison.samples} "
-        f"sample{'s' * (comparison.samples != 1)}"
+        f"{counted(len(comparison.layers), 'layer')} found in the float model; {counted(comparison.samples, 'sample')}"
     )
 
 
@@ -280,21 +279,21 @@ def verdict(comparison: Comparison) -> str:
         )
     clamping = sum(layer.clamped > 0 for layer in comparison.layers)
     hidden, of = len(comparison.uncounted), len(comparison.layers)
-    others = f"{clamping or 'none'} of {of - hidden} layers compute wrong sums on this data"
+    others = f"{clamping or 'none'} of {counted(of - hidden, 'layer')} compute wrong sums on this data"
     parts.append(
         "on CPUs without VNNI "
         + (
             others
             if not hidden
             else (
-                f"it is not known how many sums of {hidden} of {of} layers are wrong"
+                f"it is not known how many sums of {hidden} of {counted(of, 'layer')} are wrong"
                 + (f"; of the others {others}" if of > hidden else "")
             )
         )
     )
     unknown = sum(bool(layer.reason) for layer in comparison.layers)
     if unknown:
-        parts.insert(0, f"{unknown} of {of} layers were not compared")
+        parts.insert(0, f"{unknown} of {counted(of, 'layer')} were not compared")
     helpful = sorted(
         (advice for advice in comparison.advice if advice.helps), key=lambda advice: -advice.gain
     )

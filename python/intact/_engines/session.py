@@ -6,6 +6,7 @@ import json
 import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,7 +19,7 @@ from .._deadline import TimeOver, begin_unit, seconds_left
 from .._engines import held_to
 from .._graph.nodes import ITEM_SIZES, every_node
 from .._graph.weights import add_shared, write_model
-from .._library import excerpt, invalid
+from .._library import excerpt, invalid, is_x86
 
 
 def session_of(model: Any, is_as_written: bool = False) -> Any:
@@ -47,7 +48,7 @@ def session_of(model: Any, is_as_written: bool = False) -> Any:
 
 
 _ELSEWHERE = """
-import json, sys, numpy, onnxruntime
+import json, os, sys, numpy, onnxruntime
 folder = sys.argv[1]
 job = json.load(open(folder + "/job.json"))
 options = onnxruntime.SessionOptions()
@@ -57,8 +58,32 @@ for i in range(job["runs"]):
     with numpy.load(f"{folder}/{i}.npz") as arrays:
         results = session.run(job["outputs"], dict(zip(job["inputs"][i], [arrays[name] for name in arrays.files])))
     results = [numpy.asarray(result) for result in results]
-    numpy.savez(f"{folder}/{i}_out.npz", *[result if result.dtype.kind in "biuf" else numpy.zeros(0, "U1") for result in results])
+    numpy.savez(f"{folder}/{i}_new.npz", *[result if result.dtype.kind in "biuf" else numpy.zeros(0, "U1") for result in results])
+    os.rename(f"{folder}/{i}_new.npz", f"{folder}/{i}_out.npz")
 """
+
+
+def _run_to_end(command: list[str], environment: dict[str, str]) -> "tuple[int, str] | None":
+    """Runs a process: its exit status, and what it said on standard error. If the time is over first, None.
+    No process that it started is left."""
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env={**os.environ, **environment},
+        start_new_session=True,
+    )
+    with process:
+        try:
+            _, said = process.communicate(timeout=seconds_left())
+        except BaseException as error:  # also Ctrl-C, which the group does not get
+            os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                return None
+            raise
+    return process.returncode, said
 
 
 def _run_elsewhere(
@@ -69,7 +94,7 @@ def _run_elsewhere(
     runs: list[dict[str, np.ndarray]],
 ) -> "tuple[list[list[np.ndarray]], str]":
     """A model's outputs of each run, in a Python that `command` starts; or no outputs, and what it said on
-    standard error."""
+    standard error. If the time is over first, the outputs of the runs that were finished."""
     with tempfile.TemporaryDirectory() as folder:
         for i, run in enumerate(runs):
             np.savez(f"{folder}/{i}.npz", *run.values())
@@ -81,41 +106,47 @@ def _run_elsewhere(
         }
         Path(folder, "job.json").write_text(json.dumps(job))
         begin_unit("the runs on another CPU")
-        try:
-            process = subprocess.run(
-                [*command, "-c", _ELSEWHERE, folder],
-                capture_output=True,
-                text=True,
-                env={**os.environ, **environment},
-                timeout=seconds_left(),
-            )
-        except subprocess.TimeoutExpired:
-            raise TimeOver("the runs on another CPU") from None
-        if process.returncode:
-            return [], process.stderr
+        ended = _run_to_end([*command, "-c", _ELSEWHERE, folder], environment)
+        if ended and ended[0]:
+            return [], ended[1] or f"it ended with status {ended[0]}"
         results = []
         for i in range(len(runs)):
+            if ended is None and not Path(folder, f"{i}_out.npz").exists():
+                break
             with np.load(f"{folder}/{i}_out.npz") as arrays:
                 results.append([arrays[name] for name in arrays.files])
         return results, ""
 
 
-def emulated(path: str, names: list[str], runs: list[dict[str, np.ndarray]]) -> list[list[np.ndarray]]:
-    """A model's outputs of each run on a CPU without VNNI. The interpreter INTACT_PYTHON runs the model;
-    without INTACT_PYTHON, this interpreter runs it held to AVX2, or in qemu-user if this CPU cannot be
-    held."""
+def emulator() -> "tuple[list[str], dict[str, str]]":
+    """The command of a Python on a CPU without VNNI, and variables for it. It is the interpreter INTACT_PYTHON;
+    without INTACT_PYTHON, this interpreter held to AVX2, or in qemu-user if this CPU cannot be held."""
     own = os.environ.get("INTACT_PYTHON")
-    is_held = not own and held_to.can_be_held("avx2")
-    python = (
-        [own] if own else [sys.executable] if is_held else ["qemu-x86_64", "-cpu", "Haswell", sys.executable]
-    )
     if own and not shutil.which(own):
         raise invalid(f"INTACT_PYTHON: names {excerpt(own)}, which cannot be run")
-    if not shutil.which(python[0]):
-        raise invalid(f"--emulate: needs {python[0]}; on Debian, install the package qemu-user")
-    results, said = _run_elsewhere(python, held_to.environment("avx2") if is_held else {}, path, names, runs)
-    if said or len(results) != len(runs):
+    if own:
+        return [own], {}
+    if not is_x86():
+        raise invalid(
+            "--emulate: needs a Python of x86-64, which INTACT_PYTHON names; this Python is of another CPU"
+        )
+    if held_to.can_be_held("avx2"):
+        return [sys.executable], held_to.environment("avx2")
+    if not shutil.which("qemu-x86_64"):
+        raise invalid("--emulate: needs qemu-x86_64; on Debian, install the package qemu-user")
+    return ["qemu-x86_64", "-cpu", "Haswell", sys.executable], {}
+
+
+def emulated(
+    path: str, names: list[str], runs: list[dict[str, np.ndarray]], may_end_early: bool = False
+) -> list[list[np.ndarray]]:
+    """A model's outputs of each run on a CPU without VNNI. If the time is over first: raises `TimeOver`, or
+    with `may_end_early` returns the outputs of the runs that were finished."""
+    results, said = _run_elsewhere(*emulator(), path, names, runs)
+    if said:
         raise invalid(f"--emulate: the emulated ONNX Runtime failed: {excerpt(said[-300:], 300)}")
+    if len(results) < len(runs) and not may_end_early:
+        raise TimeOver("the runs on another CPU")
     return results
 
 
@@ -123,7 +154,7 @@ def held_to_avx2(
     exact: Any, names: list[str], inputs: list[dict[str, np.ndarray]]
 ) -> "tuple[list[list[np.ndarray]], str]":
     """The outputs of the exact variant in ONNX Runtime held to AVX2, whose float operators add in other
-    orders than on this CPU; or no outputs, and why there are none."""
+    orders than on this CPU; or no outputs, and why there are none. Raises `TimeOver`."""
     if not held_to.has_avx512():
         return [], "this CPU has no AVX-512, so ONNX Runtime has no other order here"
     if not held_to.can_be_held("avx2"):
@@ -134,6 +165,8 @@ def held_to_avx2(
         results, said = _run_elsewhere(
             [sys.executable], held_to.environment("avx2"), str(path), names, inputs
         )
+    if not said and len(results) < len(inputs):
+        raise TimeOver("the runs on another CPU")
     if results:
         return results, ""
     return [], f"ONNX Runtime could not be held to AVX2: {excerpt(said.strip()[-200:], 200)}"

@@ -10,7 +10,7 @@ from typing import Iterator
 
 import numpy as np
 
-from .._library import Error, excerpt, invalid
+from .._library import Error, counted, excerpt, invalid
 from .._plans.grouped_weights import GROUPS, GroupedWeights, nibbles
 
 _CONFIGS = "config.json", "quantize_config.json", "quant_config.json"
@@ -159,7 +159,7 @@ def _group(k: int, groups: int, sizes: list, has_order: bool = False) -> int:
     ]:
         given = " or ".join(excerpt(repr(size)) for size in sizes)
         raise invalid(
-            f"group_size: is {given}; expected {group or -1}, because {k} depths have {groups} groups"
+            f"group_size: is {given}; expected {group or -1}, because {counted(k, 'depth')} have {counted(groups, 'group')}"
         )
     if group and k % group and not sizes and not has_order:
         raise invalid(

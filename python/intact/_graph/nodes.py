@@ -13,7 +13,7 @@ from typing import Any, Iterator
 
 import numpy as np
 
-from .._library import Error, excerpt, invalid
+from .._library import Error, counted, excerpt, invalid
 from .weights import shared
 
 DTYPES = {
@@ -122,7 +122,7 @@ def array_of_tensor(tensor: Any, folder: Path) -> np.ndarray | None:
     values = fields.get(dtype, tensor.int32_data)
     if len(values) != count:
         raise invalid(
-            f"tensor {excerpt(tensor.name)!r}: holds {len(values)} values; expected {count} of shape {shape}"
+            f"tensor {excerpt(tensor.name)!r}: holds {counted(len(values), 'value')}; expected {count} of shape {shape}"
         )
     if dtype is np.float16:
         return np.array(values, np.uint16).view(np.float16).reshape(shape)

@@ -13,7 +13,7 @@ import numpy as np
 from .._deadline import begin_unit
 from .._engines.data import load_data
 from .._graph.weights import location_of
-from .._library import excerpt, invalid
+from .._library import counted, excerpt, invalid
 
 _HEAD = "intact digest 1"
 
@@ -87,7 +87,7 @@ def difference(here: Digest, there: Digest, path: str) -> str:
         if mine.text != other.text:
             return f"the first that differs: {excerpt(mine.name)} of {excerpt(mine.sample)}"
     if len(here.lines) != len(there.lines):
-        return f"{len(here.lines)} tensors here, {len(there.lines)} in {excerpt(path)}"
+        return f"{counted(len(here.lines), 'tensor')} here, {len(there.lines)} in {excerpt(path)}"
     return ""
 
 

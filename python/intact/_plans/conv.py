@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Sequence
 
 import numpy as np
 
-from .._library import Linear, array_of, ffi, integer, invalid, lib, pairing_of, takes_linear
+from .._library import Linear, array_of, counted, ffi, integer, invalid, lib, pairing_of, takes_linear
 from .gemm import type_name
 from .plan import Call, Certificate, Plan, Tuned, pointer, row_strides, run_of
 
@@ -112,7 +112,7 @@ class Conv(Plan):
         dims = self.spatial_dims
         a = self._input("a", a, self.a_dtype, dims + 2)
         if a.shape[-1] != self.input_channels:
-            raise invalid(f"a: has {a.shape[-1]} channels; expected {self.input_channels}")
+            raise invalid(f"a: has {counted(a.shape[-1], 'channel')}; expected {self.input_channels}")
         args = ffi.new("intact_conv_args *")
         args.struct_size = ffi.sizeof(args[0])
         args.batch = a.shape[0]

@@ -7,7 +7,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._library import DTYPES, TYPE_NAMES, Linear, address, array_of, choice, ffi, integer, invalid, lib, text
+from .._library import (
+    DTYPES,
+    TYPE_NAMES,
+    Linear,
+    address,
+    array_of,
+    choice,
+    counted,
+    ffi,
+    integer,
+    invalid,
+    lib,
+    text,
+)
 from .gemm import FailingPair
 from .ggml_types import FORMATS, of_rows
 from .grouped_weights import GroupedWeights, described, nbits
@@ -192,7 +205,7 @@ class Grouped(AnyPlan):
                 raise invalid(f"{name}: is given; the plan quantizes A")
             values = np.ascontiguousarray(Plan._input(name, values, dtype, (1, 2, 3)))
             if values.size != rows * self._values:
-                raise invalid(f"{name}: has {values.size} values; expected {rows * self._values}")
+                raise invalid(f"{name}: has {counted(values.size, 'value')}; expected {rows * self._values}")
             setattr(args, name, ffi.cast(kind, pointer(values)))
             kept.append(values)
         if expert_rows is not None:
@@ -204,7 +217,7 @@ class Grouped(AnyPlan):
                 ) from None
             if counts.size != self.experts:
                 raise invalid(
-                    f"expert_rows: has {counts.size} values; expected {self.experts}, one for each expert"
+                    f"expert_rows: has {counted(counts.size, 'value')}; expected {self.experts}, one for each expert"
                 )
             args.expert_rows = ffi.cast("int64_t *", pointer(counts))
             kept.append(counts)

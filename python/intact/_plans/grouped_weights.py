@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._library import address, array_of, choice, ffi, integer, invalid, lib, numbers, type_of
+from .._library import address, array_of, choice, counted, ffi, integer, invalid, lib, numbers, type_of
 from .gemm import type_name
 
 GROUPS = (16, 32, 64, 128, 256)
@@ -80,7 +80,9 @@ class GroupedWeights:
         if bias is not None:
             bias = np.ascontiguousarray(numbers("bias", bias), np.float32)
             if bias.size != self.n:
-                raise invalid(f"bias: has {bias.size} values; expected {self.n}, one for each column")
+                raise invalid(
+                    f"bias: has {counted(bias.size, 'value')}; expected {self.n}, one for each column"
+                )
         b, scales = np.ascontiguousarray(self.b[:, :row]), np.ascontiguousarray(scales)
         return GroupedWeights(b, scales, self.k, group, self.b_type, points, bias, minimums)
 

@@ -14,6 +14,7 @@ from .._library import (
     address,
     array_of,
     check,
+    counted,
     ffi,
     integer,
     invalid,
@@ -218,7 +219,7 @@ class Plan(AnyPlan):
             if not values.flags.c_contiguous:
                 raise invalid(f"{name}: is not contiguous")
             if values.size != count:
-                raise invalid(f"{name}: has {values.size} values; expected {count}, {each}")
+                raise invalid(f"{name}: has {counted(values.size, 'value')}; expected {count}, {each}")
             setattr(args, name, ffi.cast(kind, pointer(values)))
             kept.append(values)
         return kept

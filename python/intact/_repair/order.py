@@ -9,7 +9,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from .._library import PACKAGE, Error, address, array_of, integer, invalid, numbers
+from .._library import PACKAGE, Error, address, array_of, counted, integer, invalid, numbers
 
 _PIECE = 1 << 22  # weights that are processed at once
 _REMEMBERED = 1024  # results of a function that are kept
@@ -137,7 +137,7 @@ def order_channels(
     length = channels // blocks
     if blocks > 1 and length % 2:
         raise invalid(
-            f"blocks: is {blocks}, which leaves {length} channels for each; expected an even number of channels"
+            f"blocks: is {blocks}, which leaves {counted(length, 'channel')} for each; expected an even number of channels"
         )
     if not channels:
         return Order(np.zeros(0, np.int64), [], [])
@@ -186,7 +186,7 @@ def _checked(
             )
         if len(matrix) != len(given[0]):
             raise invalid(
-                f"matrices[{i}]: has {len(matrix)} channels; expected {len(given[0])}, the number of matrices[0]"
+                f"matrices[{i}]: has {counted(len(matrix), 'channel')}; expected {len(given[0])}, the number of matrices[0]"
             )
     high = numbers("highs", highs)
     if high.size == 1:
@@ -236,7 +236,8 @@ def _mates(
         ffi.cast("int32_t *", address(mates)),
     ):
         raise Error(
-            "OUT_OF_MEMORY", f"no memory for the pairs of {channels} channels in {len(matrices)} matrices"
+            "OUT_OF_MEMORY",
+            f"no memory for the pairs of {counted(channels, 'channel')} in {len(matrices)} matrices",
         )
     # From nodes to places in the block.
     mates -= np.where(mates >= 0, np.arange(len(mates), dtype=np.int32)[:, None] * mates.shape[1], 0)

@@ -6,7 +6,7 @@ from typing import Any
 
 from .._audit.report import EXPLANATION, finite, table_lines, verdict
 from .._engines.table import engines
-from .._library import excerpt
+from .._library import counted, excerpt
 from .result import NOTABLE, Repair, RepairedLayer
 
 JSON_SCHEMA = "intact-repair"
@@ -29,7 +29,7 @@ def summary(repair: Repair) -> str:
         "left": "are still unsafe",
     }
     parts = [f"{_count(repair, how)} {what}" for how, what in kinds.items() if _count(repair, how)]
-    head = f"{unsafe} of {len(repair.layers)} layers could compute wrong sums on CPUs without VNNI"
+    head = f"{unsafe} of {counted(len(repair.layers), 'layer')} could compute wrong sums on CPUs without VNNI"
     return head + ("; " + ", ".join(parts) if parts else "")
 
 
@@ -74,7 +74,7 @@ def _widened(repair: Repair) -> list[str]:
         return []
     full = sum(not layer.reason and not layer.bounded for layer in widened.layers)
     bounded = sum(not layer.reason and bool(layer.bounded) for layer in widened.layers)
-    head = f"{excerpt(repair.before.model.path, 400)}: {len(widened.layers)} of {len(repair.layers)} layers have 7-bit weights"
+    head = f"{excerpt(repair.before.model.path, 400)}: {len(widened.layers)} of {counted(len(repair.layers), 'layer')} have 7-bit weights"
     lines = [
         head
         + (
@@ -103,7 +103,7 @@ def _widened(repair: Repair) -> list[str]:
     if widened.activations:
         done = sum(not tensor.reason for tensor in widened.activations)
         lines.append(
-            f"activations: {done} of {len(widened.activations)} tensors of 7 bits got the full range"
+            f"activations: {done} of {counted(len(widened.activations), 'tensor')} of 7 bits got the full range"
         )
         lines += [
             f"  {excerpt(tensor.name)}: left: {tensor.reason}"
@@ -115,9 +115,13 @@ def _widened(repair: Repair) -> list[str]:
 
 def _price(repair: Repair) -> list[str]:
     """Lines on the time that the repair adds, and on cheaper repairs."""
-    means = [f"{_count(repair, 'u8 weights')} layers with u8 weights"] if _count(repair, "u8 weights") else []
-    means += [f"{repair.copied_channels} copied channels"] if repair.copied_channels else []
-    means += [f"{_count(repair, 'gathered order')} Gathers"] if _count(repair, "gathered order") else []
+    means = (
+        [f"{counted(_count(repair, 'u8 weights'), 'layer')} with u8 weights"]
+        if _count(repair, "u8 weights")
+        else []
+    )
+    means += [counted(repair.copied_channels, "copied channel")] if repair.copied_channels else []
+    means += [counted(_count(repair, "gathered order"), "Gather")] if _count(repair, "gathered order") else []
     lines = [
         f"price: {repair.price:+.2g} % of the time of the model's products, predicted ({', '.join(means) or 'orders cost nothing'}"
         f"{'; the mean of a CPU with VNNI and one without' * bool(means)})"
@@ -144,11 +148,11 @@ def to_text(repair: Repair) -> str:
     rows = [head]
     for layer in repair.layers:
         how = _HOW.get(layer.how, layer.how) + (
-            f", {layer.copied_channels} copied channels" if layer.copied_channels else ""
+            f", {counted(layer.copied_channels, 'copied channel')}" if layer.copied_channels else ""
         )
         if layer.shortened:
             how += f" ({layer.shortened:,}), noise {layer.noise:.2g}" + (
-                f", {layer.halved} outputs of 7 bits" if layer.halved else ""
+                f", {counted(layer.halved, 'output')} of 7 bits" if layer.halved else ""
             )
         if layer.reason:
             how += f" (no order helps: {layer.reason})"
@@ -172,7 +176,7 @@ def to_text(repair: Repair) -> str:
         )
     if repair.orders:
         lines.append(
-            f"orders: {repair.orders} groups of channels have a new order, folded into the constants"
+            f"orders: {counted(repair.orders, 'group')} of channels in a new order, folded into the constants"
         )
     if repair.copied_channels:
         lines.append(
@@ -182,7 +186,7 @@ def to_text(repair: Repair) -> str:
     shortened = [layer for layer in repair.layers if layer.shortened]
     if shortened:
         lines.append(
-            f"shortened weights: {sum(layer.shortened for layer in shortened):,} in {len(shortened)} layers; their "
+            f"shortened weights: {sum(layer.shortened for layer in shortened):,} in {counted(len(shortened), 'layer')}; their "
             f"noise is at most {max(layer.noise for layer in shortened):.2g} squared steps "
             f"(--max-noise {repair.max_noise:g}; rounding to 8 bits has a noise of 0.083)"
         )

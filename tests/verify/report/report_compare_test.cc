@@ -71,7 +71,7 @@ TEST(CompareReports, CountsWhatOnlyOneHas) {
   EXPECT_EQ(comparison.only_b, 0);
   EXPECT_TRUE(comparison.Same());
   EXPECT_THAT(ToText(comparison),
-              testing::HasSubstr("1 problems in both reports, 0 of them differ; 2 only in A"));
+              testing::HasSubstr("1 problem in both reports, 0 different; 2 only in A"));
 }
 
 TEST(CompareReports, RefusesWhatCannotBeCompared) {

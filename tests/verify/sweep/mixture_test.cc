@@ -253,11 +253,11 @@ TEST(Mixtures, TellKindsApartAndWhatGaveNoOutputs) {
   EXPECT_THAT(
       reported,
       ElementsAre(
-          "gemm u8s8: 1 of 1 problems: exact, 1 could have shown saturation",
+          "gemm u8s8: 1 of 1 problem: exact, 1 could have shown saturation",
           "conv u8s8: 1 of 2 problems: pairs of adjacent depths clamped to int16 (maddubs); half up; 1: "
           "no outputs; 'conv u8s8s32 in=4 c=4 o=4 kernel=3': crashed",
-          "depthwise u8s8: 1 of 1 problems: exact, 1 could have shown saturation",
-          "deconvolution s8s8: 1 of 1 problems: exact, 1 could have shown saturation"));
+          "depthwise u8s8: 1 of 1 problem: exact, 1 could have shown saturation",
+          "deconvolution s8s8: 1 of 1 problem: exact, 1 could have shown saturation"));
 }
 
 }  // namespace

@@ -448,7 +448,7 @@ TEST(Isolated, IsGivenUpAfterHangs) {
   EXPECT_EQ(sweep.not_run + sweep.cells.at(0).problems + sweep.cells.at(0).skipped,
             std::ssize(SomeProblems()));
   EXPECT_FALSE(sweep.Passed());
-  EXPECT_THAT(ToText(sweep), HasSubstr(fmt::format("NOT RUN: the {} problems that were left: the target did "
+  EXPECT_THAT(ToText(sweep), HasSubstr(fmt::format("NOT RUN: {} problems: the target did "
                                                    "not return within 0.1 s 5 times",
                                                    sweep.not_run)));
   EXPECT_EQ(ToJson(sweep)["not_run"]["problems"], sweep.not_run);
@@ -686,10 +686,10 @@ TEST(Causes, AreAllNamedThatExplainTheSame) {
     return ToText(RunSweep(problems, **target, [](int64_t, int64_t) {}));
   };
   EXPECT_THAT(computed("fused", "gemm u8s8f32 m=9 n=33 k=64 bias=f32"),
-              HasSubstr("1 of 1 problems: exact; fused multiply-add, or double precision\n"));
+              HasSubstr("1 of 1 problem: exact; fused multiply-add, or double precision\n"));
   const std::string nan =
       computed("nan_is_0", "gemm u8s8u8 m=9 n=33 k=5 quant=rows scale=huge wmax=1 fill=one_hot zc=9");
-  EXPECT_THAT(nan, HasSubstr("1 of 1 problems: exact; a NaN taken for 0, or "));
+  EXPECT_THAT(nan, HasSubstr("1 of 1 problem: exact; a NaN taken for 0, or "));
   EXPECT_THAT(nan,
               HasSubstr("FAILED: output m 0 n 0 is 9 instead of 0: requantization, a NaN taken for 0, or "));
 }
