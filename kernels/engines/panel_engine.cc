@@ -14,7 +14,8 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int kMaxRows = 16;  // rows of a tile
+constexpr int kMaxRows = 16;                                // rows of a tile
+constexpr size_t kCallRows = size_t{kMaxRows} * kMaxTiles;  // rows of a call
 // Scratch of RunEdge(). It holds at least one tile: the vectors of a tile are registers, at most 32 of 16
 // lanes.
 constexpr int64_t kEdgeBytes = ScratchTile::Bytes(32, 16, 4 + 4);
@@ -103,11 +104,12 @@ class PanelEngine::TileCutter {
   int64_t run_end_ = 0;
 };
 
-// Tiles one below the other that one kernel runs.
+// Tiles that one kernel runs.
 struct PanelEngine::Tiles {
   int64_t row_begin = 0;
   int64_t rows = 0;  // rows of each tile
   int64_t count = 0;
+  int64_t gap = 0;  // rows between a tile and the next
   LineEnds line;
   const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
   const Kernels* kernels = nullptr;
@@ -324,7 +326,8 @@ int64_t PanelEngine::ScratchBytes(int64_t rows) const {
 
 int64_t PanelEngine::BlockRows(int64_t rows) const {
   const int64_t blocks = std::max<int64_t>(CeilDivide(rows, block_rows_), 1);
-  return RoundUp(CeilDivide(rows, blocks), block_.mr);
+  const int64_t run_rows = has_lines_ ? cost_.run_rows() : 0;
+  return RoundUp(CeilDivide(rows, blocks), run_rows != 0 ? run_rows : block_.mr);
 }
 
 Error PanelEngine::PrepareRows(int64_t rows, bool or_fewer) const {
@@ -500,7 +503,6 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     std::array<const uint8_t*, kMaxRows> tile_pointers;
     return RunTile(buffers, range, a, tile_pointers.data(), call, &caller);
   }
-  std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // rows of two groups of tiles
   // The next chunk is not fetched if kernels wait for their own weights, which it would delay.
   const bool has_next = next_end > range.column_end && !HasFewRows(range) && can_prefetch_;
   PrefetchRegion region;
@@ -508,6 +510,67 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     region = {Columns(buffers, range.column_end),
               Columns(buffers, RoundUp(next_end, kPanelColumns)) - Columns(buffers, range.column_end)};
   }
+  if (has_lines_ && cost_.run_rows() != 0) return RunLines(buffers, range, a, &region, call);
+  RunRows(buffers, range, a, has_next ? &region : nullptr, call);
+}
+
+int64_t PanelEngine::EqualRuns(int64_t row, int64_t row_end, int64_t most) const noexcept {
+  const Taps& taps = data_.taps();
+  if (row % taps.line_rows != 0) return 0;
+  const int64_t runs = std::min(most, (row_end - row) / cost_.run_rows());
+  if (taps.line_taps.empty()) return runs;
+  const auto lines = static_cast<size_t>(cost_.run_rows() / taps.line_rows);
+  const auto first = static_cast<size_t>(row / taps.line_rows);
+  const auto taps_of = [&](size_t line) { return taps.line_taps[(first + line) % taps.line_taps.size()]; };
+  for (size_t line = lines; line < static_cast<size_t>(runs) * lines; ++line) {
+    if (taps_of(line) != taps_of(line % lines)) return static_cast<int64_t>(line / lines);
+  }
+  return runs;
+}
+
+void PanelEngine::RunLines(const RunBuffers& buffers, const Range& range, const Input& a,
+                           PrefetchRegion* region, MicrokernelArgs* call) const noexcept {
+  const int64_t run_rows = cost_.run_rows(), line_rows = data_.taps().line_rows;
+  std::array<const uint8_t*, kCallRows> rows, pointers;
+  KernelCaller caller{*this, buffers};
+  for (Range run = range; run.row_begin < range.row_end; run.row_begin = run.row_end) {
+    const int64_t runs =
+        EqualRuns(run.row_begin, range.row_end, std::min<int64_t>(kMaxTiles, kCallRows / run_rows));
+    run.row_end = std::min(range.row_end,
+                           run.row_begin / line_rows * line_rows + std::max<int64_t>(runs, 1) * run_rows);
+    if (runs < 2) {
+      RunRows(buffers, run, a, region, call);
+      continue;
+    }
+    RowCursor(a.rows, run.row_begin).Take(runs * run_rows, rows.data());
+    RowCursor cursor(a.rows, run.row_begin);
+    TileCutter cutter(block_, run.row_begin, run.row_begin + run_rows, run_rows, line_rows);
+    Tiles tiles;
+    for (NextTiles(a.rows, &cutter, &cursor, pointers.data(), &tiles); tiles.count != 0;
+         NextTiles(a.rows, &cutter, &cursor, pointers.data(), &tiles)) {
+      const uint8_t** place = &rows[static_cast<size_t>(tiles.row_begin - run.row_begin)];
+      const int64_t tile_rows = tiles.all_rows();
+      if (tiles.count == 1) {
+        for (int64_t i = 1; i < runs; ++i)
+          std::copy_n(place + i * run_rows, tile_rows, &pointers[static_cast<size_t>(i * tile_rows)]);
+        tiles.count = runs;
+        tiles.gap = run_rows - tile_rows;
+        RunTiles(buffers, run, tiles, a, pointers.data(), region, call, &caller);
+        tiles.gap = 0;
+        continue;
+      }
+      for (int64_t i = 0; i < runs; ++i, place += run_rows, tiles.row_begin += run_rows) {
+        RunTiles(buffers, run, tiles, a, place, region, call, &caller);
+      }
+    }
+  }
+}
+
+void PanelEngine::RunRows(const RunBuffers& buffers, const Range& range, const Input& a,
+                          PrefetchRegion* region, MicrokernelArgs* call) const noexcept {
+  KernelCaller caller{*this, buffers};
+  std::array<const uint8_t*, 2 * kCallRows> pointers;  // rows of two groups of tiles
+  PrefetchRegion next_rows;
   RowCursor cursor(a.rows, range.row_begin);
   TileCutter cutter(block_, range.row_begin, range.row_end, cost_.run_rows(), data_.taps().line_rows);
   std::array<Tiles, 2> both;
@@ -522,10 +585,11 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
       next_pointers += next->rows;
       NextTiles(a.rows, &cutter, &cursor, next_pointers, next);
     }
-    if (!has_next && next->count != 0 && a.rows.IsEven() && a.rows.stride < 2 * data_.k) {
-      region = {*next_pointers, a.rows.stride * tiles->all_rows()};
+    if (next->count != 0 && a.rows.IsEven() && a.rows.stride < 2 * data_.k) {
+      next_rows = {*next_pointers, a.rows.stride * tiles->all_rows()};
     }
-    RunTiles(buffers, range, *tiles, a, pointers.data(), &region, call, &caller);
+    RunTiles(buffers, range, *tiles, a, pointers.data(), region == nullptr ? &next_rows : region, call,
+             &caller);
     std::copy_n(next_pointers, next->all_rows(), pointers.data());
     std::swap(tiles, next);
   }
@@ -578,11 +642,11 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));
   const int64_t most = std::max<int64_t>(kEdgeBytes / tile_bytes, 1);
   Tiles some = tiles;
-  for (; some.row_begin < tiles.row_begin + tiles.all_rows(); some.row_begin += some.all_rows()) {
-    const int64_t first = some.row_begin - tiles.row_begin;
-    some.count = std::min(most, tiles.count - first / tiles.rows);
+  for (int64_t tile = 0; tile < tiles.count; tile += some.count) {
+    some.row_begin = tiles.row_begin + tile * (tiles.rows + tiles.gap);
+    some.count = tiles.gap == 0 ? std::min(most, tiles.count - tile) : 1;
     SetTile(buffers, some, edge_begin, call);
-    call->rows = pointers + first;
+    call->rows = pointers + tile * tiles.rows;
     caller->CallEdge(some, edge_begin, edge_columns, call);
   }
 }
@@ -654,6 +718,8 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   if (call->vector_step != 0) call->a_offset = column / lanes_ * call->vector_step;
   call->c = buffers.output.C(tiles.row_begin, column);
   call->c_stride_bytes = buffers.output.c_stride_bytes;
+  call->c_gap_bytes = tiles.gap * buffers.output.c_stride_bytes;
+  call->residual_gap_bytes = tiles.gap * buffers.output.residual_stride_bytes;
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
   if (block_.packing != Packing::kCutPanels) return;
   const ExtraQuads& extra = buffers.weights->extra;

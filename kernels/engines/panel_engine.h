@@ -156,6 +156,15 @@ class PanelEngine final : public Engine {
   template <class Caller>
   void RunTile(const RunBuffers& buffers, const Range& range, const Input& a, const uint8_t** pointers,
                MicrokernelArgs* call, Caller* caller) const;
+  /// Computes `range`, tile after tile. Prefetches shares of `region`, or the rows of the next tiles if `region` is null.
+  void RunRows(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
+               MicrokernelArgs* call) const noexcept;
+  /// RunRows() for rows that are cut at lines. A call runs the tiles at one place of several lines.
+  void RunLines(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
+                MicrokernelArgs* call) const noexcept;
+  /// The number of whole runs of lines that begin in `row` and compute the same taps, at most `most`. 0 if no run begins
+  /// in `row`.
+  int64_t EqualRuns(int64_t row, int64_t row_end, int64_t most) const noexcept;
   void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                  Tiles* tiles) const noexcept;
   /// Cuts `tiles` into tiles of one row.
