@@ -4,7 +4,9 @@
 #include <array>
 #include <cassert>
 #include <new>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "core/isas.h"
 #include "core/result.h"
@@ -30,16 +32,25 @@ constexpr int64_t kLeastBlockRows = 128;
 
 int Lanes(core::Isa isa) { return jit::VectorBytes(isa) / 4; }
 
-// The smallest range of taps that contains the taps of the next `rows` rows.
-TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, const RowCursor& cursor,
-                    int64_t rows) {
+// Rows that compute the same taps.
+struct RowsOfTaps {
+  TapRange taps;
+  int64_t rows = 0;
+};
+
+// The smallest range of taps that contains the taps of the next `rows` rows, and all rows from there on, at most
+// `most`, which have just these taps.
+RowsOfTaps NextTaps(std::span<const TapRange> line_taps, const RowMap& a, const RowCursor& cursor,
+                    int64_t rows, int64_t most) {
   auto line = static_cast<size_t>(cursor.line());
-  TapRange needed = line_taps[line];
-  for (rows -= cursor.rows_left(); rows > 0; rows -= a.line_rows) {
+  RowsOfTaps next = {line_taps[line], cursor.rows_left()};
+  for (; next.rows < most; next.rows += a.line_rows) {
     line = line + 1 == line_taps.size() ? 0 : line + 1;
-    needed = {std::min(needed.first, line_taps[line].first), std::max(needed.end, line_taps[line].end)};
+    const TapRange& taps = line_taps[line];
+    if (next.rows >= rows && taps != next.taps) break;
+    next.taps = {std::min(next.taps.first, taps.first), std::max(next.taps.end, taps.end)};
   }
-  return needed;
+  return next;
 }
 
 // The pattern of a tile of `rows` rows.
@@ -80,18 +91,13 @@ class PanelEngine::TileCutter {
       : block_(block), row_(row_begin), row_end_(row_end), run_rows_(run_rows), line_rows_(line_rows) {}
 
   int64_t row() const { return row_; }
-  // Returns the number of the next tiles of one height, at most `max`, and sets `rows`, their height. 0 after
-  // the last tile.
-  int64_t Next(int64_t max, int64_t* rows) {
-    *rows = 0;
-    if (row_ == row_end_) return 0;
+  // The next tiles of one height. None after the last tile.
+  EqualTiles Next() {
+    if (row_ == row_end_) return {0, 0};
     if (row_ == run_end_ || run_end_ == 0) BeginRun();
-    const EqualTiles tiles = FirstTiles(block_, run_end_ - row_);
-    const int64_t count = std::min(max, tiles.count);
-    *rows = tiles.rows;
-    row_ += count * tiles.rows;
-    return count;
+    return FirstTiles(block_, run_end_ - row_);
   }
+  void Take(int64_t tiles, int64_t rows) { row_ += tiles * rows; }
 
  private:
   void BeginRun() {
@@ -326,7 +332,7 @@ int64_t PanelEngine::ScratchBytes(int64_t rows) const {
 
 int64_t PanelEngine::BlockRows(int64_t rows) const {
   const int64_t blocks = std::max<int64_t>(CeilDivide(rows, block_rows_), 1);
-  const int64_t run_rows = has_lines_ ? cost_.run_rows() : 0;
+  const int64_t run_rows = has_lines_ ? cost_.run_rows() : 0;  // tiles of whole runs skip padding
   return RoundUp(CeilDivide(rows, blocks), run_rows != 0 ? run_rows : block_.mr);
 }
 
@@ -341,8 +347,10 @@ Error PanelEngine::PrepareRows(int64_t rows, bool or_fewer) const {
   for (int64_t block = 0; block < rows; block += block_rows) {
     TileCutter cutter(block_, block, std::min(rows, block + block_rows), cost_.run_rows(),
                       data_.taps().line_rows);
-    int64_t height = 0;
-    while (cutter.Next(kMaxTiles, &height) != 0) RETURN_IF_ERROR(MakeHeight(height));
+    for (EqualTiles next = cutter.Next(); next.count != 0; next = cutter.Next()) {
+      RETURN_IF_ERROR(MakeHeight(next.rows));
+      cutter.Take(next.count, next.rows);
+    }
   }
   return {};
 }
@@ -440,26 +448,29 @@ const SkippingCompensation* PanelEngine::FindCompensation(const TapRange& range)
 // set one by one: see MicrokernelArgs.
 void PanelEngine::NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                             Tiles* tiles) const noexcept {
+  const EqualTiles next = cutter->Next();
   tiles->row_begin = cutter->row();
-  tiles->count = cutter->Next(has_lines_ ? 1 : kMaxTiles, &tiles->rows);
+  tiles->rows = next.rows;
+  tiles->gap = 0;
+  tiles->count = std::min<int64_t>(next.count, kMaxTiles);
   if (tiles->count == 0) return;
   const Height& height = heights_[static_cast<size_t>(tiles->rows - 1)];
-  tiles->kernels = &height.at_line.front();
-  const bool has_height = HasHeight(tiles->rows);
-  if (!has_lines_) {
-    cursor->Take(tiles->all_rows(), pointers);
-    if (!has_height) CutToRows(tiles);
-    return;
+  if (has_lines_) {
+    // Tiles at the ends of lines are taken one by one.
+    if (cost_.run_rows() != 0) tiles->count = 1;
+    tiles->compensation = &data_.skipping_compensation.front();
+    if (!data_.taps().line_taps.empty()) {
+      const RowsOfTaps rows = NextTaps(data_.taps().line_taps, a, *cursor, tiles->rows, tiles->all_rows());
+      tiles->compensation = FindCompensation(rows.taps);
+      tiles->count = std::clamp<int64_t>(rows.rows / tiles->rows, 1, tiles->count);
+    }
+    tiles->line.begins = tiles->rows == begin_rows_ && cursor->BeginsLine();
   }
-  tiles->compensation = &data_.skipping_compensation.front();
-  if (!data_.taps().line_taps.empty()) {
-    tiles->compensation = FindCompensation(NeededTaps(data_.taps().line_taps, a, *cursor, tiles->rows));
-  }
-  tiles->line.begins = tiles->rows == begin_rows_ && cursor->BeginsLine();
-  cursor->Take(tiles->rows, pointers);
-  tiles->line.ends = tiles->rows == end_rows_ && cursor->BeginsLine();
+  cutter->Take(tiles->count, tiles->rows);
+  cursor->Take(tiles->all_rows(), pointers);
+  if (has_lines_) tiles->line.ends = tiles->rows == end_rows_ && cursor->BeginsLine();
   tiles->kernels = &height.At(tiles->line);
-  if (!has_height) CutToRows(tiles);
+  if (!HasHeight(tiles->rows)) CutToRows(tiles);
 }
 
 // Tiles of one row compute the padding of lines.
@@ -514,54 +525,58 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
   RunRows(buffers, range, a, has_next ? &region : nullptr, call);
 }
 
-int64_t PanelEngine::EqualRuns(int64_t row, int64_t row_end, int64_t most) const noexcept {
-  const Taps& taps = data_.taps();
-  if (row % taps.line_rows != 0) return 0;
-  const int64_t runs = std::min(most, (row_end - row) / cost_.run_rows());
-  if (taps.line_taps.empty()) return runs;
-  const auto lines = static_cast<size_t>(cost_.run_rows() / taps.line_rows);
-  const auto first = static_cast<size_t>(row / taps.line_rows);
-  const auto taps_of = [&](size_t line) { return taps.line_taps[(first + line) % taps.line_taps.size()]; };
-  for (size_t line = lines; line < static_cast<size_t>(runs) * lines; ++line) {
-    if (taps_of(line) != taps_of(line % lines)) return static_cast<int64_t>(line / lines);
+int64_t PanelEngine::EqualRuns(const RowCursor& cursor, int64_t most) const noexcept {
+  if (!cursor.BeginsLine()) return 0;
+  const std::vector<TapRange>& line_taps = data_.taps().line_taps;
+  if (line_taps.empty() || most < 2) return most;
+  const auto lines = static_cast<size_t>(cost_.run_rows() / data_.taps().line_rows);
+  const auto next = [&](size_t line) { return line + 1 == line_taps.size() ? 0 : line + 1; };
+  auto first = static_cast<size_t>(cursor.line()), line = first;
+  for (size_t i = 0; i < lines; ++i) line = next(line);
+  for (int64_t runs = 1; runs < most; ++runs) {
+    for (size_t i = 0; i < lines; ++i, line = next(line), first = next(first)) {
+      if (line_taps[line] != line_taps[first]) return runs;
+    }
   }
-  return runs;
+  return most;
 }
 
 void PanelEngine::RunLines(const RunBuffers& buffers, const Range& range, const Input& a,
                            PrefetchRegion* region, MicrokernelArgs* call) const noexcept {
   const int64_t run_rows = cost_.run_rows(), line_rows = data_.taps().line_rows;
+  const int64_t most = std::min<int64_t>(kMaxTiles, kCallRows / run_rows);
   std::array<const uint8_t*, kCallRows> rows, pointers;
   KernelCaller caller{*this, buffers};
+  std::optional<RowCursor> cursor(std::in_place, a.rows, range.row_begin);
   for (Range run = range; run.row_begin < range.row_end; run.row_begin = run.row_end) {
-    const int64_t runs =
-        EqualRuns(run.row_begin, range.row_end, std::min<int64_t>(kMaxTiles, kCallRows / run_rows));
-    run.row_end = std::min(range.row_end,
-                           run.row_begin / line_rows * line_rows + std::max<int64_t>(runs, 1) * run_rows);
-    if (runs < 2) {
+    const int64_t runs = EqualRuns(*cursor, std::min(most, (range.row_end - run.row_begin) / run_rows));
+    if (runs == 0) {
+      // A part of a run, or a long run.
+      run.row_end = std::min(range.row_end, run.row_begin / line_rows * line_rows + run_rows);
       RunRows(buffers, run, a, region, call);
+      if (run.row_end != range.row_end) cursor.emplace(a.rows, run.row_end);
       continue;
     }
-    RowCursor(a.rows, run.row_begin).Take(runs * run_rows, rows.data());
-    RowCursor cursor(a.rows, run.row_begin);
-    TileCutter cutter(block_, run.row_begin, run.row_begin + run_rows, run_rows, line_rows);
+    run.row_end = run.row_begin + runs * run_rows;
+    RowCursor in_run = *cursor;
+    cursor->Take(runs * run_rows, rows.data());
+    TileCutter cutter(block_, run.row_begin, run.row_begin + run_rows, 0, 0);
     Tiles tiles;
-    for (NextTiles(a.rows, &cutter, &cursor, pointers.data(), &tiles); tiles.count != 0;
-         NextTiles(a.rows, &cutter, &cursor, pointers.data(), &tiles)) {
-      const uint8_t** place = &rows[static_cast<size_t>(tiles.row_begin - run.row_begin)];
-      const int64_t tile_rows = tiles.all_rows();
-      if (tiles.count == 1) {
-        for (int64_t i = 1; i < runs; ++i)
-          std::copy_n(place + i * run_rows, tile_rows, &pointers[static_cast<size_t>(i * tile_rows)]);
-        tiles.count = runs;
-        tiles.gap = run_rows - tile_rows;
-        RunTiles(buffers, run, tiles, a, pointers.data(), region, call, &caller);
-        tiles.gap = 0;
+    for (NextTiles(a.rows, &cutter, &in_run, pointers.data(), &tiles); tiles.count != 0;
+         NextTiles(a.rows, &cutter, &in_run, pointers.data(), &tiles)) {
+      const uint8_t** const place = &rows[static_cast<size_t>(tiles.row_begin - run.row_begin)];
+      if (tiles.count != 1) {  // no kernel of their height
+        for (int64_t i = 0; i < runs; ++i, tiles.row_begin += run_rows) {
+          RunTiles(buffers, run, tiles, a, place + i * run_rows, region, call, &caller);
+        }
         continue;
       }
-      for (int64_t i = 0; i < runs; ++i, place += run_rows, tiles.row_begin += run_rows) {
-        RunTiles(buffers, run, tiles, a, place, region, call, &caller);
+      for (int64_t i = 1; i < runs; ++i) {
+        std::copy_n(place + i * run_rows, tiles.rows, &pointers[static_cast<size_t>(i * tiles.rows)]);
       }
+      tiles.count = runs;
+      tiles.gap = run_rows - tiles.rows;
+      RunTiles(buffers, run, tiles, a, pointers.data(), region, call, &caller);
     }
   }
 }

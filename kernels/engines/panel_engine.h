@@ -162,9 +162,9 @@ class PanelEngine final : public Engine {
   /// RunRows() for rows that are cut at lines. A call runs the tiles at one place of several lines.
   void RunLines(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
                 MicrokernelArgs* call) const noexcept;
-  /// The number of whole runs of lines that begin in `row` and compute the same taps, at most `most`. 0 if no run begins
-  /// in `row`.
-  int64_t EqualRuns(int64_t row, int64_t row_end, int64_t most) const noexcept;
+  /// The number of runs of lines from the run at `cursor` on that compute the same taps, at most `most`. 0 if no line
+  /// begins there.
+  int64_t EqualRuns(const RowCursor& cursor, int64_t most) const noexcept;
   void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                  Tiles* tiles) const noexcept;
   /// Cuts `tiles` into tiles of one row.

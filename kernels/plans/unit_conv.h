@@ -61,6 +61,10 @@ class UnitConv final : public ConvKernels {
   void SetLineEnds(const Band& band, Taps* taps) const;
   /// Whether the padding that `taps` skips is worth the smaller tiles.
   bool PaysToSkip(const Taps& taps) const;
+  /// Whether line_taps pay, without the ends of lines.
+  bool PaysToSkipTaps(const Taps& taps) const;
+  double SkippedByLines(const Taps& taps) const;
+  double HalfCyclesOf(double bytes) const;
   bool HasOneUnit() const { return units_.size() == 1; }
   /// Whether a chunk is staged at once and computed by one unit.
   bool IsOneGemm() const { return HasOneUnit() && source_->groups() == geometry_.groups; }
