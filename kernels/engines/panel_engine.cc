@@ -273,13 +273,17 @@ bool PanelEngine::IsInTurn(const MicrokernelSpec& spec) const {
 
 // VNNI kernels on ymm registers always wait for weights: fetching each line is 1.03 times as fast at 64 to
 // 3136 rows on a Xeon with AMX. On zmm registers it is 1.05 times as fast there with one row and weights that
-// L2 does not hold; tiles of many rows lose 2 %. On Zen 5 many rows lose nothing, and 8×4096×4096 is 1.2
-// times as fast.
-int PanelEngine::Ahead(const MicrokernelSpec& spec) {
+// L2 does not hold; tiles of many rows lose 2 %. On Zen 5 8×4096×4096 is 1.2 times as fast. If L2 holds the weights,
+// 3×512×1024 is 1.2 times as fast there, but tiles of more rows lose 1 %.
+int PanelEngine::Ahead(const MicrokernelSpec& spec) const {
+  constexpr int kWaitingRows =
+      3;  // a product of so few rows takes less time than loading its weights from L2
   constexpr int kSplitAhead = 4096;  // measured on Zen 3, and on Zen 5 with one row
   const LayoutLimits& limits = Costs().layout;
   if (spec.dot == jit::DotKind::kSplit) return kSplitAhead;
-  const bool waits = spec.mr <= limits.fetching_rows || jit::VectorBytes(spec.isa) < kPanelQuadBytes;
+  const int64_t rows = data_.weights.bytes() > Caches().L2Weights() ? limits.fetching_rows : kWaitingRows;
+  const bool waits =
+      spec.mr <= std::min(rows, limits.fetching_rows) || jit::VectorBytes(spec.isa) < kPanelQuadBytes;
   return spec.dot == jit::DotKind::kVnni && waits ? static_cast<int>(limits.panel_ahead) : 0;
 }
 

@@ -113,7 +113,7 @@ class PanelEngine final : public Engine {
   MicrokernelLoop LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const;
   static bool IsInParts(const MicrokernelSpec& spec);
   bool IsInTurn(const MicrokernelSpec& spec) const;
-  static int Ahead(const MicrokernelSpec& spec);
+  int Ahead(const MicrokernelSpec& spec) const;
   /// The flags that tiles of `rows` rows may have: a tile begins a line, ends it, both, or neither.
   std::vector<LineEnds> LinesOf(int rows) const;
   void SetLineTiles();
