@@ -359,12 +359,27 @@ Error PanelEngine::PrepareRows(int64_t rows, bool or_fewer) const {
   return {};
 }
 
+// Only tiles of whole runs leave padding out, and tiles of two lines may read the padding of one of them.
+bool PanelEngine::LeavesOutPadding(int64_t row_begin, int64_t row_end) const noexcept {
+  const Taps& taps = data_.taps();
+  const int64_t run = cost_.run_rows();
+  if (!has_lines_ || run == 0 || run != taps.line_rows || taps.shared) return false;
+  if (row_begin % run != 0 || row_end % run != 0) return false;
+  if ((taps.head != 0 && begin_rows_ == 0) || (taps.tail != 0 && end_rows_ == 0)) return false;
+  TileCutter cutter(block_, 0, run, 0, 0);
+  for (EqualTiles next = cutter.Next(); next.count != 0; next = cutter.Next()) {
+    if (!HasHeight(next.rows)) return false;
+    cutter.Take(next.count, next.rows);
+  }
+  return true;
+}
+
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
   MicrokernelArgs call = MakeCall();
   const int64_t block_rows = BlockRows(range.row_end - range.row_begin);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);
-    Input a{buffers.rows(), data_.taps().offsets, data_.taps().depth};
+    Input a{buffers.rows(), buffers.taps.empty() ? data_.taps().offsets : buffers.taps, data_.taps().depth};
     if (is_staged_) a = Stage(a.rows, block, block_end, scratch);
     for (int64_t column = range.column_begin; column < range.column_end; column += chunk_columns_) {
       const int64_t chunk_end = std::min(range.column_end, column + chunk_columns_);

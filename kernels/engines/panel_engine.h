@@ -59,6 +59,7 @@ class PanelEngine final : public Engine {
   }
   double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;
+  bool LeavesOutPadding(int64_t row_begin, int64_t row_end) const noexcept override;
   Error PrepareRows(int64_t rows, bool or_fewer) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
   std::unique_ptr<BoundCalls> Bind(const RunBuffers& buffers, const Range& range,

@@ -69,7 +69,9 @@ Result<Access> UnitConv::MakeSource() {
       const bool is_per_unit = layout_.reading() == ConvLayout::Reading::kBandPerUnit;
       source_ = std::make_unique<BandSource>(band, is_per_unit ? layout_.unit_groups() : geometry_.groups,
                                              geometry_.group_inputs());
-      return Access(MakeTaps(band));
+      Taps taps = MakeTaps(band);
+      SetInPlaceTaps(taps);
+      return Access(std::move(taps));
     }
   }
 }
@@ -108,7 +110,54 @@ bool UnitConv::PaysToSkip(const Taps& taps) const {
   const auto lines = static_cast<double>(std::max<size_t>(taps.line_taps.size(), 1));
   const double skipped =
       (pixels + SkippedByLines(taps) / lines) / static_cast<double>(geometry_.output[kWidth]);
-  return HalfCyclesOf(skipped) >= static_cast<double>(Costs().layout.least_skipped);
+  double saved = HalfCyclesOf(skipped);
+  if (MayReadInPlace(taps)) {
+    constexpr double kCopiedBytes = 12;  // of a half cycle
+    const int64_t strides = geometry_.stride[kHeight] * geometry_.stride[kWidth];
+    saved += static_cast<double>(geometry_.input_channels * strides) / kCopiedBytes;
+  }
+  return saved >= static_cast<double>(Costs().layout.least_skipped);
+}
+
+bool UnitConv::MayReadInPlace(const Taps& taps) const {
+  const Spatial &input = geometry_.input, &output = geometry_.output, &pad = geometry_.pad_begin;
+  const Spatial &kernel = geometry_.kernel, &stride = geometry_.stride;
+  const bool is_dense = layout_.joins_width() && geometry_.groups == 1 && layout_.problem().a_shift() == 0 &&
+                        layout_.channels().pitch == geometry_.input_channels;
+  if (!is_dense || !taps.HasLineEnds()) return false;
+  if (kernel[kDepth] != 1 || geometry_.HasPadding(kDepth) || input[kDepth] != output[kDepth]) return false;
+  // Only the first and the last pixel of a line read padding, and tiles leave out all of it.
+  const int64_t pixels = output[kWidth], width = kernel[kWidth], pixel = layout_.channels().pitch;
+  const auto begin = [&](int64_t x) { return x * stride[kWidth] - pad[kWidth]; };
+  if (pixels < 2 || begin(1) < 0 || begin(pixels - 2) + width > input[kWidth]) return false;
+  if (begin(0) * pixel + taps.head < 0 ||
+      (begin(pixels - 1) + width) * pixel - taps.tail > input[kWidth] * pixel)
+    return false;
+  // The taps of a line lie in the input.
+  const int64_t per_height = taps.count() / kernel[kHeight];
+  const auto lies_inside = [&](int64_t line, const TapRange& range) {
+    const int64_t first = line * stride[kHeight] - pad[kHeight];
+    const int64_t dilation = geometry_.dilation[kHeight];
+    return first + range.first / per_height * dilation >= 0 &&
+           first + (range.end / per_height - 1) * dilation < input[kHeight];
+  };
+  if (taps.line_taps.empty()) {
+    const TapRange all = {0, taps.count()};
+    return lies_inside(0, all) && lies_inside(output[kHeight] - 1, all);
+  }
+  for (int64_t line = 0; line < output[kHeight]; ++line) {
+    if (!lies_inside(line, taps.line_taps[static_cast<size_t>(line)])) return false;
+  }
+  return true;
+}
+
+void UnitConv::SetInPlaceTaps(const Taps& taps) {
+  if (!MayReadInPlace(taps)) return;
+  for (int64_t height = 0; height < geometry_.kernel[kHeight]; ++height) {
+    const int64_t line = height * geometry_.dilation[kHeight] - geometry_.pad_begin[kHeight];
+    in_place_taps_.push_back((line * geometry_.input[kWidth] - geometry_.pad_begin[kWidth]) *
+                             geometry_.input_channels);
+  }
 }
 
 // Without the ends of lines, only the calls of the first and last lines are added. Measured on Zen 5 with AVX-512-VNNI:
@@ -265,7 +314,13 @@ void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const Conv
                    uint8_t* scratch) const {
   if (IsOneGemm()) {
     RunBuffers unit_buffers = buffers;
-    unit_buffers.a = source_->Stage(input, 0, chunk.row_begin, chunk.row_end, scratch);
+    if (!in_place_taps_.empty() && input.stride == geometry_.input_channels &&
+        run.engines.front()->LeavesOutPadding(chunk.row_begin, chunk.row_end)) {
+      unit_buffers.a = InPlaceSource::LinesOf(geometry_, input);
+      unit_buffers.taps = in_place_taps_;
+    } else {
+      unit_buffers.a = source_->Stage(input, 0, chunk.row_begin, chunk.row_end, scratch);
+    }
     return RunUnit(0, run, unit_buffers, chunk, scratch);
   }
   const int64_t group_outputs = geometry_.group_outputs();

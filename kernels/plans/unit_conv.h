@@ -65,6 +65,9 @@ class UnitConv final : public ConvKernels {
   bool PaysToSkipTaps(const Taps& taps) const;
   double SkippedByLines(const Taps& taps) const;
   double HalfCyclesOf(double bytes) const;
+  /// Whether kernels that leave out the padding that `taps` skips can read the caller's input.
+  bool MayReadInPlace(const Taps& taps) const;
+  void SetInPlaceTaps(const Taps& taps);
   bool HasOneUnit() const { return units_.size() == 1; }
   /// Whether a chunk is staged at once and computed by one unit.
   bool IsOneGemm() const { return HasOneUnit() && source_->groups() == geometry_.groups; }
@@ -76,6 +79,8 @@ class UnitConv final : public ConvKernels {
   ConvGeometry geometry_;
   const OutputGrid& grid_;
   std::unique_ptr<InputSource> source_;
+  // Taps of a band as offsets in a dense input. Empty if its rows must be staged.
+  std::vector<int64_t> in_place_taps_;
   std::vector<std::unique_ptr<UnitPlan>> units_;
 };
 
