@@ -124,7 +124,9 @@ bool UnitConv::MayReadInPlace(const Taps& taps) const {
   const Spatial &kernel = geometry_.kernel, &stride = geometry_.stride;
   const bool is_dense = layout_.joins_width() && geometry_.groups == 1 && layout_.problem().a_shift() == 0 &&
                         layout_.channels().pitch == geometry_.input_channels;
-  if (!is_dense || !taps.HasLineEnds()) return false;
+  // Taps that are padded to whole tiles read beyond their pixels.
+  if (!is_dense || !taps.HasLineEnds() || taps.depth != kernel[kWidth] * geometry_.input_channels)
+    return false;
   if (kernel[kDepth] != 1 || geometry_.HasPadding(kDepth) || input[kDepth] != output[kDepth]) return false;
   // Only the first and the last pixel of a line read padding, and tiles leave out all of it.
   const int64_t pixels = output[kWidth], width = kernel[kWidth], pixel = layout_.channels().pitch;

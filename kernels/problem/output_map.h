@@ -87,12 +87,31 @@ inline void CopyRow(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
   for (int64_t i = 0; i < bytes; ++i) to[i] = from[i];
 }
 
-/// Copies `rows` rows of `row_bytes`.
+/// Copies `rows` rows of `row_bytes`. Rows of up to 32 bytes have loops of their own: a loop that calls CopyRow() takes
+/// several times as long for few bytes.
 inline void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes,
                      uint8_t* to, int64_t to_stride_bytes) noexcept {
-  for (int64_t i = 0; i < rows; ++i, from += from_stride_bytes, to += to_stride_bytes) {
-    CopyRow(from, row_bytes, to);
+  const auto each = [&](const auto& copy) {
+    for (int64_t i = 0; i < rows; ++i, from += from_stride_bytes, to += to_stride_bytes) copy();
+  };
+  switch (row_bytes) {
+    case 1:
+      return each([&] { std::memcpy(to, from, 1); });
+    case 2:
+      return each([&] { std::memcpy(to, from, 2); });
+    case 3:
+      return each([&] { std::memcpy(to, from, 3); });
+    case 4:
+      return each([&] { std::memcpy(to, from, 4); });
+    case 8:
+      return each([&] { std::memcpy(to, from, 8); });
+    default:
+      break;
   }
+  if (row_bytes > 4 && row_bytes < 8) return each([&] { CopyEnds<4>(from, row_bytes, to); });
+  if (row_bytes > 8 && row_bytes <= 16) return each([&] { CopyEnds<8>(from, row_bytes, to); });
+  if (row_bytes > 16 && row_bytes <= 32) return each([&] { CopyEnds<16>(from, row_bytes, to); });
+  each([&] { CopyRow(from, row_bytes, to); });
 }
 
 /// A tile of C that kernels cannot write in whole vectors. The tile is computed in scratch. The part that
