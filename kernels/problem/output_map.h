@@ -148,6 +148,11 @@ class ScratchTile {
              output_.C(row, column + skipped), output_.c_stride_bytes);
   }
   void Store(int64_t row, int64_t column, int64_t columns) const noexcept { Store(row, column, 0, columns); }
+  /// Store() of the first `rows` rows.
+  void StoreFirst(int64_t rows, int64_t row, int64_t column, int64_t columns) const noexcept {
+    CopyTile(tile_.c, tile_.c_stride_bytes, rows, columns * output_.c_bytes, output_.C(row, column),
+             output_.c_stride_bytes);
+  }
   /// Load() for rows in any places: row i of the tile is row row_of(i) of C, or no row if row_of(i) is
   /// negative.
   template <class RowOf>
