@@ -222,8 +222,8 @@ class Engine {
   /// How many of `m` rows fill whole vectors. The remaining rows may be cheaper on another engine. An engine
   /// without EngineTile::least_row_step returns m.
   virtual int64_t WholeRows(int64_t m) const { return m; }
-  /// Whether RunRange() of rows `row_begin` to `row_end` reads none of the padding that line_taps, head and tail of the
-  /// taps leave out. Generates missing kernels.
+  /// Whether RunRange() of rows `row_begin` to `row_end` reads none of the padding that line_taps, head and
+  /// tail of the taps leave out. Generates missing kernels.
   virtual bool LeavesOutPadding(int64_t /*row_begin*/, int64_t /*row_end*/) const noexcept { return false; }
   /// Bytes of scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;

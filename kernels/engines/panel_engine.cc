@@ -38,8 +38,8 @@ struct RowsOfTaps {
   int64_t rows = 0;
 };
 
-// The smallest range of taps that contains the taps of the next `rows` rows, and all rows from there on, at most
-// `most`, which have just these taps.
+// The smallest range of taps that contains the taps of the next `rows` rows; and the number of rows, up to the
+// line of row `most`, that need this range.
 RowsOfTaps NextTaps(std::span<const TapRange> line_taps, const RowMap& a, const RowCursor& cursor,
                     int64_t rows, int64_t most) {
   auto line = static_cast<size_t>(cursor.line());
@@ -273,11 +273,11 @@ bool PanelEngine::IsInTurn(const MicrokernelSpec& spec) const {
 
 // VNNI kernels on ymm registers always wait for weights: fetching each line is 1.03 times as fast at 64 to
 // 3136 rows on a Xeon with AMX. On zmm registers it is 1.05 times as fast there with one row and weights that
-// L2 does not hold; tiles of many rows lose 2 %. On Zen 5 8×4096×4096 is 1.2 times as fast. If L2 holds the weights,
-// 3×512×1024 is 1.2 times as fast there, but tiles of more rows lose 1 %.
+// L2 does not hold; tiles of many rows lose 2 %. On Zen 5 8×4096×4096 is 1.2 times as fast. If L2 holds the
+// weights, 3×512×1024 is 1.2 times as fast there, but tiles of more rows lose 1 %.
 int PanelEngine::Ahead(const MicrokernelSpec& spec) const {
-  constexpr int kWaitingRows =
-      3;  // a product of so few rows takes less time than loading its weights from L2
+  // A product of so few rows takes less time than loading its weights from L2.
+  constexpr int kWaitingRows = 3;
   constexpr int kSplitAhead = 4096;  // measured on Zen 3, and on Zen 5 with one row
   const LayoutLimits& limits = Costs().layout;
   if (spec.dot == jit::DotKind::kSplit) return kSplitAhead;

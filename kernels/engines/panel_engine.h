@@ -157,14 +157,15 @@ class PanelEngine final : public Engine {
   template <class Caller>
   void RunTile(const RunBuffers& buffers, const Range& range, const Input& a, const uint8_t** pointers,
                MicrokernelArgs* call, Caller* caller) const;
-  /// Computes `range`, tile after tile. Prefetches shares of `region`, or the rows of the next tiles if `region` is null.
+  /// Computes `range`, tile after tile. Prefetches shares of `region`; if `region` is null, the rows of the
+  /// next tiles.
   void RunRows(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
                MicrokernelArgs* call) const noexcept;
   /// RunRows() for rows that are cut at lines. A call runs the tiles at one place of several lines.
   void RunLines(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
                 MicrokernelArgs* call) const noexcept;
-  /// The number of runs of lines from the run at `cursor` on that compute the same taps, at most `most`. 0 if no line
-  /// begins there.
+  /// The number of runs of lines from the run at `cursor` on that compute the same taps, at most `most`. 0 if
+  /// no line begins there.
   int64_t EqualRuns(const RowCursor& cursor, int64_t most) const noexcept;
   void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                  Tiles* tiles) const noexcept;

@@ -102,9 +102,9 @@ Taps UnitConv::MakeTaps(const Band& band) const {
   return taps;
 }
 
-// Tiles at the ends of lines have kernels and calls of their own, and are less high. Measured on Zen 5 with
-// AVX-512-VNNI: a convolution 3×3 of 32×32 pixels and 16 channels is 1.1 times as fast if it computes the padding, and
-// its plan takes half of the time to create.
+// Tiles at the ends of lines have kernels and calls of their own, and fewer rows. Measured on Zen 5 with
+// AVX-512-VNNI: a convolution 3×3 of 32×32 pixels and 16 channels is 1.1 times as fast if it computes the
+// padding, and its plan takes half of the time to create.
 bool UnitConv::PaysToSkip(const Taps& taps) const {
   const double pixels = static_cast<double>(taps.count() * (taps.head + taps.tail));
   const auto lines = static_cast<double>(std::max<size_t>(taps.line_taps.size(), 1));
@@ -162,15 +162,14 @@ void UnitConv::SetInPlaceTaps(const Taps& taps) {
   }
 }
 
-// Without the ends of lines, only the calls of the first and last lines are added. Measured on Zen 5 with AVX-512-VNNI:
-// 0.95 times as fast if 336 half cycles are saved, 1.01 times with 768, 1.02 times with 1536.
+// Without the ends of lines, only calls for the first and the last lines are added. Measured on Zen 5 with
+// AVX-512-VNNI: 0.95 times as fast if 336 half cycles are saved, 1.01 times with 768, 1.02 times with 1536.
 bool UnitConv::PaysToSkipTaps(const Taps& taps) const {
   constexpr double kLeastSaved = 700;  // half cycles of a plane
   return !UsesSchedule(layout_.isa(), layout_.problem().mode) &&
          HalfCyclesOf(SkippedByLines(taps)) >= kLeastSaved;
 }
 
-// The bytes of padding of all pixels of a plane that line_taps leave out.
 double UnitConv::SkippedByLines(const Taps& taps) const {
   double skipped = 0;
   for (const TapRange& range : taps.line_taps) {
@@ -179,7 +178,6 @@ double UnitConv::SkippedByLines(const Taps& taps) const {
   return skipped * static_cast<double>(geometry_.output[kWidth]);
 }
 
-// The time that the products of `bytes` of a row take.
 double UnitConv::HalfCyclesOf(double bytes) const {
   const double panels = static_cast<double>(CeilDivide(layout_.unit_outputs(), kPanelColumns));
   return bytes / kQuad * panels * HalfCycles(VectorIsa(layout_.isa()));

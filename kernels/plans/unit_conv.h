@@ -63,7 +63,9 @@ class UnitConv final : public ConvKernels {
   bool PaysToSkip(const Taps& taps) const;
   /// Whether line_taps pay, without the ends of lines.
   bool PaysToSkipTaps(const Taps& taps) const;
+  /// The bytes of padding that line_taps leave out of all pixels of a plane.
   double SkippedByLines(const Taps& taps) const;
+  /// The time that the products of `bytes` of a row take.
   double HalfCyclesOf(double bytes) const;
   /// Whether kernels that leave out the padding that `taps` skips can read the caller's input.
   bool MayReadInPlace(const Taps& taps) const;

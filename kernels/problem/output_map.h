@@ -87,8 +87,8 @@ inline void CopyRow(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
   for (int64_t i = 0; i < bytes; ++i) to[i] = from[i];
 }
 
-/// Copies `rows` rows of `row_bytes`. Rows of up to 32 bytes have loops of their own: a loop that calls CopyRow() takes
-/// several times as long for few bytes.
+/// Copies `rows` rows of `row_bytes`. Rows of up to 32 bytes have loops of their own: for few bytes, a loop that
+/// calls CopyRow() takes several times as long.
 inline void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes,
                      uint8_t* to, int64_t to_stride_bytes) noexcept {
   const auto each = [&](const auto& copy) {
