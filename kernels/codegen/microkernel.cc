@@ -587,7 +587,12 @@ class Microkernel {
       code().add(c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
     }
     epilogue_.Advance();
+    code().add(c, Argument(offsetof(MicrokernelArgs, c_gap_bytes)));
     code().mov(Argument(offsetof(MicrokernelArgs, c)), c);
+    if (spec_.epilogue.has_residual()) {
+      code().mov(c, Argument(offsetof(MicrokernelArgs, residual_gap_bytes)));
+      code().add(Argument(offsetof(MicrokernelArgs, epilogue) + offsetof(EpilogueArgs, residual)), c);
+    }
     code().add(x86::qword_ptr(registers_.Argument(), offsetof(MicrokernelArgs, rows)), spec_.mr * 8);
   }
 

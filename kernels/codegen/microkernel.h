@@ -47,6 +47,7 @@
 // panel wide.
 //
 // A call runs several tiles, one below the other, so that the cost of a call does not dominate short tiles.
+// The tiles of a call may also lie at the same place of several lines, with a gap in C between them.
 //
 // Contract: rows and `b` are readable for whole quads. `compensation` (all three, for kernels at a line's
 // end), scales and bias are readable for nr elements. Exactly tiles × mr × nr elements of C are written. No
@@ -72,7 +73,7 @@ namespace intact::kernels {
 /// Kernels advance these arguments from tile to tile. Set and read members one by one: copying several at
 /// once would wait for their stores.
 struct MicrokernelArgs {
-  int64_t tiles = 1;                     // number of tiles, one below the other
+  int64_t tiles = 1;                     // number of tiles
   const uint8_t* const* rows = nullptr;  // mr pointers for each tile
   const int64_t* taps = nullptr;         // offsets in bytes of at least one tap
   const int64_t* taps_end = nullptr;
@@ -93,6 +94,8 @@ struct MicrokernelArgs {
   const void* prefetch = nullptr;  // region that a prefetching kernel brings into L2; any address
   void* c = nullptr;
   int64_t c_stride_bytes = 0;
+  // Bytes from the row below a tile to the next tile; 0 if the next tile begins in this row.
+  int64_t c_gap_bytes = 0, residual_gap_bytes = 0;
   const int32_t* compensation = nullptr;
   // For kernels that begin lines: the distance from `compensation` to the compensation of a line's first row.
   // For kernels that end lines, the compensation of the last row is twice as far away.

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include "core/isas.h"
@@ -227,22 +228,37 @@ int32_t DepthwiseEngine::Weight(int64_t tap, int64_t channel) const {
 
 void DepthwiseEngine::FillRecord(const GroupWeights& weights, const int8_t* columns, int64_t start,
                                  uint8_t* record) const {
-  const bool is_wide = spec_.dot == jit::DotKind::kWide;
+  constexpr size_t kSlots = 4;  // of a group
+  struct Channel {
+    const int8_t* column;
+    int32_t zero_point;
+    int64_t place;  // in bytes
+  };
+  struct Slot {
+    int tap = 0, shift = 0;
+    uint32_t mask = 0;  // of a weight; 0 without a tap
+  };
+  const int bits = spec_.dot == jit::DotKind::kWide ? 16 : 8;
   CopyVector(data_.compensation.data(), start, true, record);
+  std::array<Channel, kMostChannels> channels;
   for (int64_t i = 0; i < v_; ++i) {
     const int64_t channel = ChannelAt(start, i);
-    const int8_t* const column = columns + channel * data_.k;
-    const int32_t zero_point = data_.problem.WeightZeroPoint(channel);
-    uint8_t* to = record + QuarteredIndex(i, v_ / kVectors) * 4;
-    for (const std::vector<int>& taps : weights) {
-      to += kVectors * v_;
+    channels[static_cast<size_t>(i)] = {columns + channel * data_.k, data_.problem.WeightZeroPoint(channel),
+                                        QuarteredIndex(i, v_ / kVectors) * 4};
+  }
+  for (const std::vector<int>& taps : weights) {
+    record += kVectors * v_;
+    std::array<Slot, kSlots> slots;
+    for (size_t i = 0; i < taps.size(); ++i) {
+      if (taps[i] >= 0) slots[i] = {taps[i], bits * static_cast<int>(i), (1U << bits) - 1};
+    }
+    for (const Channel& channel : std::span(channels).first(static_cast<size_t>(v_))) {
       uint32_t dword = 0;
-      for (size_t slot = 0; slot < taps.size(); ++slot) {
-        if (taps[slot] < 0) continue;
-        const auto weight = static_cast<uint32_t>(column[taps[slot]] - zero_point);
-        dword |= is_wide ? (weight & 0xffff) << (16 * slot) : (weight & 0xff) << (8 * slot);
+      for (const Slot& slot : slots) {
+        dword |= (static_cast<uint32_t>(channel.column[slot.tap] - channel.zero_point) & slot.mask)
+                 << slot.shift;
       }
-      std::memcpy(to, &dword, sizeof(dword));
+      std::memcpy(record + channel.place, &dword, sizeof(dword));
     }
   }
 }

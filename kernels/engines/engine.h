@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -32,6 +33,8 @@ namespace intact::kernels {
 /// One run's buffers, with defaults filled in.
 struct RunBuffers {
   InputRows a;  // A; if a run quantizes or transposes A, the caller's rows until the plan has done so
+  /// Replaces Taps::offsets if not empty. Condition: Engine::LeavesOutPadding().
+  std::span<const int64_t> taps;
   OutputMap output;
   /// MayStream(): whether kernels may store C past the caches, see EpilogueVariant::streams.
   bool may_stream = false;
@@ -219,6 +222,9 @@ class Engine {
   /// How many of `m` rows fill whole vectors. The remaining rows may be cheaper on another engine. An engine
   /// without EngineTile::least_row_step returns m.
   virtual int64_t WholeRows(int64_t m) const { return m; }
+  /// Whether RunRange() of rows `row_begin` to `row_end` reads none of the padding that line_taps, head and
+  /// tail of the taps leave out. Generates missing kernels.
+  virtual bool LeavesOutPadding(int64_t /*row_begin*/, int64_t /*row_end*/) const noexcept { return false; }
   /// Bytes of scratch that RunRange() needs for a range of `rows` rows.
   virtual int64_t ScratchBytes(int64_t rows) const = 0;
   /// Generates the kernels for ranges of `rows` rows; with `or_fewer`, of up to `rows` rows. RunRange()

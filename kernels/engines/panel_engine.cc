@@ -4,7 +4,9 @@
 #include <array>
 #include <cassert>
 #include <new>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "core/isas.h"
 #include "core/result.h"
@@ -14,7 +16,8 @@
 namespace intact::kernels {
 namespace {
 
-constexpr int kMaxRows = 16;  // rows of a tile
+constexpr int kMaxRows = 16;                                // rows of a tile
+constexpr size_t kCallRows = size_t{kMaxRows} * kMaxTiles;  // rows of a call
 // Scratch of RunEdge(). It holds at least one tile: the vectors of a tile are registers, at most 32 of 16
 // lanes.
 constexpr int64_t kEdgeBytes = ScratchTile::Bytes(32, 16, 4 + 4);
@@ -29,16 +32,25 @@ constexpr int64_t kLeastBlockRows = 128;
 
 int Lanes(core::Isa isa) { return jit::VectorBytes(isa) / 4; }
 
-// The smallest range of taps that contains the taps of the next `rows` rows.
-TapRange NeededTaps(std::span<const TapRange> line_taps, const RowMap& a, const RowCursor& cursor,
-                    int64_t rows) {
+// Rows that compute the same taps.
+struct RowsOfTaps {
+  TapRange taps;
+  int64_t rows = 0;
+};
+
+// The smallest range of taps that contains the taps of the next `rows` rows; and the number of rows, up to the
+// line of row `most`, that need this range.
+RowsOfTaps NextTaps(std::span<const TapRange> line_taps, const RowMap& a, const RowCursor& cursor,
+                    int64_t rows, int64_t most) {
   auto line = static_cast<size_t>(cursor.line());
-  TapRange needed = line_taps[line];
-  for (rows -= cursor.rows_left(); rows > 0; rows -= a.line_rows) {
+  RowsOfTaps next = {line_taps[line], cursor.rows_left()};
+  for (; next.rows < most; next.rows += a.line_rows) {
     line = line + 1 == line_taps.size() ? 0 : line + 1;
-    needed = {std::min(needed.first, line_taps[line].first), std::max(needed.end, line_taps[line].end)};
+    const TapRange& taps = line_taps[line];
+    if (next.rows >= rows && taps != next.taps) break;
+    next.taps = {std::min(next.taps.first, taps.first), std::max(next.taps.end, taps.end)};
   }
-  return needed;
+  return next;
 }
 
 // The pattern of a tile of `rows` rows.
@@ -79,18 +91,13 @@ class PanelEngine::TileCutter {
       : block_(block), row_(row_begin), row_end_(row_end), run_rows_(run_rows), line_rows_(line_rows) {}
 
   int64_t row() const { return row_; }
-  // Returns the number of the next tiles of one height, at most `max`, and sets `rows`, their height. 0 after
-  // the last tile.
-  int64_t Next(int64_t max, int64_t* rows) {
-    *rows = 0;
-    if (row_ == row_end_) return 0;
+  // The next tiles of one height. None after the last tile.
+  EqualTiles Next() {
+    if (row_ == row_end_) return {0, 0};
     if (row_ == run_end_ || run_end_ == 0) BeginRun();
-    const EqualTiles tiles = FirstTiles(block_, run_end_ - row_);
-    const int64_t count = std::min(max, tiles.count);
-    *rows = tiles.rows;
-    row_ += count * tiles.rows;
-    return count;
+    return FirstTiles(block_, run_end_ - row_);
   }
+  void Take(int64_t tiles, int64_t rows) { row_ += tiles * rows; }
 
  private:
   void BeginRun() {
@@ -103,11 +110,12 @@ class PanelEngine::TileCutter {
   int64_t run_end_ = 0;
 };
 
-// Tiles one below the other that one kernel runs.
+// Tiles that one kernel runs.
 struct PanelEngine::Tiles {
   int64_t row_begin = 0;
   int64_t rows = 0;  // rows of each tile
   int64_t count = 0;
+  int64_t gap = 0;  // rows between a tile and the next
   LineEnds line;
   const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
   const Kernels* kernels = nullptr;
@@ -265,13 +273,17 @@ bool PanelEngine::IsInTurn(const MicrokernelSpec& spec) const {
 
 // VNNI kernels on ymm registers always wait for weights: fetching each line is 1.03 times as fast at 64 to
 // 3136 rows on a Xeon with AMX. On zmm registers it is 1.05 times as fast there with one row and weights that
-// L2 does not hold; tiles of many rows lose 2 %. On Zen 5 many rows lose nothing, and 8×4096×4096 is 1.2
-// times as fast.
-int PanelEngine::Ahead(const MicrokernelSpec& spec) {
+// L2 does not hold; tiles of many rows lose 2 %. On Zen 5 8×4096×4096 is 1.2 times as fast. If L2 holds the
+// weights, 3×512×1024 is 1.2 times as fast there, but tiles of more rows lose 1 %.
+int PanelEngine::Ahead(const MicrokernelSpec& spec) const {
+  // A product of so few rows takes less time than loading its weights from L2.
+  constexpr int kWaitingRows = 3;
   constexpr int kSplitAhead = 4096;  // measured on Zen 3, and on Zen 5 with one row
   const LayoutLimits& limits = Costs().layout;
   if (spec.dot == jit::DotKind::kSplit) return kSplitAhead;
-  const bool waits = spec.mr <= limits.fetching_rows || jit::VectorBytes(spec.isa) < kPanelQuadBytes;
+  const int64_t rows = data_.weights.bytes() > Caches().L2Weights() ? limits.fetching_rows : kWaitingRows;
+  const bool waits =
+      spec.mr <= std::min(rows, limits.fetching_rows) || jit::VectorBytes(spec.isa) < kPanelQuadBytes;
   return spec.dot == jit::DotKind::kVnni && waits ? static_cast<int>(limits.panel_ahead) : 0;
 }
 
@@ -324,7 +336,8 @@ int64_t PanelEngine::ScratchBytes(int64_t rows) const {
 
 int64_t PanelEngine::BlockRows(int64_t rows) const {
   const int64_t blocks = std::max<int64_t>(CeilDivide(rows, block_rows_), 1);
-  return RoundUp(CeilDivide(rows, blocks), block_.mr);
+  const int64_t run_rows = has_lines_ ? cost_.run_rows() : 0;  // tiles of whole runs skip padding
+  return RoundUp(CeilDivide(rows, blocks), run_rows != 0 ? run_rows : block_.mr);
 }
 
 Error PanelEngine::PrepareRows(int64_t rows, bool or_fewer) const {
@@ -342,10 +355,27 @@ Error PanelEngine::PrepareRows(int64_t rows, bool or_fewer) const {
   for (int64_t block = 0; block < rows; block += step) {
     TileCutter cutter(block_, block, std::min(rows, block + block_rows), cost_.run_rows(),
                       data_.taps().line_rows);
-    int64_t height = 0;
-    while (cutter.Next(kMaxTiles, &height) != 0) RETURN_IF_ERROR(MakeHeight(height));
+    for (EqualTiles next = cutter.Next(); next.count != 0; next = cutter.Next()) {
+      RETURN_IF_ERROR(MakeHeight(next.rows));
+      cutter.Take(next.count, next.rows);
+    }
   }
   return {};
+}
+
+// Only tiles of whole runs leave padding out, and tiles of two lines may read the padding of one of them.
+bool PanelEngine::LeavesOutPadding(int64_t row_begin, int64_t row_end) const noexcept {
+  const Taps& taps = data_.taps();
+  const int64_t run = cost_.run_rows();
+  if (!has_lines_ || run == 0 || run != taps.line_rows || taps.shared) return false;
+  if (row_begin % run != 0 || row_end % run != 0) return false;
+  if ((taps.head != 0 && begin_rows_ == 0) || (taps.tail != 0 && end_rows_ == 0)) return false;
+  TileCutter cutter(block_, 0, run, 0, 0);
+  for (EqualTiles next = cutter.Next(); next.count != 0; next = cutter.Next()) {
+    if (!HasHeight(next.rows)) return false;
+    cutter.Take(next.count, next.rows);
+  }
+  return true;
 }
 
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
@@ -353,7 +383,7 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
   const int64_t block_rows = BlockRows(range.row_end - range.row_begin);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);
-    Input a{buffers.rows(), data_.taps().offsets, data_.taps().depth};
+    Input a{buffers.rows(), buffers.taps.empty() ? data_.taps().offsets : buffers.taps, data_.taps().depth};
     if (is_staged_) a = Stage(a.rows, block, block_end, scratch);
     for (int64_t column = range.column_begin; column < range.column_end; column += chunk_columns_) {
       const int64_t chunk_end = std::min(range.column_end, column + chunk_columns_);
@@ -441,26 +471,29 @@ const SkippingCompensation* PanelEngine::FindCompensation(const TapRange& range)
 // set one by one: see MicrokernelArgs.
 void PanelEngine::NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                             Tiles* tiles) const noexcept {
+  const EqualTiles next = cutter->Next();
   tiles->row_begin = cutter->row();
-  tiles->count = cutter->Next(has_lines_ ? 1 : kMaxTiles, &tiles->rows);
+  tiles->rows = next.rows;
+  tiles->gap = 0;
+  tiles->count = std::min<int64_t>(next.count, kMaxTiles);
   if (tiles->count == 0) return;
   const Height& height = heights_[static_cast<size_t>(tiles->rows - 1)];
-  tiles->kernels = &height.at_line.front();
-  const bool has_height = HasHeight(tiles->rows);
-  if (!has_lines_) {
-    cursor->Take(tiles->all_rows(), pointers);
-    if (!has_height) CutToRows(tiles);
-    return;
+  if (has_lines_) {
+    // Tiles at the ends of lines are taken one by one.
+    if (cost_.run_rows() != 0) tiles->count = 1;
+    tiles->compensation = &data_.skipping_compensation.front();
+    if (!data_.taps().line_taps.empty()) {
+      const RowsOfTaps rows = NextTaps(data_.taps().line_taps, a, *cursor, tiles->rows, tiles->all_rows());
+      tiles->compensation = FindCompensation(rows.taps);
+      tiles->count = std::clamp<int64_t>(rows.rows / tiles->rows, 1, tiles->count);
+    }
+    tiles->line.begins = tiles->rows == begin_rows_ && cursor->BeginsLine();
   }
-  tiles->compensation = &data_.skipping_compensation.front();
-  if (!data_.taps().line_taps.empty()) {
-    tiles->compensation = FindCompensation(NeededTaps(data_.taps().line_taps, a, *cursor, tiles->rows));
-  }
-  tiles->line.begins = tiles->rows == begin_rows_ && cursor->BeginsLine();
-  cursor->Take(tiles->rows, pointers);
-  tiles->line.ends = tiles->rows == end_rows_ && cursor->BeginsLine();
+  cutter->Take(tiles->count, tiles->rows);
+  cursor->Take(tiles->all_rows(), pointers);
+  if (has_lines_) tiles->line.ends = tiles->rows == end_rows_ && cursor->BeginsLine();
   tiles->kernels = &height.At(tiles->line);
-  if (!has_height) CutToRows(tiles);
+  if (!HasHeight(tiles->rows)) CutToRows(tiles);
 }
 
 // Tiles of one row compute the padding of lines.
@@ -504,7 +537,6 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     std::array<const uint8_t*, kMaxRows> tile_pointers;
     return RunTile(buffers, range, a, tile_pointers.data(), call, &caller);
   }
-  std::array<const uint8_t*, size_t{2} * kMaxRows * kMaxTiles> pointers;  // rows of two groups of tiles
   // The next chunk is not fetched if kernels wait for their own weights, which it would delay.
   const bool has_next = next_end > range.column_end && !HasFewRows(range) && can_prefetch_;
   PrefetchRegion region;
@@ -512,6 +544,71 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     region = {Columns(buffers, range.column_end),
               Columns(buffers, RoundUp(next_end, kPanelColumns)) - Columns(buffers, range.column_end)};
   }
+  if (has_lines_ && cost_.run_rows() != 0) return RunLines(buffers, range, a, &region, call);
+  RunRows(buffers, range, a, has_next ? &region : nullptr, call);
+}
+
+int64_t PanelEngine::EqualRuns(const RowCursor& cursor, int64_t most) const noexcept {
+  if (!cursor.BeginsLine()) return 0;
+  const std::vector<TapRange>& line_taps = data_.taps().line_taps;
+  if (line_taps.empty() || most < 2) return most;
+  const auto lines = static_cast<size_t>(cost_.run_rows() / data_.taps().line_rows);
+  const auto next = [&](size_t line) { return line + 1 == line_taps.size() ? 0 : line + 1; };
+  auto first = static_cast<size_t>(cursor.line()), line = first;
+  for (size_t i = 0; i < lines; ++i) line = next(line);
+  for (int64_t runs = 1; runs < most; ++runs) {
+    for (size_t i = 0; i < lines; ++i, line = next(line), first = next(first)) {
+      if (line_taps[line] != line_taps[first]) return runs;
+    }
+  }
+  return most;
+}
+
+void PanelEngine::RunLines(const RunBuffers& buffers, const Range& range, const Input& a,
+                           PrefetchRegion* region, MicrokernelArgs* call) const noexcept {
+  const int64_t run_rows = cost_.run_rows(), line_rows = data_.taps().line_rows;
+  const int64_t most = std::min<int64_t>(kMaxTiles, kCallRows / run_rows);
+  std::array<const uint8_t*, kCallRows> rows, pointers;
+  KernelCaller caller{*this, buffers};
+  std::optional<RowCursor> cursor(std::in_place, a.rows, range.row_begin);
+  for (Range run = range; run.row_begin < range.row_end; run.row_begin = run.row_end) {
+    const int64_t runs = EqualRuns(*cursor, std::min(most, (range.row_end - run.row_begin) / run_rows));
+    if (runs == 0) {
+      // A part of a run, or a long run.
+      run.row_end = std::min(range.row_end, run.row_begin / line_rows * line_rows + run_rows);
+      RunRows(buffers, run, a, region, call);
+      if (run.row_end != range.row_end) cursor.emplace(a.rows, run.row_end);
+      continue;
+    }
+    run.row_end = run.row_begin + runs * run_rows;
+    RowCursor in_run = *cursor;
+    cursor->Take(runs * run_rows, rows.data());
+    TileCutter cutter(block_, run.row_begin, run.row_begin + run_rows, 0, 0);
+    Tiles tiles;
+    for (NextTiles(a.rows, &cutter, &in_run, pointers.data(), &tiles); tiles.count != 0;
+         NextTiles(a.rows, &cutter, &in_run, pointers.data(), &tiles)) {
+      const uint8_t** const place = &rows[static_cast<size_t>(tiles.row_begin - run.row_begin)];
+      if (tiles.count != 1) {  // no kernel of their height
+        for (int64_t i = 0; i < runs; ++i, tiles.row_begin += run_rows) {
+          RunTiles(buffers, run, tiles, a, place + i * run_rows, region, call, &caller);
+        }
+        continue;
+      }
+      for (int64_t i = 1; i < runs; ++i) {
+        std::copy_n(place + i * run_rows, tiles.rows, &pointers[static_cast<size_t>(i * tiles.rows)]);
+      }
+      tiles.count = runs;
+      tiles.gap = run_rows - tiles.rows;
+      RunTiles(buffers, run, tiles, a, pointers.data(), region, call, &caller);
+    }
+  }
+}
+
+void PanelEngine::RunRows(const RunBuffers& buffers, const Range& range, const Input& a,
+                          PrefetchRegion* region, MicrokernelArgs* call) const noexcept {
+  KernelCaller caller{*this, buffers};
+  std::array<const uint8_t*, 2 * kCallRows> pointers;  // rows of two groups of tiles
+  PrefetchRegion next_rows;
   RowCursor cursor(a.rows, range.row_begin);
   TileCutter cutter(block_, range.row_begin, range.row_end, cost_.run_rows(), data_.taps().line_rows);
   std::array<Tiles, 2> both;
@@ -526,10 +623,11 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
       next_pointers += next->rows;
       NextTiles(a.rows, &cutter, &cursor, next_pointers, next);
     }
-    if (!has_next && next->count != 0 && a.rows.IsEven() && a.rows.stride < 2 * data_.k) {
-      region = {*next_pointers, a.rows.stride * tiles->all_rows()};
+    if (next->count != 0 && a.rows.IsEven() && a.rows.stride < 2 * data_.k) {
+      next_rows = {*next_pointers, a.rows.stride * tiles->all_rows()};
     }
-    RunTiles(buffers, range, *tiles, a, pointers.data(), &region, call, &caller);
+    RunTiles(buffers, range, *tiles, a, pointers.data(), region == nullptr ? &next_rows : region, call,
+             &caller);
     std::copy_n(next_pointers, next->all_rows(), pointers.data());
     std::swap(tiles, next);
   }
@@ -582,11 +680,11 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));
   const int64_t most = std::max<int64_t>(kEdgeBytes / tile_bytes, 1);
   Tiles some = tiles;
-  for (; some.row_begin < tiles.row_begin + tiles.all_rows(); some.row_begin += some.all_rows()) {
-    const int64_t first = some.row_begin - tiles.row_begin;
-    some.count = std::min(most, tiles.count - first / tiles.rows);
+  for (int64_t tile = 0; tile < tiles.count; tile += some.count) {
+    some.row_begin = tiles.row_begin + tile * (tiles.rows + tiles.gap);
+    some.count = tiles.gap == 0 ? std::min(most, tiles.count - tile) : 1;
     SetTile(buffers, some, edge_begin, call);
-    call->rows = pointers + first;
+    call->rows = pointers + tile * tiles.rows;
     caller->CallEdge(some, edge_begin, edge_columns, call);
   }
 }
@@ -658,6 +756,8 @@ void PanelEngine::SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t
   if (call->vector_step != 0) call->a_offset = column / lanes_ * call->vector_step;
   call->c = buffers.output.C(tiles.row_begin, column);
   call->c_stride_bytes = buffers.output.c_stride_bytes;
+  call->c_gap_bytes = tiles.gap * buffers.output.c_stride_bytes;
+  call->residual_gap_bytes = tiles.gap * buffers.output.residual_stride_bytes;
   call->epilogue = data_.EpilogueAt(buffers, tiles.row_begin, column);
   if (block_.packing != Packing::kCutPanels) return;
   const ExtraQuads& extra = buffers.weights->extra;

@@ -59,6 +59,7 @@ class PanelEngine final : public Engine {
   }
   double Cost(int64_t m) const override { return cost_.Of(m); }
   int64_t ScratchBytes(int64_t rows) const override;
+  bool LeavesOutPadding(int64_t row_begin, int64_t row_end) const noexcept override;
   Error PrepareRows(int64_t rows, bool or_fewer) const override;
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
   std::unique_ptr<BoundCalls> Bind(const RunBuffers& buffers, const Range& range,
@@ -113,7 +114,7 @@ class PanelEngine final : public Engine {
   MicrokernelLoop LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const;
   static bool IsInParts(const MicrokernelSpec& spec);
   bool IsInTurn(const MicrokernelSpec& spec) const;
-  static int Ahead(const MicrokernelSpec& spec);
+  int Ahead(const MicrokernelSpec& spec) const;
   /// The flags that tiles of `rows` rows may have: a tile begins a line, ends it, both, or neither.
   std::vector<LineEnds> LinesOf(int rows) const;
   void SetLineTiles();
@@ -156,6 +157,16 @@ class PanelEngine final : public Engine {
   template <class Caller>
   void RunTile(const RunBuffers& buffers, const Range& range, const Input& a, const uint8_t** pointers,
                MicrokernelArgs* call, Caller* caller) const;
+  /// Computes `range`, tile after tile. Prefetches shares of `region`; if `region` is null, the rows of the
+  /// next tiles.
+  void RunRows(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
+               MicrokernelArgs* call) const noexcept;
+  /// RunRows() for rows that are cut at lines. A call runs the tiles at one place of several lines.
+  void RunLines(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
+                MicrokernelArgs* call) const noexcept;
+  /// The number of runs of lines from the run at `cursor` on that compute the same taps, at most `most`. 0 if
+  /// no line begins there.
+  int64_t EqualRuns(const RowCursor& cursor, int64_t most) const noexcept;
   void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                  Tiles* tiles) const noexcept;
   /// Cuts `tiles` into tiles of one row.

@@ -290,7 +290,11 @@ void ScheduledSums::StoreEdge(const RunBuffers& buffers, const TileRows& rows, i
     args.epilogue.residual = tile.map().residual;
     args.epilogue.residual_stride_bytes = tile.map().residual_stride_bytes;
     (vector_epilogue_ ? vector_epilogue_ : epilogue_)(&args);
-    tile.StoreRows(row_of, column, columns);
+    if (rows.is_adjacent) {
+      tile.StoreFirst(args.rows, rows.At(first), column, columns);
+    } else {
+      tile.StoreRows(row_of, column, columns);
+    }
     args.accumulators += args.rows;
     if (args.epilogue.row_values == nullptr) continue;
     args.epilogue.row_values += args.rows * data_.epilogue.row_value_bytes();

@@ -61,6 +61,15 @@ class UnitConv final : public ConvKernels {
   void SetLineEnds(const Band& band, Taps* taps) const;
   /// Whether the padding that `taps` skips is worth the smaller tiles.
   bool PaysToSkip(const Taps& taps) const;
+  /// Whether line_taps pay, without the ends of lines.
+  bool PaysToSkipTaps(const Taps& taps) const;
+  /// The bytes of padding that line_taps leave out of all pixels of a plane.
+  double SkippedByLines(const Taps& taps) const;
+  /// The time that the products of `bytes` of a row take.
+  double HalfCyclesOf(double bytes) const;
+  /// Whether kernels that leave out the padding that `taps` skips can read the caller's input.
+  bool MayReadInPlace(const Taps& taps) const;
+  void SetInPlaceTaps(const Taps& taps);
   bool HasOneUnit() const { return units_.size() == 1; }
   /// Whether a chunk is staged at once and computed by one unit.
   bool IsOneGemm() const { return HasOneUnit() && source_->groups() == geometry_.groups; }
@@ -72,6 +81,8 @@ class UnitConv final : public ConvKernels {
   ConvGeometry geometry_;
   const OutputGrid& grid_;
   std::unique_ptr<InputSource> source_;
+  // Taps of a band as offsets in a dense input. Empty if its rows must be staged.
+  std::vector<int64_t> in_place_taps_;
   std::vector<std::unique_ptr<UnitPlan>> units_;
 };
 

@@ -87,12 +87,31 @@ inline void CopyRow(const uint8_t* from, int64_t bytes, uint8_t* to) noexcept {
   for (int64_t i = 0; i < bytes; ++i) to[i] = from[i];
 }
 
-/// Copies `rows` rows of `row_bytes`.
+/// Copies `rows` rows of `row_bytes`. Rows of up to 32 bytes have loops of their own: for few bytes, a loop that
+/// calls CopyRow() takes several times as long.
 inline void CopyTile(const uint8_t* from, int64_t from_stride_bytes, int64_t rows, int64_t row_bytes,
                      uint8_t* to, int64_t to_stride_bytes) noexcept {
-  for (int64_t i = 0; i < rows; ++i, from += from_stride_bytes, to += to_stride_bytes) {
-    CopyRow(from, row_bytes, to);
+  const auto each = [&](const auto& copy) {
+    for (int64_t i = 0; i < rows; ++i, from += from_stride_bytes, to += to_stride_bytes) copy();
+  };
+  switch (row_bytes) {
+    case 1:
+      return each([&] { std::memcpy(to, from, 1); });
+    case 2:
+      return each([&] { std::memcpy(to, from, 2); });
+    case 3:
+      return each([&] { std::memcpy(to, from, 3); });
+    case 4:
+      return each([&] { std::memcpy(to, from, 4); });
+    case 8:
+      return each([&] { std::memcpy(to, from, 8); });
+    default:
+      break;
   }
+  if (row_bytes > 4 && row_bytes < 8) return each([&] { CopyEnds<4>(from, row_bytes, to); });
+  if (row_bytes > 8 && row_bytes <= 16) return each([&] { CopyEnds<8>(from, row_bytes, to); });
+  if (row_bytes > 16 && row_bytes <= 32) return each([&] { CopyEnds<16>(from, row_bytes, to); });
+  each([&] { CopyRow(from, row_bytes, to); });
 }
 
 /// A tile of C that kernels cannot write in whole vectors. The tile is computed in scratch. The part that
@@ -129,6 +148,11 @@ class ScratchTile {
              output_.C(row, column + skipped), output_.c_stride_bytes);
   }
   void Store(int64_t row, int64_t column, int64_t columns) const noexcept { Store(row, column, 0, columns); }
+  /// Store() of the first `rows` rows.
+  void StoreFirst(int64_t rows, int64_t row, int64_t column, int64_t columns) const noexcept {
+    CopyTile(tile_.c, tile_.c_stride_bytes, rows, columns * output_.c_bytes, output_.C(row, column),
+             output_.c_stride_bytes);
+  }
   /// Load() for rows in any places: row i of the tile is row row_of(i) of C, or no row if row_of(i) is
   /// negative.
   template <class RowOf>

@@ -47,13 +47,17 @@ class InPlaceSource final : public InputSource {
   int64_t groups() const override { return geometry_.groups; }
   InputRows Stage(const ConvInput& input, int64_t /*group*/, int64_t /*row_begin*/, int64_t /*row_end*/,
                   uint8_t* /*to*/) const noexcept override {
-    const auto& [depth, height, width] = geometry_.stride;
+    if (reads_all_) return RowMap(input.a, input.stride);
+    return LinesOf(geometry_, input);
+  }
+  /// The first pixel of each output pixel without padding, line by line.
+  static RowMap LinesOf(const ConvGeometry& geometry, const ConvInput& input) {
+    const auto& [depth, height, width] = geometry.stride;
     RowMap map(input.a, width * input.stride);
-    if (reads_all_) return map;
-    map.line_rows = geometry_.output[kWidth];
-    map.line_stride = height * geometry_.input[kWidth] * input.stride;
-    map.plane_lines = geometry_.output[kHeight];
-    map.plane_stride = depth * geometry_.input[kHeight] * geometry_.input[kWidth] * input.stride;
+    map.line_rows = geometry.output[kWidth];
+    map.line_stride = height * geometry.input[kWidth] * input.stride;
+    map.plane_lines = geometry.output[kHeight];
+    map.plane_stride = depth * geometry.input[kHeight] * geometry.input[kWidth] * input.stride;
     return map;
   }
 

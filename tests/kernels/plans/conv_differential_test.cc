@@ -241,6 +241,21 @@ TEST_P(ConvDifferential, PaddingThatIsSkipped) {
            "conv u8s8s32 in=6x6 c=64 o=64 kernel=3x3 pad=1x1:0x0 za=127 threads=5",
            "conv s8s8s32 in=9x9 c=64 o=96 kernel=5x5 stride=2x2 pad=2x2 za=7",
            "conv u8s8s32 in=8x8 c=64 o=64 kernel=3x3 pad=1x1 quant=tensor za=100 batch=2 threads=3",
+           "conv u8s8u8 in=6x20 c=32 o=70 kernel=3x3 pad=1x1 za=3 zc=7 res=u8 respad=3 cpad=1 apad=4 batch=2",
+           "conv u8s8s32 in=9x22 c=32 o=48 kernel=3x4 stride=2x2 dilation=2x1 pad=2x1:1x2 za=9 batch=2",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
+// On CPUs where cutting tiles at lines does not pay (UnitConv::PaysToSkipTaps).
+TEST_P(ConvDifferential, LinesOfPaddingThatAreSkipped) {
+  kernels::CostTable table = kernels::Costs();
+  table.layout.least_skipped = int64_t{1} << 40;
+  const tests::ScopedCosts costs(table);
+  for (const char* line : {
+           "conv u8s8s32 in=8x9 c=64 o=70 kernel=3x3 pad=1x1 za=200 batch=2 threads=2",
+           "conv s8s8u8 in=5x30 c=64 o=96 kernel=5x3 pad=2x1 za=-77 zc=3 res=s8",
        }) {
     ExpectItsModel(OnThis(line));
   }
