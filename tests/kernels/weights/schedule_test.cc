@@ -329,7 +329,7 @@ TEST(ScheduledVectors, AreEstimatedFromTheColumnsThereAre) {
   for (const int64_t n : {1, 8, 24, 40}) {
     Problem problem;
     problem.n = n;
-    problem.k = 24;  // so shallow that no column is left out
+    problem.k = 8;  // so shallow that no column is left out
     problem.fill = verify::Fill::kLaplace;
     const PackedWeights weights = Pack(problem);
     const ScheduleSpec spec = ScheduledVectors::SpecFor(weights, 8, 255);
@@ -426,7 +426,7 @@ TEST(Schedule, GroupsAreFilledToTheirCapacity) {
 TEST(Schedule, IsEstimatedFromAShareOfItsColumns) {
   const ScheduleSpec spec{2, 24, 256, 255};
   for (const char* line :
-       {"gemm u8s8s32 m=1 n=16 k=60 fill=gauss", "gemm u8s8s32 m=1 n=64 k=16 fill=student"}) {
+       {"gemm u8s8s32 m=1 n=16 k=28 fill=gauss", "gemm u8s8s32 m=1 n=32 k=16 fill=student"}) {
     const PackedWeights weights = Pack(tests::Parsed(line));
     const ScheduleStatistics all = Schedule(weights, spec).statistics();
     const auto estimate = EstimateSchedule(weights, spec);
