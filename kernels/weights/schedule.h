@@ -15,8 +15,8 @@
 // light only in the one to four columns of their `strip`. For few rows, columns fill the lanes
 // (scheduled_vectors.h). The weights of a group must then be light in all columns of a vector. Integer
 // addition commutes, so each strip has its own order of depths: a bin packing, first fit, heaviest item
-// first. This packing takes some tens of ns per item: most of the time to create a plan. So files of plans
-// keep the order (pack_file.h).
+// first. This packing takes 15 to 25 ns per item of one or two columns: most of the time to create a plan. So
+// files of plans keep the order (pack_file.h).
 //
 //   window       depths whose packed rows of A stay in L1; every strip lies in one window
 //   strip        [counts: kMaxGroup × u16, number of groups of 8, 7, … 1 items][items, group after group]
