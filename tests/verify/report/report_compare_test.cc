@@ -70,8 +70,7 @@ TEST(CompareReports, CountsWhatOnlyOneHas) {
   EXPECT_EQ(comparison.only_a, 2);
   EXPECT_EQ(comparison.only_b, 0);
   EXPECT_TRUE(comparison.Same());
-  EXPECT_THAT(ToText(comparison),
-              testing::HasSubstr("1 problem in both reports, 0 different; 2 only in A"));
+  EXPECT_THAT(ToText(comparison), testing::HasSubstr("1 problem in both reports, 0 different; 2 only in A"));
 }
 
 TEST(CompareReports, RefusesWhatCannotBeCompared) {
