@@ -30,7 +30,7 @@ import pictures
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 MEASUREMENTS = DOCS / "measurements"
-BLOCK = re.compile(r"(<!-- (table|summary|losses|lost) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(r"(<!-- (table|summary|losses|lost|versions) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 NUMERIC = re.compile(r"([\d+–±−]|below \d).*|$", re.DOTALL)
 ISAS = ("AVX2", "AVX-VNNI", "AVX-VNNI-INT8", "AVX-512", "AVX-512-VNNI", "AVX10.2", "AMX")
 BENCH_ISAS = dict(
@@ -277,6 +277,17 @@ def lost(source: str) -> Rows:
     return [head, *(row for row in kept if any(row[1:]))]
 
 
+def versions(source: str) -> Rows:
+    found = json.loads((ROOT / source).read_text())
+    rows = [
+        [library["words"], version["version"], *measured.split(", ", 1)]
+        for library in found["engines"] + found["others"]
+        for version in library["versions"]
+        for measured in version["measured"]
+    ]
+    return [["library", "version", "date", "CPU"], *rows]
+
+
 def markdown(rows: Rows) -> str:
     columns = list(zip(*rows[1:]))
     ends = [
@@ -291,7 +302,7 @@ def markdown(rows: Rows) -> str:
 
 def written(page: str) -> str:
     """The page with its tables made anew."""
-    kinds = {"table": table, "summary": summary, "losses": losses, "lost": lost}
+    kinds = {"table": table, "summary": summary, "losses": losses, "lost": lost, "versions": versions}
     return BLOCK.sub(lambda block: block[1] + markdown(kinds[block[2]](block[3])) + block[5], page)
 
 

@@ -1,0 +1,197 @@
+"""tools/peers.py: cells, versions, how a library is held to an ISA, the file of a run, and the kept files."""
+
+import json
+import math
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import pages  # noqa: E402
+import peers  # noqa: E402
+
+
+def mixture(operation="gemm u8s8", exact=0, parts=(), **others):
+    keys = ("in_parts", "unexplained", "without_outputs")
+    return {
+        "operation": operation,
+        "problems": exact + sum(count for _, count in parts) + sum(others.values()),
+        "exact": exact,
+        "parts": [{"arithmetic": arithmetic, "problems": count} for arithmetic, count in parts],
+        **{key: {"problems": others.get(key, 0)} for key in keys},
+    }
+
+
+@pytest.mark.parametrize(
+    ("found", "cell"),
+    [
+        (mixture(exact=24), "exact, 24"),
+        (mixture(exact=20, parts=[("exact; fused multiply-add", 4)]), "exact, 24"),
+        (mixture(exact=5, parts=[("maddubs", 3), ("maddubs, flattened depth; half up", 2)]), "5/10"),
+        (mixture(exact=5, parts=[("halved weights", 2), ("maddubs", 1)]), "1/8; halved weights: 2/8"),
+        (mixture(exact=5, unexplained=2, without_outputs=1), "exact, 5 of 8; no model: 2; no outputs: 1"),
+    ],
+)
+def test_cells(found, cell):
+    assert peers.sum_cell(found) == cell
+
+
+def test_roundings_count_with_exact_and_with_clamped_sums():
+    parts = [("exact; half up", 4), ("maddubs; half up", 3), ("maddubs", 2)]
+    assert peers.roundings(mixture(parts=parts)) == {"half up": 7}
+
+
+@pytest.mark.parametrize(
+    ("name", "target", "installed", "config", "versions"),
+    [
+        ("onnxruntime", "ONNX Runtime 9.9.9", "1.32.0", "", {"ONNX Runtime": "1.32.0"}),
+        ("litert", "LiteRT, XNNPACK", "2.3.0", "", {"LiteRT": "2.3.0"}),
+        (
+            "torch",
+            "PyTorch 2.15.0+cu132, fbgemm",
+            "2.15.0",
+            "  - Intel(R) MKL-DNN v3.13.3 (Git Hash b38f97)\n  - OpenMP 201511",
+            {"PyTorch": "2.15.0", "oneDNN in PyTorch": "3.13.3"},
+        ),
+        ("onednn", "oneDNN 3.12.1, avx2", "3.12.1+ds-3", "", {"oneDNN": "3.12.1"}),
+        ("ggml", "ggml 0.27.0, cpu-haswell, CPU, Q8", "", "", {"ggml": "0.27.0"}),
+        ("xnnpack", "XNNPACK", "0.0~git20241108.4ea82e5-2", "", {"XNNPACK": "0.0~git20241108.4ea82e5-2"}),
+    ],
+)
+def test_versions(name, target, installed, config, versions):
+    assert peers.versions_of(peers.PEERS[name], target, installed, config) == versions
+
+
+def test_no_version_is_an_error():
+    with pytest.raises(ValueError, match="LiteRT: the version is ''; expected digits and dots"):
+        peers.versions_of(peers.PEERS["litert"], "LiteRT 2.3.0", "", "")
+    assert peers.changelog_version("xnnpack (0.0~git1.4ea-2) unstable; urgency=medium\n") == "0.0~git1.4ea-2"
+    assert peers.changelog_version("") == ""
+
+
+def heads(name, of_class, flags, can_be_held):
+    found = peers.holds(peers.PEERS[name], of_class, set(flags.split()), can_be_held, Path("/folder"))
+    return [hold.head for hold in found]
+
+
+def test_a_library_is_held_by_its_own_option_else_by_held_to_else_in_qemu():
+    zen_5 = "avx2 avx_vnni avx512bw avx512_vnni"
+    assert heads("onnxruntime", "Integer", zen_5, False) == ["AVX2 (qemu)", "this CPU"]
+    assert heads("onnxruntime", "Integer", "avx2 avx512bw", True) == ["AVX2 (held)", "AVX-512 (held)", "this CPU"]
+    assert heads("torch", "Fbgemm", zen_5, False) == [
+        "AVX2 (option)",
+        "AVX-512 (option)",
+        "AVX-512-VNNI (option)",
+        "this CPU",
+    ]
+    assert heads("torch", "IntMm", zen_5, False) == ["AVX2 (qemu)", "this CPU"]
+    assert heads("xnnpack", "", zen_5, True) == ["AVX2 (option)", "AVX-512 (option)", "this CPU"]
+    assert heads("onednn", "", "", True) == ["this CPU"]
+
+
+SWEEP = {
+    "version": "0.1.0",
+    "machine": {"cpu": "AMD EPYC", "family": 26, "model": 2},
+    "target": {"name": "oneDNN 3.99, avx2"},
+    "computes": [mixture(exact=5, parts=[("maddubs; half up", 3)]), mixture("conv s8s8", exact=2)],
+    "failures": [
+        {"kind": "crash", "problem": "gemm u8s8s32 m=30 n=1 k=2", "minimised": ""},
+        {"kind": "crash", "problem": "gemm u8s8s32 m=9 n=9 k=9", "minimised": "gemm u8s8s32 m=1 n=1 k=2"},
+    ],
+}
+PAIRING = {
+    "rows": [
+        {"operation": "product", "types": types, "pairing": pairing, "other_sums": 0}
+        for types, pairing in (("u8s8s32", "depths"), ("u8s8f32", "depths"), ("s8s8s32", "unsupported"))
+    ]
+}
+# A program instead of `intact`: it fails for the option isa=avx512_core_vnni.
+INTACT = f"""#!{sys.executable}
+import json, sys
+arguments = sys.argv[1:]
+if any(word.endswith("isa=avx512_core_vnni") for word in arguments):
+    sys.exit("no such ISA")
+found = {{"sweep": {SWEEP!r}, "pairing": {PAIRING!r}}}[arguments[1]]
+open(arguments[arguments.index("--json") + 1], "w").write(json.dumps(found))
+sys.exit(1)
+"""
+
+
+@pytest.fixture
+def fake(tmp_path, monkeypatch):
+    program = tmp_path / "intact"
+    program.write_text(INTACT)
+    program.chmod(0o755)
+    monkeypatch.setattr(peers, "INTACT", program)
+    return tmp_path
+
+
+def file_of(measurement):
+    return measurement.measure(peers.Machine({"avx2", "avx512_vnni"}, False))
+
+
+def test_the_file_of_a_run(fake):
+    measurement = peers.Measurement("onednn", fake, math.inf)
+    file = file_of(measurement)
+    check(file)
+    assert file["cpu"] == "AMD EPYC, CPUID family 26, model 2" and file["versions"] == {"oneDNN": "3.99"}
+    columns = ["AVX2 (option)", "this CPU"]
+    assert file["tables"] == {
+        "versions": [["library", "version"], ["oneDNN", "3.99"]],
+        "sums": [
+            ["target", "operation", "types", *columns],
+            ["`onednn`", "gemm", "u8s8", "3/8", "3/8"],
+            ["`onednn`", "conv", "s8s8", "exact, 2", "exact, 2"],
+        ],
+        "roundings": [
+            ["target", "operation", "types", "rounding", *columns],
+            ["`onednn`", "gemm", "u8s8", "half up", "3/8", "3/8"],
+        ],
+        "failures": [
+            ["target", "failure", "for example", *columns],
+            ["`onednn`", "crash", "`gemm u8s8s32 m=1 n=1 k=2`", "2", "2"],
+        ],
+        "pairs": [
+            ["target", "operation", "types", *columns],
+            ["`onednn`", "product", "u8s8s32 u8s8f32", "2i, 2i + 1", "2i, 2i + 1"],
+        ],
+    }
+    assert [line.split(";")[0] for line in measurement.left_out] == [
+        "sweep of onednn, AVX-512-VNNI (option): ended with status 1",
+        "pairing of onednn, AVX-512-VNNI (option): ended with status 1",
+    ]
+
+
+def test_nothing_begins_after_the_time(fake):
+    measurement = peers.Measurement("onednn", fake, 0.0)
+    assert file_of(measurement) is None
+    assert len(measurement.left_out) == 6 and all("--time" in line for line in measurement.left_out)
+
+
+def check(file):
+    assert {"cpu", "date", "source", "versions", "tables"} == set(file)
+    assert set(file["tables"]) <= {"versions", "sums", "roundings", "failures", "pairs"}
+    for head, *rows in file["tables"].values():
+        assert rows and all(len(row) == len(head) and all(isinstance(cell, str) for cell in row) for row in rows)
+        assert pages.markdown([head, *rows]).count("\n") == len(rows) + 2
+
+
+def test_kept_files_have_the_form_and_the_table_of_engines_names_their_versions():
+    table = json.loads((ROOT / "core/engines.json").read_text())
+    named = {
+        (version["version"].removeprefix("PyTorch "), measured.split(", ")[0])
+        for library in table["engines"] + table["others"]
+        for version in library["versions"]
+        for measured in version["measured"]
+    }
+    files = sorted(pages.MEASUREMENTS.glob("*/peers_*.json"))
+    assert files
+    for path in files:
+        file = json.loads(path.read_text())
+        check(file)
+        assert ("AMD" in file["cpu"]) == ("amd" in path.parent.name), path
+        for words, version in file["versions"].items():
+            assert (version, file["date"]) in named, (path, words)
