@@ -61,7 +61,7 @@ Each command installs missing Debian packages, then configures and builds the pr
            measurements for each to report/peers;      arguments name some of onnxruntime, openvino, litert, torch, onednn, xnnpack
            and ggml, of PyPI also a version (torch==2.13.0), except
              --out FOLDER      write there, for instance to docs/measurements/DATE-CPU
-             --time SECONDS    after this time begin no further measurement
+             --time TIME       after this time begin no further measurement
              --onednn PREFIX   measure the oneDNN that is installed in PREFIX
   portable make build/portable/intact-VERSION-x86_64.tar.gz: one static program that verifies and measures any x86-64 Linux
            (docs/new_cpu.md); test it in an empty root

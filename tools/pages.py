@@ -30,7 +30,9 @@ import pictures
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 MEASUREMENTS = DOCS / "measurements"
-BLOCK = re.compile(r"(<!-- (table|summary|losses|lost|versions) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- (table|summary|losses|lost|versions) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL
+)
 NUMERIC = re.compile(r"([\d+–±−]|below \d).*|$", re.DOTALL)
 ISAS = ("AVX2", "AVX-VNNI", "AVX-VNNI-INT8", "AVX-512", "AVX-512-VNNI", "AVX10.2", "AMX")
 BENCH_ISAS = dict(
@@ -278,14 +280,21 @@ def lost(source: str) -> Rows:
 
 
 def versions(source: str) -> Rows:
-    found = json.loads((ROOT / source).read_text())
-    rows = [
+    if source.startswith("core/"):
+        rows = versions_of_engines(json.loads((ROOT / source).read_text()))
+    else:
+        found = json.loads((MEASUREMENTS / source).read_text())
+        rows = [[*library, found["date"], found["cpu"]] for library in found["versions"].items()]
+    return [["library", "version", "date", "CPU"], *rows]
+
+
+def versions_of_engines(found: dict) -> Rows:
+    return [
         [library["words"], version["version"], *measured.split(", ", 1)]
         for library in found["engines"] + found["others"]
         for version in library["versions"]
         for measured in version["measured"]
     ]
-    return [["library", "version", "date", "CPU"], *rows]
 
 
 def markdown(rows: Rows) -> str:

@@ -3,16 +3,16 @@
 tools/bootstrap.sh peers calls it. The first FOLDER has the library: bin/python, or the plug-in NAME.so; and usr/lib, if the
 library comes with a C library of its own. For each class of examples/targets, or each plug-in, `intact verify sweep --quick` and
 `intact verify pairing` run once for each ISA. --out (default: report/peers) gets peers_NAME_VERSION.json, a file for
-docs/measurements/DATE-CPU, which tools/pages.py reads. Its keys are cpu, date, source, versions and tables:
+docs/measurements/DATE-CPU, which tools/pages.py reads. Its keys are cpu, date, source, versions (of the library, and of those
+inside) and tables:
 
-    versions    the libraries and their versions
     sums        problems with clamped pairs, or "exact", for each operation, types and ISA
     roundings   problems whose outputs are rounded otherwise than intact defines
-    failures    kinds of failures, with a problem line; left out if there is none, as is roundings
-    pairs       which products form a pair
+    failures    kinds of failures, with a problem line; a table without rows is left out
+    pairs       which products form a pair; operations without clamped pairs are left out
 
 A column's head names how the library was held to the ISA: "option", the library's own; "held", examples/targets/held_to.c;
-"qemu", qemu-x86_64 -cpu Haswell. The last column is the CPU itself. After --time no further command begins, and the one
+"qemu", qemu-x86_64 -cpu Haswell. The last column is the CPU itself, with its best ISA. After --time no further command begins, and the one
 that runs is stopped. Exit status: 0; 2 bad arguments; 3 nothing was measured; 4 something was not.
 """
 
@@ -39,6 +39,7 @@ ITSELF = "this CPU"
 # What /proc/cpuinfo calls each ISA, and what held_to.c does.
 ISAS = {"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512bw", "AVX-512-VNNI": "avx512_vnni"}
 HELD_TO = {"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512", "AVX-512-VNNI": "avx512_vnni"}
+OPERATIONS = ("gemm", "conv", "depthwise", "deconvolution")  # of a sweep
 IN_QEMU = ["qemu-x86_64", "-cpu", "Haswell"]
 # (words before a version, the version): of torch.__config__.show().
 INSIDE_TORCH = {"oneDNN": re.compile(r"(?:MKL-DNN|oneDNN) v(\d+(?:\.\d+)+)")}
@@ -72,7 +73,7 @@ PEERS = {
     "torch": Peer(
         "PyTorch",
         "torch_target.py",
-        ("Fbgemm", "FbgemmDynamic", "Onednn", "OnednnDynamic", "Pointwise", "Qnnpack", "IntMm"),
+        ("Fbgemm", "Onednn", "Pointwise", "FbgemmDynamic", "OnednnDynamic", "Qnnpack", "IntMm"),
         "torch",
         {"Fbgemm": FBGEMM, "FbgemmDynamic": FBGEMM}
         | dict.fromkeys(("Onednn", "OnednnDynamic", "Pointwise"), ONEDNN),
@@ -83,9 +84,7 @@ PEERS = {
         ("Q8", "Q4"),
         switches={"": ("GGML_CPU", numbered("haswell alderlake skylakex icelake"))},
     ),
-    "onednn": Peer(
-        "oneDNN", switches={"": ("isa", numbered("avx2 avx2_vnni avx512_core avx512_core_vnni"))}
-    ),
+    "onednn": Peer("oneDNN", switches={"": ("isa", numbered("avx2 avx2_vnni avx512_core avx512_core_vnni"))}),
     "xnnpack": Peer("XNNPACK", switches={"": ("isa", {"AVX2": "avx2", "AVX-512": "avx512skx"})}),
 }
 
@@ -106,27 +105,24 @@ class Hold:
 
 
 def holds(peer: Peer, of_class: str, flags: set[str], can_be_held: bool, folder: Path) -> list[Hold]:
-    """A Hold for each ISA that this CPU, whose flags are given, can run, then the CPU itself."""
+    """A Hold for each ISA that this CPU, whose flags are given, can run, then the CPU itself, which runs its best ISA."""
     variable, values = peer.switches.get(of_class, peer.switches.get("", ("", {})))
-    found = []
-    for isa, flag in ISAS.items():
-        if flag not in flags:
-            continue
+    found, here = [], [isa for isa, flag in ISAS.items() if flag in flags]
+    is_library = variable == "GGML_CPU"  # a library for each ISA, none for the CPU itself
+    for isa in here if is_library or "amx_int8" in flags else here[:-1]:
         if value := values.get(isa):
             if not peer.file:
                 found.append(Hold(isa, "option", option=f"{variable}={value}"))
             else:
-                if variable == "GGML_CPU":
+                if is_library:
                     value = str(next((folder / LIBRARIES).glob(f"ggml/*/libggml-cpu-{value}.so")))
                 found.append(Hold(isa, "option", variables={variable: value}))
         elif peer.file and can_be_held:
             library = str(PACKAGE / "intact/held_to.so")
-            found.append(
-                Hold(isa, "held", variables={"HELD_TO": HELD_TO[isa], "LD_PRELOAD": library})
-            )
+            found.append(Hold(isa, "held", variables={"HELD_TO": HELD_TO[isa], "LD_PRELOAD": library}))
         elif peer.file and isa == "AVX2":
             found.append(Hold(isa, "qemu", emulator=tuple(IN_QEMU)))
-    return found if variable == "GGML_CPU" else [*found, Hold(ITSELF)]
+    return found if is_library else [*found, Hold(ITSELF)]
 
 
 def sum_cell(mixture: dict) -> str:
@@ -175,10 +171,10 @@ class Cells:
             self.columns.append(column)
         self.rows.setdefault(key, {})[column] = text.replace("|", "\\|")
 
-    def table(self, columns: list[str], empty: str) -> Rows:
-        """`columns`: in their order. `empty`: a cell of a column that has none of the row."""
+    def table(self, columns: list[str]) -> Rows:
+        """`columns`: in their order. A row has "–" in columns that were not set."""
         columns = [column for column in columns if column in self.columns]
-        rows = [[*key, *(cells.get(column, empty) for column in columns)] for key, cells in self.rows.items()]
+        rows = [[*key, *(cells.get(column, "–") for column in columns)] for key, cells in self.rows.items()]
         return [[*self.head, *columns], *rows]
 
 
@@ -198,7 +194,10 @@ def merged_types(rows: dict[tuple[str, ...], dict[str, str]]) -> dict[tuple[str,
     merged: dict[tuple, list[str]] = {}
     for (target, operation, types), cells in rows.items():
         merged.setdefault((target, operation, tuple(cells.items())), []).append(types)
-    return {(target, operation, " ".join(types)): dict(cells) for (target, operation, cells), types in merged.items()}
+    return {
+        (target, operation, " ".join(types)): dict(cells)
+        for (target, operation, cells), types in merged.items()
+    }
 
 
 class Tables:
@@ -215,7 +214,9 @@ class Tables:
             operation, types = mixture["operation"].rsplit(" ", 1)
             self.sums.set((target, operation, types), column, sum_cell(mixture))
             for rounding, count in roundings(mixture).items():
-                self.roundings.set((target, operation, types, rounding), column, f"{count}/{mixture['problems']}")
+                self.roundings.set(
+                    (target, operation, types, rounding), column, f"{count}/{mixture['problems']}"
+                )
         kinds: dict[str, list[dict]] = {}
         for failure in sweep["failures"]:
             kinds.setdefault(failure["kind"], []).append(failure)
@@ -230,14 +231,22 @@ class Tables:
             if row["pairing"] != "unsupported":
                 self.pairs.set((target, row["operation"], row["types"]), column, pair_words(row))
 
-    def tables(self, columns: list[str], versions: dict[str, str]) -> dict[str, Rows]:
-        self.pairs.rows = merged_types(self.pairs.rows)
+    def tables(self, columns: list[str]) -> dict[str, Rows]:
+        targets = list(dict.fromkeys(key[0] for key in self.sums.rows))
+
+        def place(row: tuple) -> tuple:
+            target, operation, *others = row[0]
+            return targets.index(target), OPERATIONS.index(operation), others
+
+        for cells in (self.sums, self.roundings):
+            cells.rows = dict(sorted(cells.rows.items(), key=place))
+        clamping = {key: cells for key, cells in self.pairs.rows.items() if set(cells.values()) != {"none"}}
+        self.pairs.rows = merged_types(clamping)
         found = {
-            "versions": [["library", "version"], *map(list, versions.items())],
-            "sums": self.sums.table(columns, "–"),
-            "roundings": self.roundings.table(columns, "–"),
-            "failures": self.failures.table(columns, "–"),
-            "pairs": self.pairs.table(columns, "–"),
+            "sums": self.sums.table(columns),
+            "roundings": self.roundings.table(columns),
+            "failures": self.failures.table(columns),
+            "pairs": self.pairs.table(columns),
         }
         return {name: rows for name, rows in found.items() if len(rows) > 1}
 
@@ -322,7 +331,7 @@ class Measurement:
             self.left_out.append(f"{words}: the time of --time was over")
             return None
         self.say(words)
-        deadline = "120" if hold.emulator else "20"
+        deadline = "120" if hold.emulator else "60"
         arguments = [*command.split(), "--target", target, "--deadline", deadline, "--json", str(out)]
         with open(self.folder / "log", "a") as log:
             log.write(f"\n{words}\n")
@@ -363,13 +372,12 @@ class Measurement:
             return None
         columns.sort(key=lambda head: [*ISAS, ITSELF].index(head.split(" (")[0]))
         cpu = sweep["machine"]
-        versions = self.versions(sweep["target"]["name"])
         return {
             "cpu": f"{cpu['cpu']}, CPUID family {cpu['family']}, model {cpu['model']}",
             "date": datetime.date.today().isoformat(),
             "source": f"written by tools/bootstrap.sh peers {self.name}, from intact {sweep['version']}: verify sweep --quick and verify pairing",
-            "versions": versions,
-            "tables": tables.tables(columns, versions),
+            "versions": self.versions(sweep["target"]["name"]),
+            "tables": tables.tables(columns),
         }
 
     def versions(self, target_name: str) -> dict[str, str]:
@@ -400,7 +408,9 @@ def this_machine() -> Machine:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("name", choices=PEERS)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path, default=ROOT / "report/peers")

@@ -9,7 +9,7 @@ readonly sid_runtime=(libc6 libstdc++6 libgcc-s1 libgomp1)
 # has the library, or NAME.so is the plug-in. usr has packages of Debian sid. PREFIX: of an installed oneDNN, instead of sid's.
 make_peer() {
   local name=$1 version=$2 folder=$3 prefix=$4 error='' libraries=(-ldnnl)
-  [[ ! $version || $name =~ ^(onnxruntime|openvino|litert|torch)$ ]] || refuse "$name$version: expected $name, the version of Debian sid"
+  rm -rf "$folder/usr"
   case $name in
     onnxruntime) make_environment "$folder" --upgrade cffi numpy onnx "onnxruntime$version" ;;
     openvino) make_environment "$folder" --upgrade cffi numpy "openvino$version" ;;
@@ -28,7 +28,6 @@ make_peer() {
       error=$(unpack_debian sid "$folder" usr/include/xnnpack.h 'libxnnpack0*' libxnnpack-dev libpthreadpool0 libpthreadpool-dev \
         libcpuinfo0 libcpuinfo-dev "${sid_runtime[@]}") || miss "XNNPACK: $error"
       ;;
-    *) refuse "'$name': is no peer; expected some of: ${measured_peers[*]}" ;;
   esac
   [[ ! -f peers/$name.cc ]] || make_plug_in "$name" "$folder" "${prefix:-$folder/usr}" "${libraries[@]}"
 }
@@ -47,13 +46,24 @@ make_plug_in() {
 # measure_peers [--time TIME] [--out FOLDER] [--onednn PREFIX] [NAME[==VERSION]...]
 measure_peers() {
   local peer name prefix='' folder out=report/peers end='' wanted=() left_out=() rest status
+  local -A seconds=([s]=1 [min]=60 [h]=3600)
   while (($#)); do
     case $1 in
       --time | --out | --onednn) (($# > 1)) || refuse "$1: has no value" ;;&
-      --time) [[ $2 =~ ^[0-9]+$ ]] || refuse "--time: is '$2'; expected seconds"; end=$((SECONDS + $2)); shift ;;
+      --time)
+        [[ $2 =~ ^([0-9]+)(s|min|h)?$ ]] || refuse "--time: is '$2'; expected seconds, or a number with s, min or h"
+        end=$((SECONDS + BASH_REMATCH[1] * ${seconds[${BASH_REMATCH[2]:-s}]}))
+        shift
+        ;;
       --out) out=$2; shift ;;
       --onednn) [[ -d $2 ]] || refuse "--onednn: '$2' is no folder; expected an installed prefix"; prefix=$2; shift ;;
-      *) wanted+=("$1") ;;
+      *)
+        [[ " ${measured_peers[*]} " == *" ${1%%=*} "* ]] ||
+          refuse "'$1': is no peer; expected --time, --out, --onednn, or some of: ${measured_peers[*]}"
+        [[ $1 != *=* || $1 =~ ^(onnxruntime|openvino|litert|torch)==[0-9] ]] ||
+          refuse "'$1': expected no version (Debian sid has one), or of PyPI's libraries NAME==VERSION"
+        wanted+=("$1")
+        ;;
     esac
     shift
   done
@@ -67,7 +77,6 @@ measure_peers() {
     say "$peer: making $folder"
     status=0
     (make_peer "$name" "${peer#"$name"}" "$folder" "$([[ $name != onednn ]] || echo "$prefix")") || status=$?
-    ((status != 2)) || exit 2
     if ((status)); then left_out+=("$peer: could not be had"); continue; fi
     rest=${end:+--time=$((end - SECONDS))}
     /usr/bin/python3 tools/peers.py "$name" "$folder" --out "$out" ${rest:+"$rest"} || left_out+=("$peer: some of its measurements")
