@@ -13,13 +13,14 @@ inside) and tables:
 
 A column's head names how the library was held to the ISA: "option", the library's own; "held", examples/targets/held_to.c;
 "qemu", qemu-x86_64 -cpu Haswell. The last column is the CPU itself, with its best ISA. After --time no further command begins, and the one
-that runs is stopped. Exit status: 0; 2 bad arguments; 3 nothing was measured; 4 something was not.
+that runs is stopped. If the same command runs again, sweeps continue from their journals. Exit status: 0; 2 bad arguments; 3 nothing was measured; 4 something was not.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import gzip
 import json
 import os
@@ -313,7 +314,21 @@ class Measurement:
         )
         return run.stdout.strip()
 
-    def run(self, command: str, of_class: str, hold: Hold) -> dict | None:
+    def sweep(self, of_class: str, hold: Hold, tested: str) -> dict | None:
+        """Continues from a journal of this version, class and ISA. `tested`: the target's own name."""
+        name = re.sub(r"\W+", "_", f"{tested} {self.installed()} {of_class} {hold.head}")
+        journal = self.folder / "journals" / name
+        journal.parent.mkdir(exist_ok=True)
+        command = ["sweep", "--quick", "--journal", str(journal)]
+        if journal.exists():
+            found = self.run(command, of_class, hold)
+            if found or time.monotonic() >= self.deadline:
+                return found
+            self.left_out.pop()
+            journal.unlink()  # of another build of intact, or of the plug-in
+        return self.run(command, of_class, hold)
+
+    def run(self, command: list[str], of_class: str, hold: Hold) -> dict | None:
         """The JSON of `intact verify COMMAND`. None, with a line for people, if the command wrote none."""
         out = self.folder / "run.json"
         out.unlink(missing_ok=True)
@@ -326,13 +341,13 @@ class Measurement:
             target = f"{self.folder}/{self.name}.so{':' + hold.option if hold.option else ''}"
             prefix = self.loader
         left = self.deadline - time.monotonic()
-        words = f"{command.split()[0]} of {of_class or self.name}, {hold.head}"
+        words = f"{command[0]} of {of_class or self.name}, {hold.head}"
         if left <= 0:
             self.left_out.append(f"{words}: the time of --time was over")
             return None
         self.say(words)
         deadline = "120" if hold.emulator else "60"
-        arguments = [*command.split(), "--target", target, "--deadline", deadline, "--json", str(out)]
+        arguments = [*command, "--target", target, "--deadline", deadline, "--json", str(out)]
         with open(self.folder / "log", "a") as log:
             log.write(f"\n{words}\n")
             log.flush()
@@ -355,22 +370,22 @@ class Measurement:
 
     def measure(self, machine: Machine) -> dict | None:
         """The file. None: nothing was measured."""
-        tables, columns, sweep = Tables(), [], None
+        tables, sweep, runs = Tables(), None, []
         for of_class in self.peer.classes or ("",):
             label = f"`{self.peer.file}:{of_class}`" if of_class else f"`{self.name}`"
             for hold in holds(self.peer, of_class, machine.flags, machine.can_be_held, self.folder):
-                found = self.run("sweep --quick", of_class, hold)
-                pairing = self.run("pairing", of_class, hold)
-                if found:
-                    sweep = found
-                    tables.add_sweep(label, hold.head, found)
-                if pairing:
+                if pairing := self.run(["pairing"], of_class, hold):
+                    runs.append((label, of_class, hold, pairing["target"]))
                     tables.add_pairing(label, hold.head, pairing)
-                if (found or pairing) and hold.head not in columns:
-                    columns.append(hold.head)
+        for label, of_class, hold, tested in runs:
+            if found := self.sweep(of_class, hold, tested):
+                sweep = found
+                tables.add_sweep(label, hold.head, found)
+        columns = sorted(
+            {hold.head for _, _, hold, _ in runs}, key=lambda head: [*ISAS, ITSELF].index(head.split(" (")[0])
+        )
         if sweep is None:
             return None
-        columns.sort(key=lambda head: [*ISAS, ITSELF].index(head.split(" (")[0]))
         cpu = sweep["machine"]
         return {
             "cpu": f"{cpu['cpu']}, CPUID family {cpu['family']}, model {cpu['model']}",
@@ -380,17 +395,20 @@ class Measurement:
             "tables": tables.tables(columns),
         }
 
-    def versions(self, target_name: str) -> dict[str, str]:
-        installed = config = ""
+    @functools.cache
+    def installed(self) -> str:
+        """The version of PyPI's distribution or of Debian's package; "": unknown."""
         if self.peer.distribution:
-            installed = self.ask_python(
+            return self.ask_python(
                 f"from importlib.metadata import version; print(version({self.peer.distribution!r}))"
             )
-        elif logs := sorted(self.folder.glob(f"usr/share/doc/lib{self.name}*/changelog.Debian.gz")):
-            installed = changelog_version(gzip.decompress(logs[0].read_bytes()).decode())
-        if self.name == "torch":
-            config = self.ask_python("import torch; print(torch.__config__.show())")
-        return versions_of(self.peer, target_name, installed, config)
+        logs = sorted(self.folder.glob(f"usr/share/doc/lib{self.name}*/changelog.Debian.gz"))
+        return changelog_version(gzip.decompress(logs[0].read_bytes()).decode()) if logs else ""
+
+    def versions(self, target_name: str) -> dict[str, str]:
+        is_torch = self.name == "torch"
+        config = self.ask_python("import torch; print(torch.__config__.show())") if is_torch else ""
+        return versions_of(self.peer, target_name, self.installed(), config)
 
 
 def this_machine() -> Machine:

@@ -103,6 +103,7 @@ SWEEP = {
     ],
 }
 PAIRING = {
+    "target": "oneDNN 3.99, avx2",
     "rows": [
         {"operation": "product", "types": types, "pairing": pairing, "other_sums": 0}
         for types, pairing in (
@@ -111,14 +112,16 @@ PAIRING = {
             ("s8s8s32", "unsupported"),
             ("s8s8f32", "none"),
         )
-    ]
+    ],
 }
-# A program instead of `intact`: it fails for the option isa=avx512_core.
+# A program instead of `intact`: it fails for the option isa=avx512_core, and for a journal that exists.
 INTACT = f"""#!{sys.executable}
-import json, sys
+import json, os, sys
 arguments = sys.argv[1:]
 if any(word.endswith("isa=avx512_core") for word in arguments):
     sys.exit("no such ISA")
+if "--journal" in arguments and os.path.exists(arguments[arguments.index("--journal") + 1]):
+    sys.exit("a journal of another build")
 found = {{"sweep": {SWEEP!r}, "pairing": {PAIRING!r}}}[arguments[1]]
 open(arguments[arguments.index("--json") + 1], "w").write(json.dumps(found))
 sys.exit(1)
@@ -164,15 +167,22 @@ def test_the_file_of_a_run(fake):
         ],
     }
     assert [line.split(";")[0] for line in measurement.left_out] == [
-        "sweep of onednn, AVX-512 (option): ended with status 1",
-        "pairing of onednn, AVX-512 (option): ended with status 1",
+        "pairing of onednn, AVX-512 (option): ended with status 1"
     ]
+
+
+def test_a_journal_of_another_build_is_replaced(fake):
+    file = file_of(peers.Measurement("onednn", fake, math.inf))
+    for name in ("oneDNN_3_99_avx2_AVX2_option_", "oneDNN_3_99_avx2_this_CPU"):
+        (fake / "journals" / name).touch()
+    assert file_of(peers.Measurement("onednn", fake, math.inf)) == file
+    assert not list((fake / "journals").iterdir())
 
 
 def test_nothing_begins_after_the_time(fake):
     measurement = peers.Measurement("onednn", fake, 0.0)
     assert file_of(measurement) is None
-    assert len(measurement.left_out) == 6 and all("--time" in line for line in measurement.left_out)
+    assert len(measurement.left_out) == 3 and all("--time" in line for line in measurement.left_out)
 
 
 def check(file):
