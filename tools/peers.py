@@ -46,6 +46,12 @@ IN_QEMU = ["qemu-x86_64", "-cpu", "Haswell"]
 INSIDE_TORCH = {"oneDNN": re.compile(r"(?:MKL-DNN|oneDNN) v(\d+(?:\.\d+)+)")}
 TARGET_VERSION = re.compile(r"^(?:oneDNN|ggml) (\d+(?:\.\d+)*)")
 
+PAIR_WORDS = {
+    "depths": "2i, 2i + 1",
+    "within_tap": "within a tap",
+    "within_tap_or_flattened": "within a tap, and flattened",
+}
+
 Rows = list[list[str]]
 
 
@@ -181,12 +187,7 @@ class Cells:
 
 def pair_words(row: dict) -> str:
     """A row of verify pairing's JSON."""
-    words = {
-        "depths": "2i, 2i + 1",
-        "within_tap": "within a tap",
-        "within_tap_or_flattened": "within a tap, and flattened",
-    }
-    text = words.get(row["pairing"], row["pairing"])
+    text = PAIR_WORDS.get(row["pairing"], row["pairing"])
     return f"{text}; other sums: {row['other_sums']}" if row["other_sums"] else text
 
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from test_engines import ask
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
@@ -211,3 +212,67 @@ def test_kept_files_have_the_form_and_the_table_of_engines_names_their_versions(
         assert ("AMD" in file["cpu"]) == ("amd" in path.parent.name), path
         for words, version in file["versions"].items():
             assert (version, file["date"]) in named, (path, words)
+
+
+# The engine of the table, and the operators, that a class of examples/targets runs.
+ENGINES = {
+    "OnnxRuntime": ("onnxruntime", "QLinearMatMul", "QLinearConv"),
+    "Integer": ("onnxruntime", "MatMulInteger", "ConvInteger"),
+    "Dynamic": ("onnxruntime", "DynamicQuantizeMatMul", ""),
+    "Fbgemm": ("fbgemm", "MatMul", "QLinearConv"),
+    "Onednn": ("onednn", "MatMul", "QLinearConv"),
+    "OpenVino": ("openvino", "MatMul", "QLinearConv"),
+}
+# Of a probe: groups, and the inputs of a group. Outputs of a group: a multiple of 4.
+PROBES = {
+    "convolution 3x3, 3 channels": (1, 3),
+    "convolution 3x3, 4 channels": (1, 4),
+    "convolution 3x3, 2 groups of 3 channels": (2, 3),
+    "convolution 3x3, 2 groups of 4 channels": (2, 4),
+}
+BOTH = ("within_tap", "flattened")  # which some probes do not tell apart
+ISAS = {"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512", "this CPU": "avx512_vnni"}
+
+
+def pairs_that_differ(tables):
+    """Measured pairs that are not those of core/engines.json, and how many were compared."""
+    differ, count = [], 0
+    probed = {tuple(row[:2]) + (types,): row[3:] for row in tables["pairs"][1:] for types in row[2].split()}
+    for column, head in enumerate(tables["pairs"][0][3:]):
+        isa = ISAS[head.split(" (")[0]]
+        for label, operation, types in {tuple(row[:3]) for row in tables["sums"][1:]}:
+            engine, product, conv = ENGINES.get(label.strip("`").split(":")[-1], ("", "", ""))
+            probes = (
+                {"gemm": {"product, 5 rows": (1, 1)}, "conv": PROBES}.get(operation, {}) if engine else {}
+            )
+            for probe, (groups, inputs) in probes.items():
+                cells = [probed.get((label, probe, types + c_type)) for c_type in ("u8", "s8", "f32", "s32")]
+                found = next((cells[column] for cells in cells if cells), "none")
+                shape = (16, 1, 1, 1) if operation == "gemm" else (9 * inputs, groups, inputs, 4)
+                op = product if operation == "gemm" else conv
+                expected = ask(engine, op, types, *shape, isa)[0]
+                words = peers.PAIR_WORDS.get(expected, expected)
+                count += 1
+                both = peers.PAIR_WORDS["within_tap_or_flattened"] if expected in BOTH else words
+                if expected != "unknown" and found not in (words, both):
+                    differ.append((label, head, probe, types, found, words))
+    return differ, count
+
+
+@pytest.mark.parametrize(
+    "path", sorted(pages.MEASUREMENTS.glob("*/peers_*.json")), ids=lambda path: path.stem
+)
+def test_measured_pairs_are_those_of_the_table_of_engines(path):
+    tables = json.loads(path.read_text())["tables"]
+    if "pairs" in tables:
+        assert pairs_that_differ(tables)[0] == []
+
+
+def test_a_pair_that_differs_is_found():
+    (path,) = pages.MEASUREMENTS.glob("*/peers_onnxruntime_*.json")
+    tables = json.loads(path.read_text())["tables"]
+    assert pairs_that_differ(tables)[1] > 40
+    for row in tables["pairs"]:
+        if row[:2] == ["`onnxruntime_target.py:OnnxRuntime`", "convolution 3x3, 3 channels"]:
+            row[3] = "within a tap"
+    assert len(pairs_that_differ(tables)[0]) == 1
