@@ -1,19 +1,21 @@
 """peers.py NAME FOLDER [--out FOLDER] [--time SECONDS]: measures what another library computes, at each ISA that this CPU can run.
 
 tools/bootstrap.sh peers calls it. The first FOLDER has the library: bin/python, or the plug-in NAME.so; and usr/lib, if the
-library comes with a C library of its own. For each class of examples/targets, or each plug-in, `intact verify sweep --quick` and
-`intact verify pairing` run once for each ISA. --out (default: report/peers) gets peers_NAME_VERSION.json, a file for
+library comes with a C library of its own. `intact verify pairing`, then `intact verify sweep --quick` run for each class of
+examples/targets, or for the plug-in, and for each ISA. --out (default: report/peers) gets peers_NAME_VERSION.json, a file for
 docs/measurements/DATE-CPU, which tools/pages.py reads. Its keys are cpu, date, source, versions (of the library, and of those
-inside) and tables:
+inside) and tables. Tables without rows are left out:
 
     sums        problems with clamped pairs, or "exact", for each operation, types and ISA
     roundings   problems whose outputs are rounded otherwise than intact defines
-    failures    kinds of failures, with a problem line; a table without rows is left out
+    failures    kinds of failures, with a problem line
     pairs       which products form a pair; operations without clamped pairs are left out
 
 A column's head names how the library was held to the ISA: "option", the library's own; "held", examples/targets/held_to.c;
-"qemu", qemu-x86_64 -cpu Haswell. The last column is the CPU itself, with its best ISA. After --time no further command begins, and the one
-that runs is stopped. If the same command runs again, sweeps continue from their journals. Exit status: 0; 2 bad arguments; 3 nothing was measured; 4 something was not.
+"qemu", qemu-x86_64 -cpu Haswell. The last column is the CPU itself, with its best ISA.
+
+After --time no further command begins, and the one that runs is stopped. If the same command runs again, sweeps continue from
+their journals. Exit status: 0; 2 bad arguments; 3 nothing was measured; 4 something was not.
 """
 
 from __future__ import annotations
@@ -38,8 +40,11 @@ PACKAGE = ROOT / "build/release/python"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 ITSELF = "this CPU"
 # What /proc/cpuinfo calls each ISA, and what held_to.c does.
-ISAS = {"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512bw", "AVX-512-VNNI": "avx512_vnni"}
-HELD_TO = {"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512", "AVX-512-VNNI": "avx512_vnni"}
+ISAS = {
+    **{"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512bw", "AVX-512-VNNI": "avx512_vnni"},
+    "AMX": "amx_int8",
+}
+HELD_TO = ISAS | {"AVX-512": "avx512"}
 OPERATIONS = ("gemm", "conv", "depthwise", "deconvolution")  # of a sweep
 IN_QEMU = ["qemu-x86_64", "-cpu", "Haswell"]
 # (words before a version, the version): of torch.__config__.show().
@@ -89,7 +94,7 @@ PEERS = {
         "ggml",
         "ggml_target.py",
         ("Q8", "Q4"),
-        switches={"": ("GGML_CPU", numbered("haswell alderlake skylakex icelake"))},
+        switches={"": ("GGML_CPU", numbered("haswell alderlake skylakex icelake sapphirerapids"))},
     ),
     "onednn": Peer("oneDNN", switches={"": ("isa", numbered("avx2 avx2_vnni avx512_core avx512_core_vnni"))}),
     "xnnpack": Peer("XNNPACK", switches={"": ("isa", {"AVX2": "avx2", "AVX-512": "avx512skx"})}),
@@ -116,7 +121,7 @@ def holds(peer: Peer, of_class: str, flags: set[str], can_be_held: bool, folder:
     variable, values = peer.switches.get(of_class, peer.switches.get("", ("", {})))
     found, here = [], [isa for isa, flag in ISAS.items() if flag in flags]
     is_library = variable == "GGML_CPU"  # a library for each ISA, none for the CPU itself
-    for isa in here if is_library or "amx_int8" in flags else here[:-1]:
+    for isa in here if is_library else here[:-1]:
         if value := values.get(isa):
             if not peer.file:
                 found.append(Hold(isa, "option", option=f"{variable}={value}"))
