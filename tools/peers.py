@@ -80,7 +80,7 @@ PEERS = {
     "onnxruntime": Peer(
         "ONNX Runtime", "onnxruntime_target.py", ("OnnxRuntime", "Integer", "Dynamic"), "onnxruntime"
     ),
-    "openvino": Peer("OpenVINO", "openvino_target.py", ("OpenVino",), "openvino"),
+    "openvino": Peer("OpenVINO", "openvino_target.py", ("OpenVino",), "openvino", {"": ONEDNN}),
     "litert": Peer("LiteRT", "litert_target.py", ("Xnnpack", "BuiltIn", "Reference"), "ai-edge-litert"),
     "torch": Peer(
         "PyTorch",
