@@ -39,6 +39,7 @@ INTACT = ROOT / "build/release/tools/intact"
 PACKAGE = ROOT / "build/release/python"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
 ITSELF = "this CPU"
+TIME_OVER = "the time of --time was over"
 # What /proc/cpuinfo calls each ISA, and what held_to.c does.
 ISAS = {
     **{"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512bw", "AVX-512-VNNI": "avx512_vnni"},
@@ -176,16 +177,14 @@ class Cells:
     """Rows of a table under construction. A key has the first cells of its row."""
 
     def __init__(self, *head: str):
-        self.head, self.columns, self.rows = list(head), [], {}
+        self.head, self.rows = list(head), {}
 
     def set(self, key: tuple[str, ...], column: str, text: str) -> None:
-        if column not in self.columns:
-            self.columns.append(column)
         self.rows.setdefault(key, {})[column] = text.replace("|", "\\|")
 
     def table(self, columns: list[str]) -> Rows:
-        """`columns`: in their order. A row has "–" in columns that were not set."""
-        columns = [column for column in columns if column in self.columns]
+        """`columns`: in their order; those that no row has are left out. A row has "–" in columns that were not set."""
+        columns = [column for column in columns if any(column in cells for cells in self.rows.values())]
         rows = [[*key, *(cells.get(column, "–") for column in columns)] for key, cells in self.rows.items()]
         return [[*self.head, *columns], *rows]
 
@@ -287,7 +286,7 @@ class Machine:
 class Measurement:
     def __init__(self, name: str, folder: Path, deadline: float):
         self.name, self.peer, self.folder, self.deadline = name, PEERS[name], folder.resolve(), deadline
-        self.left_out: list[str] = []
+        self.left_out: list[tuple[str, str]] = []  # reasons, and what they prevented
         self.start = time.monotonic()
 
     def say(self, text: str) -> None:
@@ -349,7 +348,7 @@ class Measurement:
         left = self.deadline - time.monotonic()
         words = f"{command[0]} of {of_class or self.name}, {hold.head}"
         if left <= 0:
-            self.left_out.append(f"{words}: the time of --time was over")
+            self.left_out.append((TIME_OVER, words))
             return None
         self.say(words)
         deadline = "120" if hold.emulator else "60"
@@ -367,10 +366,11 @@ class Measurement:
                     check=False,
                 )
             except subprocess.TimeoutExpired:
-                self.left_out.append(f"{words}: the time of --time was over")
+                self.left_out.append((TIME_OVER, words))
                 return None
         if not out.exists():
-            self.left_out.append(f"{words}: ended with status {run.returncode}; {self.folder}/log says why")
+            reason = f"status {run.returncode} ({self.folder}/log)"
+            self.left_out.append((reason, words))
             return None
         return json.loads(out.read_text())
 
@@ -442,8 +442,9 @@ def main() -> int:
     options = parser.parse_args()
     measurement = Measurement(options.name, options.folder, time.monotonic() + options.time)
     found = measurement.measure(this_machine())
-    for line in measurement.left_out:
-        measurement.say(f"LEFT OUT: {line}")
+    for reason in dict(measurement.left_out):
+        left_out = [words for because, words in measurement.left_out if because == reason]
+        measurement.say(f"LEFT OUT, {reason}: {'; '.join(left_out)}")
     if found is None:
         measurement.say("nothing was measured")
         return 3

@@ -167,9 +167,7 @@ def test_the_file_of_a_run(fake):
             ["`onednn`", "product", "u8s8s32 u8s8f32", "2i, 2i + 1", "2i, 2i + 1"],
         ],
     }
-    assert [line.split(";")[0] for line in measurement.left_out] == [
-        "pairing of onednn, AVX-512 (option): ended with status 1"
-    ]
+    assert measurement.left_out == [(f"status 1 ({fake}/log)", "pairing of onednn, AVX-512 (option)")]
 
 
 def test_a_journal_of_another_build_is_replaced(fake):
@@ -183,7 +181,7 @@ def test_a_journal_of_another_build_is_replaced(fake):
 def test_nothing_begins_after_the_time(fake):
     measurement = peers.Measurement("onednn", fake, 0.0)
     assert file_of(measurement) is None
-    assert len(measurement.left_out) == 3 and all("--time" in line for line in measurement.left_out)
+    assert len(measurement.left_out) == 3 and set(dict(measurement.left_out)) == {peers.TIME_OVER}
 
 
 def check(file):
