@@ -252,7 +252,7 @@ def pairs_that_differ(tables):
                 words = peers.PAIR_WORDS.get(expected, expected)
                 count += 1
                 both = peers.PAIR_WORDS["within_tap_or_flattened"] if expected in BOTH else words
-                if expected != "unknown" and found not in (words, both):
+                if expected != "unknown" and found not in ("–", words, both):  # –: not measured
                     differ.append((label, head, probe, types, found, words))
     return differ, count
 
