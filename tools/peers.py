@@ -3,8 +3,8 @@
 tools/bootstrap.sh peers calls it. The first FOLDER has the library: bin/python, or the plug-in NAME.so; and usr/lib, if the
 library comes with a C library of its own. `intact verify pairing`, then `intact verify sweep --quick` run for each class of
 examples/targets, or for the plug-in, and for each ISA. --out (default: report/peers) gets peers_NAME_VERSION.json, a file for
-docs/measurements/DATE-CPU, which tools/pages.py reads. Its keys are cpu, date, source, versions (of the library, and of those
-inside) and tables. Tables without rows are left out:
+docs/measurements/DATE-CPU, which tools/pages.py reads. Its keys are cpu, date, source, versions (of the library, and of libraries
+inside it) and tables. Tables without rows are left out:
 
     sums        problems with clamped pairs, or "exact", for each operation, types and ISA
     roundings   problems whose outputs are rounded otherwise than intact defines
@@ -183,7 +183,7 @@ class Cells:
         self.rows.setdefault(key, {})[column] = text.replace("|", "\\|")
 
     def table(self, columns: list[str]) -> Rows:
-        """`columns`: in their order; those that no row has are left out. A row has "–" in columns that were not set."""
+        """`columns`: in their order; columns that no row has are left out. A row has "–" in columns that were not set."""
         columns = [column for column in columns if any(column in cells for cells in self.rows.values())]
         rows = [[*key, *(cells.get(column, "–") for column in columns)] for key, cells in self.rows.items()]
         return [[*self.head, *columns], *rows]
