@@ -417,6 +417,12 @@ class Measurement:
         return versions_of(self.peer, target_name, self.installed(), config)
 
 
+def file_text(file: dict) -> str:
+    """JSON with a line for each row of a table."""
+    text = re.sub(r"\n {4}", " ", json.dumps(file, indent=1, ensure_ascii=False))
+    return re.sub(r"\n {3}\]", " ]", text) + "\n"
+
+
 def this_machine() -> Machine:
     flags = set(re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[1].split())
     held = subprocess.run(
@@ -451,7 +457,7 @@ def main() -> int:
     version = re.sub(r"\W+", "_", found["versions"][measurement.peer.words])
     out = options.out / f"peers_{options.name}_{version}.json"
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n")
+    out.write_text(file_text(found))
     measurement.say(f"wrote {out}")
     return 4 if measurement.left_out else 0
 

@@ -38,7 +38,7 @@ make_plug_in() {
   mkdir -p "$folder"
   found=$(find "$prefix/" -name "lib${4#-l}.so" -print -quit)
   [[ $found && -d $prefix/include ]] || miss "$prefix: has no lib${4#-l}.so or no include"
-  g++ -std=c++20 -O2 -fPIC -shared -fopenmp -DINTACT_XNNPACK_RESHAPES -I. -Iinclude -isystem "$prefix/include" "peers/$name.cc" -o "$folder/$name.so" \
+  g++ -std=c++20 -O2 -fPIC -shared -fopenmp -DINTACT_XNNPACK_RESHAPES -I. -Iinclude -I"$prefix/include" "peers/$name.cc" -o "$folder/$name.so" \
     -L"${found%/*}" -Wl,-rpath,"$(realpath "${found%/*}")" -Wl,--allow-shlib-undefined "${@:4}" ||
     fail "peers/$name.cc cannot be built for $prefix"
 }

@@ -170,6 +170,13 @@ def test_the_file_of_a_run(fake):
     assert measurement.left_out == [(f"status 1 ({fake}/log)", "pairing of onednn, AVX-512 (option)")]
 
 
+def test_a_row_of_a_file_is_a_line(fake):
+    file = file_of(peers.Measurement("onednn", fake, math.inf))
+    text = peers.file_text(file)
+    assert json.loads(text) == file
+    assert sum("AVX2 (option)" in line for line in text.splitlines()) == 4  # heads of tables
+
+
 def test_a_journal_of_another_build_is_replaced(fake):
     file = file_of(peers.Measurement("onednn", fake, math.inf))
     for name in ("oneDNN_3_99_avx2_AVX2_option_", "oneDNN_3_99_avx2_this_CPU"):
