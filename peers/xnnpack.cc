@@ -12,8 +12,8 @@
 //   activation              the range of the output, with bounds quantized like outputs
 //   one spatial dimension   two dimensions; the first has extent 1
 //
-// Weights and activations are copied to the layouts that the operators read. Activations are followed by
-// XNN_EXTRA_BYTES, because the library may read beyond their end.
+// Weights and activations are copied to the layouts that the operators read, and followed by XNN_EXTRA_BYTES,
+// because the library may read beyond their end.
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -46,7 +46,7 @@ ThreadPool Threads(int32_t threads) {
   return {threads == 1 ? nullptr : pthreadpool_create(static_cast<size_t>(threads)), pthreadpool_destroy};
 }
 
-/// Copies rows of activations, with XNN_EXTRA_BYTES after them.
+/// Copies rows of activations, or one row of all weights, with XNN_EXTRA_BYTES after them.
 std::vector<uint8_t> WithExtraBytes(const void* a, int64_t rows, int64_t columns, int64_t stride) {
   const auto* const begin = static_cast<const uint8_t*>(a);
   std::vector<uint8_t> copy(begin, begin + (rows - 1) * stride + columns);
@@ -212,7 +212,7 @@ void FullyConnect(const Product& product, const intact_linear_desc& linear, floa
   }
 }
 
-/// B as N×K.
+/// B as N×K, with XNN_EXTRA_BYTES after it.
 std::vector<uint8_t> ByColumns(const Product& product) {
   std::vector<uint8_t> columns;
   for (int64_t n = 0; n < product.n; ++n) {
@@ -221,6 +221,7 @@ std::vector<uint8_t> ByColumns(const Product& product) {
           static_cast<const uint8_t*>(product.b)[k * product.b_stride_k + n * product.b_stride_n]);
     }
   }
+  columns.resize(columns.size() + XNN_EXTRA_BYTES);
   return columns;
 }
 
@@ -301,17 +302,20 @@ intact_status Conv(const intact_conv_desc* desc, const intact_linear_desc* linea
     const Plane plane = PlaneOf(conv);
     const int64_t pixels = static_cast<int64_t>(plane.batch * plane.height * plane.width);
     const std::vector<uint8_t> a = WithExtraBytes(args->a, pixels, conv.input_channels, conv.a_stride);
+    const int64_t taps = static_cast<int64_t>(plane.kernel_height) * plane.kernel_width;
+    const int64_t size = conv.output_channels * static_cast<int64_t>(plane.group_inputs) * taps;
+    const std::vector<uint8_t> b = WithExtraBytes(weights, 1, size, size);
     const std::vector<float> scales(linear->scales, linear->scales + linear->scale_count);
     const std::vector<int32_t> b_zero_points(linear->b_zero_points,
                                              linear->b_zero_points + linear->b_zero_point_count);
     const std::optional<float> scale = SharedScale(scales);
     if (!scale) {
       if (conv.transposed) throw Unsupported("XNNPACK's deconvolutions have one scale for all channels");
-      ConvolveByChannels(plane, *linear, b_zero_points, scales, weights, a.data(), args->c, args->threads);
+      ConvolveByChannels(plane, *linear, b_zero_points, scales, b.data(), a.data(), args->c, args->threads);
     } else if (conv.transposed) {
-      Deconvolve(plane, *linear, b_zero_points, *scale, weights, a.data(), args->c, args->threads);
+      Deconvolve(plane, *linear, b_zero_points, *scale, b.data(), a.data(), args->c, args->threads);
     } else {
-      Convolve(plane, *linear, b_zero_points, *scale, weights, a.data(), args->c, args->threads);
+      Convolve(plane, *linear, b_zero_points, *scale, b.data(), a.data(), args->c, args->threads);
     }
   });
 }

@@ -17,7 +17,7 @@ readonly onnxruntime=(python3-venv qemu-user)
 readonly onnxruntime_version=1.32.0  # of PyPI
 readonly ruff_version=0.17.6  # of PyPI
 
-for part in aarch64 older_glibc portable release; do
+for part in aarch64 older_glibc peers portable release; do
   # shellcheck source=/dev/null
   source "$root/tools/$part.sh"
 done
@@ -56,6 +56,13 @@ Each command installs missing Debian packages, then configures and builds the pr
            one for each of two versions of torch, and run its tests there (takes build tools, ONNX Runtime and torch from PyPI;
            the older torch brings CUDA, which is gigabytes, unless PIP_EXTRA_INDEX_URL names PyTorch's index of CPU wheels; if it
            cannot be had, a line says so)
+  peers    measure which products other libraries add in int16, at each ISA that this CPU can run: ONNX Runtime, OpenVINO, LiteRT and
+           PyTorch of PyPI (PyTorch brings CUDA, which is gigabytes), oneDNN, XNNPACK and ggml of Debian sid; writes a file of
+           measurements for each to report/peers;      arguments name some of onnxruntime, openvino, litert, torch, onednn, xnnpack
+           and ggml, of PyPI also a version (torch==2.13.0), except
+             --out FOLDER      write there, for instance to docs/measurements/DATE-CPU
+             --time TIME       after this time begin no further measurement
+             --onednn PREFIX   measure the oneDNN that is installed in PREFIX
   portable make build/portable/intact-VERSION-x86_64.tar.gz: one static program that verifies and measures any x86-64 Linux
            (docs/new_cpu.md); test it in an empty root
   release  make build/intact-VERSION: the sources, the changes, the wheel, the Debian packages, the portable archive, and their
@@ -510,6 +517,7 @@ case $command in
   onnxruntime) test_onnxruntime "$@" ;;
   ggml) make_ggml "$@" ;;
   wheel) make_wheel ;;
+  peers) measure_peers "$@" ;;
   portable) make_portable ;;
   release) make_release ;;
   aarch64) test_aarch64 "$@" ;;

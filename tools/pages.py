@@ -30,7 +30,9 @@ import pictures
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 MEASUREMENTS = DOCS / "measurements"
-BLOCK = re.compile(r"(<!-- (table|summary|losses|lost) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+BLOCK = re.compile(
+    r"(<!-- (table|summary|losses|lost|versions) ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL
+)
 NUMERIC = re.compile(r"([\d+–±−]|below \d).*|$", re.DOTALL)
 ISAS = ("AVX2", "AVX-VNNI", "AVX-VNNI-INT8", "AVX-512", "AVX-512-VNNI", "AVX10.2", "AMX")
 BENCH_ISAS = dict(
@@ -277,6 +279,24 @@ def lost(source: str) -> Rows:
     return [head, *(row for row in kept if any(row[1:]))]
 
 
+def versions(source: str) -> Rows:
+    if source.startswith("core/"):
+        rows = versions_of_engines(json.loads((ROOT / source).read_text()))
+    else:
+        found = json.loads((MEASUREMENTS / source).read_text())
+        rows = [[*library, found["date"], found["cpu"]] for library in found["versions"].items()]
+    return [["library", "version", "date", "CPU"], *rows]
+
+
+def versions_of_engines(found: dict) -> Rows:
+    return [
+        [library["words"], version["version"], *measured.split(", ", 1)]
+        for library in found["engines"] + found["others"]
+        for version in library["versions"]
+        for measured in version["measured"]
+    ]
+
+
 def markdown(rows: Rows) -> str:
     columns = list(zip(*rows[1:]))
     ends = [
@@ -291,7 +311,7 @@ def markdown(rows: Rows) -> str:
 
 def written(page: str) -> str:
     """The page with its tables made anew."""
-    kinds = {"table": table, "summary": summary, "losses": losses, "lost": lost}
+    kinds = {"table": table, "summary": summary, "losses": losses, "lost": lost, "versions": versions}
     return BLOCK.sub(lambda block: block[1] + markdown(kinds[block[2]](block[3])) + block[5], page)
 
 
