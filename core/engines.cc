@@ -27,6 +27,7 @@ bool Fits(const EngineRow& row, const EngineLayer& layer) {
   const std::string types = std::string(NameOf(layer.a_type)).append(NameOf(layer.b_type));
   if (!row.types.empty() && !Lists(row.types, types)) return false;
   if (row.grouped && layer.groups == 1) return false;
+  if (row.one_input_channel && layer.group_inputs != 1) return false;
   return layer.group_inputs % row.channels_multiple_of == 0 &&
          layer.group_outputs % row.channels_multiple_of == 0;
 }

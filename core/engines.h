@@ -26,6 +26,7 @@ struct EngineRow {
   std::string_view operators;
   std::string_view types = {};  // "": all
   bool grouped = false;
+  bool one_input_channel = false;
   int64_t channels_multiple_of = 1;
   std::optional<intact_engine_pairs> pairing = {};  // nullopt: unknown
   DepthRange halves = {};

@@ -19,8 +19,10 @@ typedef enum intact_engine_pairs {
   INTACT_ENGINE_PAIRS_DEPTHS = 1, /**< depths 2i and 2i + 1 of a matrix product */
   INTACT_ENGINE_PAIRS_HALVES = 2, /**< as DEPTHS, but pairs begin anew after ⌈K/2⌉ depths, an odd number */
   INTACT_ENGINE_PAIRS_WITHIN_TAP = 3, /**< channels 2i and 2i + 1 of a tap: INTACT_PAIRING_WITHIN_TAP */
-  INTACT_ENGINE_PAIRS_FLATTENED = 4   /**< depths 2i and 2i + 1 of the window (taps, channels of the group):
+  INTACT_ENGINE_PAIRS_FLATTENED = 4,  /**< depths 2i and 2i + 1 of the window (taps, channels of the group):
                                            INTACT_PAIRING_FLATTENED */
+  INTACT_ENGINE_PAIRS_KERNEL_ROW = 5  /**< taps 2i and 2i + 1 of a row of the kernel (its last dimension), in
+                                           groups of one input channel; an odd last tap is alone */
 } intact_engine_pairs;
 
 /** An engine of the table. The strings are constant. */

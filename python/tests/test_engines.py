@@ -36,13 +36,17 @@ def second_reading(engine, op, types, depth, groups, inputs, outputs, isa):
             continue
         if types not in row.get("types", [types]) or (row.get("grouped") and groups == 1):
             continue
+        if row.get("one_input_channel") and inputs != 1:
+            continue
         if inputs % row.get("channels_multiple_of", 1) or outputs % row.get("channels_multiple_of", 1):
             continue
         if isa in WITH_VNNI and not row.get("with_vnni"):
             return "none"
         is_other = isa == "avx512" and "with_avx512" in row
         pairs = row["with_avx512"] if is_other else row["pairing"]
-        if (pairs == "within_tap" and inputs < 2) or (pairs in ("depths", "flattened") and depth < 2):
+        if (pairs == "within_tap" and inputs < 2) or (
+            pairs in ("depths", "flattened", "kernel_row") and depth < 2
+        ):
             return "none"
         low, high = row.get("halves", (1, 0))
         return "halves" if not is_other and low <= depth <= high and -(-depth // 2) % 2 else pairs
@@ -64,7 +68,7 @@ def cases():
 
 NAMES = {
     getattr(lib, f"INTACT_ENGINE_PAIRS_{name.upper()}"): name
-    for name in ("none", "depths", "halves", "within_tap", "flattened")
+    for name in ("none", "depths", "halves", "within_tap", "flattened", "kernel_row")
 }
 TYPE = {"u8": lib.INTACT_U8, "s8": lib.INTACT_S8}
 
@@ -129,10 +133,10 @@ def planted():
                 ]
             if "channels_multiple_of" in row:
                 changes += [{"channels_multiple_of": 2}, {"channels_multiple_of": 8}]
-            if (engine["name"], r) == ("onednn", 0):
-                changes.remove(None)  # without this row, the one for other groups says the same
-            # without groups, row 3 says the same
-            if "grouped" in row and (engine["name"], r) != ("onednn", 1):
+            if "one_input_channel" in row:
+                changes += [{"one_input_channel": False}]
+            # without groups, row 4 says the same
+            if "grouped" in row and (engine["name"], r) != ("onednn", 2):
                 changes += [{"grouped": False}]
             if "with_vnni" in row or row["pairing"] not in ("none", "unknown"):
                 changes += [{"with_vnni": not row.get("with_vnni", False)}]
@@ -178,6 +182,7 @@ def failing(weights, groups, pairs):
         "flattened": [(0, depth)],
         "halves": [(0, -(-depth // 2)), (-(-depth // 2), depth)],
         "within_tap": [(tap, tap + inputs) for tap in range(0, depth, inputs)],
+        "kernel_row": [(row, row + weights.shape[-2]) for row in range(0, depth, weights.shape[-2])],
     }[pairs]
     count = 0
     for begin, end in starts:
@@ -251,6 +256,28 @@ def test_certificates_count_these_pairs(engine, tmp_path):
             }
             assert by_isa == counts, certificate["shape"]
             assert certificate["proven"] == (not any(counts.values()))
+
+
+def test_pairs_of_kernel_rows_are_certified(tmp_path):
+    """Taps 0 and 1 of a row are a pair, the last tap is alone, and no pair crosses rows."""
+
+    def certificate(taps):
+        weights = np.zeros((8, 3, 3, 1), np.int8)
+        for height, width in taps:
+            weights[5, height, width] = 127
+        np.save(tmp_path / "w.npy", weights)
+        command, environment = native(["verify", "certify", str(tmp_path / "w.npy"), "--engine", "onednn"])
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+
+    text = certificate([(1, 0), (1, 1)])
+    assert "adjacent taps of a kernel row (oneDNN with AVX-512" in text and "1 of 48 pairs" in text
+    assert (
+        "column 5 tap kh 1 kw 0, channel 0 and tap kh 1 kw 1, channel 0: 255·(127) + 255·(127) = 64770"
+        in text
+    )
+    assert "adds no products in int16 here with AVX2: proven" in text
+    for taps in ([(0, 1), (0, 2)], [(0, 2), (1, 0)]):
+        assert "proven: none of 48" in certificate(taps)
 
 
 def test_pairs_of_the_second_half_are_certified(tmp_path):

@@ -208,6 +208,30 @@ Error AddHalves(const Weights& weights, const Asked& asked, const Create& create
   return {};
 }
 
+// Returns the weights of a convolution with the taps of a kernel row as channels of one tap. The layer has one
+// input channel in a group, so the values stay in place.
+Weights WithRowsAsTaps(Weights weights) {
+  reference::ConvGeometry& conv = *weights.conv;
+  conv.input_channels = conv.groups * std::exchange(conv.axes.back().kernel, 1);
+  return weights;
+}
+
+template <class Create>
+Error AddKernelRows(const Weights& weights, const Asked& asked, const Create& create, Findings* findings) {
+  const Weights rows = WithRowsAsTaps(weights);
+  ASSIGN_OR_RETURN(const auto plan, create(rows, INTACT_ISA_ANY));
+  ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, asked.pairs));
+  ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, rows, asked.pairs));
+  const int64_t width = rows.conv->GroupInputs(), pitch = rows.conv->TapDepth();
+  for (FailingPair& pair : witnesses) {
+    for (int64_t* const k : {&pair.k, &pair.k1}) {
+      *k = (*k / pitch * width + *k % pitch) * weights.conv->TapDepth();
+    }
+  }
+  findings->pairings.push_back({asked, certificate, std::move(witnesses)});
+  return {};
+}
+
 template <class Create>
 Error AddCertificates(const Weights& weights, const std::vector<Asked>& all_asked, const Create& create,
                       Findings* findings) {
@@ -218,6 +242,8 @@ Error AddCertificates(const Weights& weights, const std::vector<Asked>& all_aske
       findings->without_pairs.push_back(asked);
     } else if (asked.pairs == INTACT_ENGINE_PAIRS_HALVES) {
       RETURN_IF_ERROR(AddHalves(weights, asked, create, findings));
+    } else if (asked.pairs == INTACT_ENGINE_PAIRS_KERNEL_ROW) {
+      RETURN_IF_ERROR(AddKernelRows(weights, asked, create, findings));
     } else {
       ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, asked.pairs));
       ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, weights, asked.pairs));
@@ -262,6 +288,8 @@ Result<std::vector<Asked>> PairsToCertify(const Weights& weights, const core::En
   std::vector<Asked> asked;
   if (engine == nullptr) {
     for (const intact_engine_pairs pairs : verify::PairsOf(layer)) asked.push_back({pairs});
+    const auto kernel_row = INTACT_ENGINE_PAIRS_KERNEL_ROW;
+    if (!verify::EnginesWith(kernel_row, layer).empty()) asked.push_back({kernel_row});
     return asked;
   }
   for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {

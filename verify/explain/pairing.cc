@@ -12,11 +12,10 @@ std::string_view NameOf(intact_pairing pairing) {
 }
 
 std::string_view NameOf(intact_engine_pairs pairs) {
-  static constexpr Name<intact_engine_pairs> kPairs[] = {{"none", INTACT_ENGINE_PAIRS_NONE},
-                                                         {"depths", INTACT_ENGINE_PAIRS_DEPTHS},
-                                                         {"halves", INTACT_ENGINE_PAIRS_HALVES},
-                                                         {"within_tap", INTACT_ENGINE_PAIRS_WITHIN_TAP},
-                                                         {"flattened", INTACT_ENGINE_PAIRS_FLATTENED}};
+  static constexpr Name<intact_engine_pairs> kPairs[] = {
+      {"none", INTACT_ENGINE_PAIRS_NONE},           {"depths", INTACT_ENGINE_PAIRS_DEPTHS},
+      {"halves", INTACT_ENGINE_PAIRS_HALVES},       {"within_tap", INTACT_ENGINE_PAIRS_WITHIN_TAP},
+      {"flattened", INTACT_ENGINE_PAIRS_FLATTENED}, {"kernel_row", INTACT_ENGINE_PAIRS_KERNEL_ROW}};
   return intact::NameOf(kPairs, pairs);
 }
 
@@ -26,7 +25,8 @@ std::string_view InWords(intact_engine_pairs pairs) {
       {"adjacent depths", INTACT_ENGINE_PAIRS_DEPTHS},
       {"adjacent depths of each half", INTACT_ENGINE_PAIRS_HALVES},
       {"adjacent channels of a tap", INTACT_ENGINE_PAIRS_WITHIN_TAP},
-      {"adjacent depths of the flattened window", INTACT_ENGINE_PAIRS_FLATTENED}};
+      {"adjacent depths of the flattened window", INTACT_ENGINE_PAIRS_FLATTENED},
+      {"adjacent taps of a kernel row", INTACT_ENGINE_PAIRS_KERNEL_ROW}};
   return intact::NameOf(kPairs, pairs);
 }
 

@@ -23,7 +23,7 @@ using core::EngineLayer;
 
 /// For programs: "within_tap", "flattened".
 std::string_view NameOf(intact_pairing pairing);
-/// For programs: "none", "depths", "halves", "within_tap", "flattened".
+/// For programs: "none", "depths", "halves", "within_tap", "flattened", "kernel_row".
 std::string_view NameOf(intact_engine_pairs pairs);
 /// For people: "adjacent depths", "adjacent channels of a tap", "adjacent depths of the flattened window".
 std::string_view InWords(intact_engine_pairs pairs);

@@ -110,6 +110,11 @@ class Audit:
         return sum(not layer.engines[engine].is_proven for layer in self.layers)
 
 
+def paired_depths(layer: QuantizedLayer, pairs: str) -> int:
+    """The number of depths of a convolution after which pairs within a tap, or within a kernel row, begin anew."""
+    return layer.weights.shape[-2 if pairs == "kernel_row" else -1]
+
+
 def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
     """The weights as matrices K×N in which pairs are adjacent depths: one matrix, or one for each group."""
     weights = layer.weights
@@ -118,8 +123,8 @@ def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
         return [np.insert(weights, (len(weights) + 1) // 2, nothing, axis=0)]
     if not layer.is_convolution:
         return [weights]
-    taps = weights.reshape(len(weights), -1, weights.shape[-1])
-    if pairs == "within_tap" and taps.shape[-1] % 2:  # an odd last channel is alone
+    taps = weights.reshape(len(weights), -1, paired_depths(layer, pairs))
+    if pairs in ("within_tap", "kernel_row") and taps.shape[-1] % 2:  # an odd last channel or tap is alone
         taps = np.concatenate([taps, np.full_like(taps[..., :1], nothing)], axis=2)
     return [group.reshape(len(group), -1).T for group in np.split(taps, layer.groups)]
 
@@ -155,8 +160,10 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
                 pair = FailingPair(*found[beyond.argmax()].tolist())
                 column = f"{'output channel' if layer.is_convolution else 'column'} {pair.n + sum(len(part) for part in over)}"
                 depth = begin + pair.k
-                # the depth that slices() inserts
+                # the depths that slices() inserts
                 depth -= pairs == "halves" and depth > len(layer.weights) // 2
+                if pairs in ("within_tap", "kernel_row") and paired_depths(layer, pairs) % 2:
+                    depth -= depth // (paired_depths(layer, pairs) + 1)
                 witness = (
                     f"{column}, depths {depth} {depth + 1}: "
                     f"{pair.a0}*{pair.w0} + {pair.a1}*{pair.w1} = {pair.sum}"

@@ -29,7 +29,7 @@ from .._graph.scope import Scope
 from .._graph.weights import SHARED_SIZE, set_array
 from .._library import counted, excerpt, invalid, isas
 from .._plans.gemm import Gemm
-from .audit import Audit, slices
+from .audit import Audit, paired_depths, slices
 
 _MOST_KEPT = 1 << 28  # bytes of weights up to which the plans of all layers are kept
 _BASE = 300 << 20  # bytes of Python and ONNX Runtime
@@ -295,8 +295,8 @@ class Sums:
                 )
             ]
         rows = windows(a, self.layer, fill)
-        depth = self.layer.weights.shape[-1]
-        if self.pairs == "within_tap" and depth % 2:
+        depth = paired_depths(self.layer, self.pairs)
+        if self.pairs in ("within_tap", "kernel_row") and depth % 2:
             taps = rows.reshape(*rows.shape[:2], -1, depth)
             rows = np.pad(taps, [(0, 0)] * 3 + [(0, 1)]).reshape(*rows.shape[:2], -1)
         return [np.ascontiguousarray(rows[:, group]) for group in range(self.layer.groups)]

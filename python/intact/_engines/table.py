@@ -11,7 +11,7 @@ from .._library import check, ffi, isa_of, lib, text, type_of
 
 _PAIRS = {
     getattr(lib, f"INTACT_ENGINE_PAIRS_{name.upper()}"): name
-    for name in ("none", "depths", "halves", "within_tap", "flattened")
+    for name in ("none", "depths", "halves", "within_tap", "flattened", "kernel_row")
 }
 
 
@@ -41,7 +41,7 @@ def engines() -> dict[str, Engine]:
 def pairs_of(engine: Engine | str, layer: QuantizedLayer, isa: str = "avx2") -> str:
     """The pairs in which an engine adds a layer's products in int16 on a CPU whose best instruction set is
     `isa`: "depths", "halves" (adjacent depths that begin anew after ⌈K/2⌉, an odd number), "within_tap",
-    "flattened", or "none": also for a layer that the engine computes in floats.
+    "flattened", "kernel_row" (adjacent taps of a row of the kernel), or "none": also for a layer that the engine computes in floats.
 
     Raises `Error` if nothing is known about the layer's operator and types in this engine."""
     name = engine if isinstance(engine, str) else engine.name
