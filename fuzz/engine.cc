@@ -44,6 +44,9 @@ std::string WrongAnswer(const intact_engine_layer& layer, const intact_engine_an
     case INTACT_ENGINE_PAIRS_FLATTENED:
       if (!is_conv) return "a matrix product has the pairs of a convolution";
       break;
+    case INTACT_ENGINE_PAIRS_KERNEL_ROW:
+      if (!is_conv || layer.group_inputs != 1) return "several channels have the pairs of one";
+      break;
     default:
       return fmt::format("pairs {} is unknown", answer.pairs);
   }

@@ -737,8 +737,8 @@ TEST_F(Cli, CertifyConvolution) {
   EXPECT_THAT(safe.out, HasSubstr("proven: none of 24 pairs"));
   EXPECT_THAT(safe.out, HasSubstr("proven: none of 18 pairs"));
   const Outcome onednn = Run("verify certify '" + file + "' --engine onednn");
-  EXPECT_THAT(onednn.out,
-              HasSubstr("adjacent channels of a tap (oneDNN, 3.12.0, PyTorch 2.13.0): 1 of 24 pairs"));
+  EXPECT_THAT(onednn.out, HasSubstr("adjacent channels of a tap (oneDNN, 3.12.0, 3.13.3, PyTorch 2.13.0, "
+                                    "PyTorch 2.15.0): 1 of 24 pairs"));
   EXPECT_THAT(onednn.out, Not(HasSubstr("flattened")));
   ExpectBadInput("verify certify '" + file + "' --groups 3",
                  "--groups is 3; expected a divisor of the 2 output channels");
@@ -774,9 +774,12 @@ TEST_F(Cli, CertifyPairsOfTaps) {
   const std::string certify = "verify certify '" + file + "'";
   EXPECT_THAT(Run(certify).out, HasSubstr("flattened window (FBGEMM): 1 of 1 pair (100.00 %)"));
   EXPECT_THAT(Run(certify).out, HasSubstr("adjacent channels of a tap (no known engine): proven"));
-  EXPECT_THAT(Run(certify + " --engine onednn").out,
-              HasSubstr("oneDNN (3.12.0, PyTorch 2.13.0) adds no products in int16 here: proven"));
-  EXPECT_THAT(Run(certify + " --engine fbgemm").out, HasSubstr("(FBGEMM, PyTorch 2.13.0): 1 of 1 pair"));
+  EXPECT_THAT(
+      Run(certify + " --engine onednn").out,
+      HasSubstr(
+          "oneDNN (3.12.0, 3.13.3, PyTorch 2.13.0, PyTorch 2.15.0) adds no products in int16 here: proven"));
+  EXPECT_THAT(Run(certify + " --engine fbgemm").out,
+              HasSubstr("(FBGEMM, PyTorch 2.13.0, PyTorch 2.15.0): 1 of 1 pair"));
   EXPECT_THAT(Run(certify + " --operator linear").out,
               HasSubstr("adjacent depths (FBGEMM, ONNX Runtime, oneDNN, OpenVINO): 1 of 1 pair"));
   std::ofstream(file, std::ios::binary)
