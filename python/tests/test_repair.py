@@ -569,7 +569,8 @@ def test_no_copied_channels_where_they_would_count(op, copied_channels, monkeypa
     assert not done.copied_channels and done.is_proven
     data = data_of(1, 5, 16)
     assert all(
-        np.allclose(*pair, 1e-3, 1e-2)
+        # ONNX Runtime on Arm normalizes equal channels to NaN
+        np.allclose(*pair, 1e-3, 1e-2, equal_nan=True)
         for pair in zip(in_onnxruntime(model, data), in_onnxruntime(repaired, data))
     )
 
