@@ -157,7 +157,7 @@ class Load {
   __m128i Positives(size_t i) const { return vectors_[i]; }
   __m128i Negatives(size_t i) const {
     if constexpr (kPairsAtOnce == 8) return vectors_[i + 1];
-    return _mm_srli_si128(vectors_[i], static_cast<int>(kBytesAtOnce));
+    return kPairsAtOnce == 4 ? _mm_unpackhi_epi64(vectors_[i], vectors_[i]) : _mm_srli_epi64(vectors_[i], 32);
   }
 
   __m128i vectors_[kVectors];
