@@ -590,7 +590,7 @@ void PanelEngine::RunLines(const RunBuffers& buffers, const Range& range, const 
       const uint8_t** const place = &rows[static_cast<size_t>(tiles.row_begin - run.row_begin)];
       if (tiles.count != 1) {  // no kernel of their height
         for (int64_t i = 0; i < runs; ++i, tiles.row_begin += run_rows) {
-          RunTiles(buffers, run, tiles, a, place + i * run_rows, region, call, &caller);
+          RunTiles(buffers, range, tiles, a, place + i * run_rows, region, call, &caller);
         }
         continue;
       }
@@ -599,7 +599,7 @@ void PanelEngine::RunLines(const RunBuffers& buffers, const Range& range, const 
       }
       tiles.count = runs;
       tiles.gap = run_rows - tiles.rows;
-      RunTiles(buffers, run, tiles, a, pointers.data(), region, call, &caller);
+      RunTiles(buffers, range, tiles, a, pointers.data(), region, call, &caller);
     }
   }
 }

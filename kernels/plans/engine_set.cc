@@ -104,7 +104,13 @@ Error EngineSet::PrepareRows(const Engine& engine, int64_t rows, bool or_fewer) 
   if (!or_fewer) {
     const Split split = SplitOf(engine, rows);
     RETURN_IF_ERROR(engine.PrepareRows(split.whole, false));
-    if (split.tail != nullptr) RETURN_IF_ERROR(split.tail->PrepareRows(rows - split.whole, false));
+    if (split.tail != nullptr) {
+      RETURN_IF_ERROR(split.tail->PrepareRows(rows - split.whole, false));
+      // Shares whose columns the tail's engine cannot cut are not split.
+      if (engine.tile().columns % split.tail->tile().columns != 0) {
+        RETURN_IF_ERROR(engine.PrepareRows(rows, false));
+      }
+    }
     return may_be_uncut ? ForPanels(rows).PrepareRows(rows, false) : Error();
   }
   Error error = engine.PrepareRows(rows, true);

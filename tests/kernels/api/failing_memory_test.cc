@@ -6,6 +6,7 @@
 #include <intact/grouped.h>
 #include <intact/intact.h>
 #include <omp.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -801,6 +802,32 @@ TEST(FailingMemoryTest, PreparedAndBoundRunsAllocateNothing) {
                                    layer.inputs, layer.outputs, layer.groups, layer.side, layer.kernel,
                                    layer.stride, int64_t{layer.transposed}, int64_t{layer.quantization}}));
   }
+}
+
+// The engine for a tail of rows may not cut columns where shares are cut. The other engine then runs the tail.
+TEST(FailingMemoryTest, BoundRunsOfSharesOnOneThreadAllocateNothing) {
+  if (!kCanFail) GTEST_SKIP() << "the sanitizer has the allocator";
+  std::thread([] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);  // of this thread and of those that it starts
+    for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512}) {
+      if (intact_isa_available(isa) == 0) continue;
+      for (const int64_t m : {17, 25, 33, 40, 49, 65, 73}) {
+        for (const int32_t threads : {4, 6}) {
+          Plan plan;
+          intact_bound* bound = nullptr;
+          ASSERT_EQ((Product{m, 52, 600}).Create(isa, &plan), INTACT_OK) << intact_last_error();
+          plan.gemm_args.threads = threads;
+          ASSERT_EQ(plan.Bind(&bound), INTACT_OK) << intact_last_error();
+          EXPECT_FALSE(Allocates([&] { return intact_bound_run(bound); }))
+              << intact_isa_name(isa) << " " << m << " rows, " << threads << " shares";
+          intact_bound_destroy(bound);
+        }
+      }
+    }
+  }).join();
 }
 
 // A batch of one is always prepared, also by the kernels that tuning chose.

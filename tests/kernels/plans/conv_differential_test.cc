@@ -243,6 +243,13 @@ TEST_P(ConvDifferential, PaddingThatIsSkipped) {
            "conv u8s8s32 in=8x8 c=64 o=64 kernel=3x3 pad=1x1 quant=tensor za=100 batch=2 threads=3",
            "conv u8s8u8 in=6x20 c=32 o=70 kernel=3x3 pad=1x1 za=3 zc=7 res=u8 respad=3 cpad=1 apad=4 batch=2",
            "conv u8s8s32 in=9x22 c=32 o=48 kernel=3x4 stride=2x2 dilation=2x1 pad=2x1:1x2 za=9 batch=2",
+           // Staged: a line of padding only, two pixels with padding, a tail that is not left out, planes at
+           // a stride, and taps that are padded to whole tiles of AMX.
+           "conv u8s8s32 in=3x8 c=32 o=16 kernel=3x3 pad=4x1 za=9",
+           "conv u8s8s32 in=3x12 c=32 o=16 kernel=3x5 pad=1x2 za=9",
+           "conv u8s8s32 in=3x9 c=32 o=16 kernel=3x2 pad=1x1 za=9",
+           "conv u8s8s32 in=3x3x8 c=32 o=16 kernel=1x3x3 stride=2x1x1 pad=0x1x1 za=9 batch=2",
+           "conv u8s8s32 in=2x7 c=28 o=32 kernel=1x2 pad=0x1:0x0 za=9",
        }) {
     ExpectItsModel(OnThis(line));
   }
