@@ -811,7 +811,7 @@ TEST(FailingMemoryTest, BoundRunsOfSharesOnOneThreadAllocateNothing) {
     cpu_set_t one;
     CPU_ZERO(&one);
     CPU_SET(sched_getcpu(), &one);
-    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);  // of this thread and of those that it starts
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);  // of this thread and of the ones that it starts
     for (const intact_isa isa : {INTACT_ISA_AVX2, INTACT_ISA_AVX512}) {
       if (intact_isa_available(isa) == 0) continue;
       for (const int64_t m : {17, 25, 33, 40, 49, 65, 73}) {
