@@ -550,9 +550,9 @@ def to_html(audit: Audit) -> str:
         for name in audit.engines
     ]
     what = (
-        f"A bar is the share of a layer's sums that {table_of[audit.on_data.engine].words} computes wrong on your data on a "
-        "CPU without VNNI, if the layer gets exact inputs. Errors that come from earlier layers show only in the outputs. The "
-        "percentages beside it are"
+        f"A bar is the share of a layer's sums that {table_of[audit.on_data.engine].words} computes wrong on "
+        f"{_your_data(audit.on_data, audit.on_data.counted)} on a CPU without VNNI, if the layer gets exact "
+        "inputs. Errors that come from earlier layers show only in the outputs. The percentages beside it are"
         if audit.on_data
         else "A bar is"
     )
