@@ -196,6 +196,7 @@ def _on_data(audit: Audit, layer: AuditedLayer) -> str:
     if found is None:
         return f"not measured: {_why_hidden(layer)}" if _is_hidden(audit, layer) else ""
     words = f"{found.changed:,} of {found.results:,} sums are wrong"
+    words += " with AVX-512" * layer.engines[audit.on_data.engine].only_with_avx512
     return words + (f" ({decibels_in_words(found.sqnr)})" if found.changed else "")
 
 
