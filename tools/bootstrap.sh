@@ -58,7 +58,7 @@ Each command installs missing Debian packages, then configures and builds the pr
            cannot be had, a line says so)
   peers    measure which products other libraries add in int16, at each ISA that this CPU can run: ONNX Runtime, OpenVINO, LiteRT and
            PyTorch of PyPI (PyTorch brings CUDA, which is gigabytes), oneDNN, XNNPACK and ggml of Debian sid; writes a file of
-           measurements for each to report/peers;      arguments name some of onnxruntime, openvino, litert, torch, onednn, xnnpack
+           measurements for each to report/peers; arguments name some of onnxruntime, openvino, litert, torch, onednn, xnnpack
            and ggml, of PyPI also a version (torch==2.13.0), except
              --out FOLDER      write there, for instance to docs/measurements/DATE-CPU
              --time TIME       after this time begin no further measurement

@@ -372,7 +372,10 @@ class Measurement:
             reason = f"status {run.returncode} ({self.folder}/log)"
             self.left_out.append((reason, words))
             return None
-        return json.loads(out.read_text())
+        found = json.loads(out.read_text())
+        if not_run := found.get("not_run"):
+            self.left_out.append((not_run["reason"], f"{words}: problems not run: {not_run['problems']}"))
+        return found
 
     def measure(self, machine: Machine) -> dict | None:
         """The file. None: nothing was measured."""
@@ -383,6 +386,7 @@ class Measurement:
                 if pairing := self.run(["pairing"], of_class, hold):
                     runs.append((label, of_class, hold, pairing["target"]))
                     tables.add_pairing(label, hold.head, pairing)
+        versions = self.versions(runs[0][3]) if runs else {}  # raises before the sweeps
         for label, of_class, hold, tested in runs:
             if found := self.sweep(of_class, hold, tested):
                 sweep = found
@@ -397,7 +401,7 @@ class Measurement:
             "cpu": f"{cpu['cpu']}, CPUID family {cpu['family']}, model {cpu['model']}",
             "date": datetime.date.today().isoformat(),
             "source": f"written by tools/bootstrap.sh peers {self.name}, from intact {sweep['version']}: verify sweep --quick and verify pairing",
-            "versions": self.versions(sweep["target"]["name"]),
+            "versions": versions,
             "tables": tables.tables(columns),
         }
 
@@ -447,7 +451,11 @@ def main() -> int:
     parser.add_argument("--time", type=float, default=float("inf"))
     options = parser.parse_args()
     measurement = Measurement(options.name, options.folder, time.monotonic() + options.time)
-    found = measurement.measure(this_machine())
+    try:
+        found = measurement.measure(this_machine())
+    except ValueError as error:  # no version
+        measurement.say(str(error))
+        return 3
     for reason in dict(measurement.left_out):
         left_out = [words for because, words in measurement.left_out if because == reason]
         measurement.say(f"LEFT OUT, {reason}: {'; '.join(left_out)}")

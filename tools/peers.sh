@@ -52,7 +52,7 @@ measure_peers() {
       --time | --out | --onednn) (($# > 1)) || refuse "$1: has no value" ;;&
       --time)
         [[ $2 =~ ^([0-9]+)(s|min|h)?$ ]] || refuse "--time: is '$2'; expected seconds, or a number with s, min or h"
-        end=$((SECONDS + BASH_REMATCH[1] * ${seconds[${BASH_REMATCH[2]:-s}]}))
+        end=$((SECONDS + 10#${BASH_REMATCH[1]} * ${seconds[${BASH_REMATCH[2]:-s}]}))
         shift
         ;;
       --out) out=$2; shift ;;
@@ -82,5 +82,5 @@ measure_peers() {
     /usr/bin/python3 tools/peers.py "$name" "$folder" --out "$out" ${rest:+"$rest"} || left_out+=("$peer: some of its measurements")
   done
   for peer in "${left_out[@]}"; do say "LEFT OUT: $peer"; done
-  ((${#left_out[@]} == 0)) || stop 3 "${#left_out[@]} of ${#wanted[@]} peers were not or not wholly measured"
+  ((${#left_out[@]} == 0)) || stop 3 "${#left_out[@]} of ${#wanted[@]} peers were not measured completely"
 }

@@ -3,6 +3,9 @@
 import io
 import itertools
 import json
+import os
+import signal
+import subprocess
 import sys
 import time
 import types
@@ -15,6 +18,7 @@ onnx = pytest.importorskip("onnx")
 import commands  # noqa: E402
 from commands import process, program  # noqa: E402
 from intact import _deadline  # noqa: E402
+from intact._engines import session as _session  # noqa: E402
 from intact._engines.session import emulated  # noqa: E402
 from intact._operators import digest as _digest  # noqa: E402
 from intact._operators import measure as _measure  # noqa: E402
@@ -242,3 +246,24 @@ def test_runs_elsewhere_that_were_finished_are_kept(tmp_path, monkeypatch):
             emulated(str(path), ["f0"], runs)
     finally:
         _deadline.limit(None)
+
+
+def test_a_process_elsewhere_ends_with_a_killed_command(tmp_path):
+    pid = tmp_path / "pid"
+    head = _session._ELSEWHERE.split("import numpy")[0]
+    there = f"{head}import time; open({str(pid)!r}, 'w').write(f'{{os.getpid()}}\\n'); time.sleep(60)"
+    here = f"import sys; from intact._engines import session; session._run_to_end([sys.executable, '-c', {there!r}], {{}})"
+    package = str(Path(_session.__file__).parents[2])
+    with subprocess.Popen([sys.executable, "-c", here], env={**os.environ, "PYTHONPATH": package}) as command:
+        end = time.monotonic() + 30
+        while not (pid.exists() and pid.read_text().endswith("\n")) and time.monotonic() < end:
+            time.sleep(0.01)
+        command.kill()
+    child = int(pid.read_text())
+    end = time.monotonic() + 5
+    while is_running(child) and time.monotonic() < end:
+        time.sleep(0.01)
+    is_left = is_running(child)
+    if is_left:
+        os.kill(child, signal.SIGKILL)
+    assert not is_left

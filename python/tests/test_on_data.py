@@ -205,6 +205,20 @@ def test_sums_of_an_engine_without_outputs(tmp_path):
     assert run.returncode == 2 and "add --engine onnxruntime" in run.stderr
 
 
+def test_pairs_that_only_avx512_has_are_counted(tmp_path):
+    pytest.importorskip("onnxruntime")
+    weights = np.zeros((4, 1, 3, 3), np.int8)
+    weights[2, 0, 1, :2] = 127  # a pair of a kernel row
+    nodes = [
+        helper.make_node("ConvInteger", ["a", "w"], ["s"], name="n"),
+        helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT),
+    ]
+    path = save(tmp_path, nodes, {"w": weights}, [("a", TensorProto.UINT8)])
+    np.savez(tmp_path / "d.npz", a=np.full((1, 1, 5, 5), 255, np.uint8))
+    run = program("audit", path, "--engine", "onednn", "--data", tmp_path / "d.npz")
+    assert "9 of 36 sums are wrong with AVX-512" in run.stdout, run.stdout + run.stderr
+
+
 @pytest.mark.parametrize("a_type", ["u8", "s8"])
 @pytest.mark.parametrize("b_type", [np.int8, np.uint8])
 def test_numpy_clamps_as_kernels_do(a_type, b_type):

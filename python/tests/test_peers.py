@@ -170,6 +170,16 @@ def test_the_file_of_a_run(fake):
     assert measurement.left_out == [(f"status 1 ({fake}/log)", "pairing of onednn, AVX-512 (option)")]
 
 
+def test_problems_that_a_sweep_did_not_run_are_left_out(fake):
+    text = peers.INTACT.read_text()
+    peers.INTACT.write_text(
+        text.replace("'version'", "'not_run': {'problems': 7, 'reason': 'hangs'}, 'version'", 1)
+    )
+    measurement = peers.Measurement("onednn", fake, math.inf)
+    check(file_of(measurement))
+    assert ("hangs", "sweep of onednn, this CPU: problems not run: 7") in measurement.left_out
+
+
 def test_a_row_of_a_file_is_a_line(fake):
     file = file_of(peers.Measurement("onednn", fake, math.inf))
     text = peers.file_text(file)

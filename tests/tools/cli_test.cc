@@ -785,6 +785,8 @@ TEST_F(Cli, CertifyPairsOfTaps) {
   std::ofstream(file, std::ios::binary)
       << intact::tests::Npy(intact::tests::Dict("|i1", "(2, 1, 2, 1)"), std::string(4, '\x7f'));
   EXPECT_THAT(Run(certify + " --groups 2").out, HasSubstr("flattened window (FBGEMM): 2 of 2 pairs"));
+  EXPECT_THAT(Run(certify + " '" + file + "'").out,
+              HasSubstr("\n  adjacent taps of a kernel row: 4 of 4 pairs"));
   EXPECT_THAT(Run(certify + " --groups 2 --engine onnxruntime").out,
               HasSubstr("adds no products in int16 here: proven"));
   std::ofstream(file, std::ios::binary)

@@ -528,10 +528,11 @@ class Summary {
       return;
     }
     // A matrix has the same pairs in both pairings of convolutions.
-    for (const intact_engine_pairs pairs :
-         {INTACT_ENGINE_PAIRS_WITHIN_TAP, INTACT_ENGINE_PAIRS_FLATTENED, INTACT_ENGINE_PAIRS_HALVES}) {
+    for (const intact_engine_pairs pairs : {INTACT_ENGINE_PAIRS_WITHIN_TAP, INTACT_ENGINE_PAIRS_FLATTENED,
+                                            INTACT_ENGINE_PAIRS_HALVES, INTACT_ENGINE_PAIRS_KERNEL_ROW}) {
+      const bool is_optional = pairs == INTACT_ENGINE_PAIRS_HALVES || pairs == INTACT_ENGINE_PAIRS_KERNEL_ROW;
       totals_.emplace_back(verify::InWords(pairs), "pairing", verify::NameOf(pairs), Asked{pairs},
-                           pairs == INTACT_ENGINE_PAIRS_HALVES);
+                           is_optional);
     }
   }
 

@@ -160,7 +160,7 @@ struct TimeLimit {
 
 /// Prints one line on stdout: what is missing in the output because the time was over. Returns kUnfinished.
 int Missing(const std::string& what);
-/// Prints one line on stderr: which output there is none of, because the time was over. Returns kUnfinished.
+/// Prints one line on stderr: which output was not made because the time was over. Returns kUnfinished.
 int Unfinished(const std::string& what);
 
 /// The worse of two statuses. From bad to good: kBadInput, kDifference, kUnfinished, kParity.

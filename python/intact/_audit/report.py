@@ -196,6 +196,7 @@ def _on_data(audit: Audit, layer: AuditedLayer) -> str:
     if found is None:
         return f"not measured: {_why_hidden(layer)}" if _is_hidden(audit, layer) else ""
     words = f"{found.changed:,} of {found.results:,} sums are wrong"
+    words += " with AVX-512" * layer.engines[audit.on_data.engine].only_with_avx512
     return words + (f" ({decibels_in_words(found.sqnr)})" if found.changed else "")
 
 
@@ -550,9 +551,9 @@ def to_html(audit: Audit) -> str:
         for name in audit.engines
     ]
     what = (
-        f"A bar is the share of a layer's sums that {table_of[audit.on_data.engine].words} computes wrong on your data on a "
-        "CPU without VNNI, if the layer gets exact inputs. Errors that come from earlier layers show only in the outputs. The "
-        "percentages beside it are"
+        f"A bar is the share of a layer's sums that {table_of[audit.on_data.engine].words} computes wrong on "
+        f"{_your_data(audit.on_data, audit.on_data.counted)} on a CPU without VNNI, if the layer gets exact "
+        "inputs. Errors that come from earlier layers show only in the outputs. The percentages beside it are"
         if audit.on_data
         else "A bar is"
     )

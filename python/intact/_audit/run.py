@@ -20,7 +20,7 @@ from .._engines.session import (
     held_to_avx2,
     session_of,
 )
-from .._engines.table import Engine, engines, pairs_of
+from .._engines.table import Engine, engines
 from .._formats.model import QuantizedLayer
 from .._graph.control import control_variant
 from .._graph.nodes import array_of_tensor, attributes, every_node, input_of
@@ -459,13 +459,15 @@ class _Counter:
     ):
         self.scope = Scope(audit.model.proto.graph, Path(audit.model.path).parent)
         self.on_data, self.engine, self.visible = on_data, engine, visible
+        # of the certificate: the pairs with AVX-512, if only these can clamp
+        self.pairs = {audited.layer.name: audited.engines[engine.name].pairing for audited in audit.layers}
         self.keeps_plans = sum(audited.layer.weights.nbytes for audited in audit.layers) < _MOST_KEPT
         self.plans: dict[str, Sums] = {}
 
     def _sums(self, layer: QuantizedLayer) -> Sums:
         if layer.name in self.plans:
             return self.plans[layer.name]
-        made = Sums(layer, pairs_of(self.engine, layer), self.engine.skips_padding)
+        made = Sums(layer, self.pairs[layer.name], self.engine.skips_padding)
         if self.keeps_plans:
             self.plans[layer.name] = made
         return made

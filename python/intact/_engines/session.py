@@ -48,7 +48,9 @@ def session_of(model: Any, is_as_written: bool = False) -> Any:
 
 
 _ELSEWHERE = """
-import json, os, sys, numpy, onnxruntime
+import ctypes, json, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG: SIGKILL when the command ends, by any signal
+import numpy, onnxruntime
 folder = sys.argv[1]
 job = json.load(open(folder + "/job.json"))
 options = onnxruntime.SessionOptions()

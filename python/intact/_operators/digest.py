@@ -62,7 +62,9 @@ def read(path: str | Path) -> Digest:
     for number, line in enumerate(lines[1:], 2):
         parts = line.split("  ", 4)
         if len(parts) != 5:
-            raise invalid(f"--against: {excerpt(path)}: line {number} has {len(parts)} columns; expected 5")
+            raise invalid(
+                f"--against: {excerpt(path)}: line {number} has {counted(len(parts), 'column')}; expected 5"
+            )
         extents = [] if parts[2] == "scalar" else parts[2].split("x")
         if not all(extent.isdecimal() for extent in extents):
             raise invalid(

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._library import DTYPES, Linear, array_of, ffi, integer, invalid, lib, takes_linear
+from .._library import DTYPES, Linear, array_of, counted, ffi, integer, invalid, lib, takes_linear
 from .plan import FLOAT32, INT32, Call, Certificate, Plan, Tuned, pointer, run_of
 
 _ARGS_SIZE = ffi.sizeof("intact_gemm_args")
@@ -113,7 +113,7 @@ class Gemm(Plan):
         plan. `b_zero_points` needs a plan that has `b_zero_points`."""
         a = self._input("a", a, self.a_dtype, (2, 3))
         if a.shape[-1] != self.k:
-            raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")
+            raise invalid(f"a: has {counted(a.shape[-1], 'column')}; expected {self.k}")
         out = self._output(out, a.shape[:-1] + (self.n,), self.c_dtype)
         if (b is None) != (self._b_strides is None):
             raise invalid(

@@ -185,7 +185,7 @@ class Grouped(AnyPlan):
         rows in all."""
         a = Plan._input("a", a, self.a_dtype, (2, 3))
         if a.shape[-1] != self.k:
-            raise invalid(f"a: has {a.shape[-1]} columns; expected {self.k}")
+            raise invalid(f"a: has {counted(a.shape[-1], 'column')}; expected {self.k}")
         out = Plan._output(out, (*a.shape[:-1], self.n), self.c_dtype)
         args = ffi.new("intact_grouped_args *")
         args.struct_size = ffi.sizeof(args[0])
