@@ -114,9 +114,10 @@ Error ScheduledSums::Make(TailKernel* kernel) const {
   const std::lock_guard lock(generating_);
   if (kernel->state.load(std::memory_order_relaxed) != State::kNotMade) return {};
   Result<ScheduledKernelFunction> made = GetScheduledKernel(kernel->spec);
+  Error error = made ? Error() : made.error();
   if (made) kernel->function = *std::move(made);
-  kernel->state.store(made ? State::kMade : State::kFailed, std::memory_order_release);
-  return made ? Error() : made.error();
+  kernel->state.store(error.ok() ? State::kMade : State::kFailed, std::memory_order_release);
+  return error;
 }
 
 bool ScheduledSums::TryMake(TailKernel* kernel) const noexcept {
