@@ -567,7 +567,7 @@ int64_t PanelEngine::EqualRuns(const RowCursor& cursor, int64_t most) const noex
 void PanelEngine::RunLines(const RunBuffers& buffers, const Range& range, const Input& a,
                            PrefetchRegion* region, MicrokernelArgs* call) const noexcept {
   const int64_t run_rows = cost_.run_rows(), line_rows = data_.taps().line_rows;
-  const int64_t most = std::min<int64_t>(kMaxTiles, kCallRows / run_rows);
+  const int64_t most = std::min<int64_t>(kMaxTiles, static_cast<int64_t>(kCallRows) / run_rows);
   std::array<const uint8_t*, kCallRows> rows, pointers;
   KernelCaller caller{*this, buffers};
   std::optional<RowCursor> cursor(std::in_place, a.rows, range.row_begin);
