@@ -7,7 +7,7 @@ docs/measurements/DATE-CPU, which tools/pages.py reads. Its keys are cpu, date, 
 inside it) and tables. Tables without rows are left out:
 
     sums        problems with clamped pairs, or "exact", for each operation, types and ISA
-    roundings   problems whose outputs are rounded otherwise than intact defines
+    roundings   problems with outputs that another rounding than intact's explains
     failures    kinds of failures, with a problem line
     pairs       which products form a pair; operations without clamped pairs are left out
 

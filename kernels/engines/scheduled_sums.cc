@@ -126,8 +126,7 @@ bool ScheduledSums::TryMake(TailKernel* kernel) const noexcept {
     assert(error.status != INTACT_CODEGEN_FAILED);
   } catch (const std::bad_alloc&) {
     const std::lock_guard lock(generating_);
-    auto expected = TailKernel::State::kNotMade;
-    kernel->state.compare_exchange_strong(expected, TailKernel::State::kFailed);
+    if (kernel->state == TailKernel::State::kNotMade) kernel->state = TailKernel::State::kFailed;
   }
   return kernel->state.load(std::memory_order_acquire) == TailKernel::State::kMade;
 }

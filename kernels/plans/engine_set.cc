@@ -106,7 +106,7 @@ Error EngineSet::PrepareRows(const Engine& engine, int64_t rows, bool or_fewer) 
     RETURN_IF_ERROR(engine.PrepareRows(split.whole, false));
     if (split.tail != nullptr) {
       RETURN_IF_ERROR(split.tail->PrepareRows(rows - split.whole, false));
-      // Shares whose columns the tail's engine cannot cut are not split.
+      // A share is not split if the tail's engine cannot cut its columns.
       if (engine.tile().columns % split.tail->tile().columns != 0) {
         RETURN_IF_ERROR(engine.PrepareRows(rows, false));
       }

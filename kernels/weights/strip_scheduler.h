@@ -49,8 +49,8 @@ class Load {
     }
   }
 
-  /// Moves what `weights`, whose load this is, have beyond `capacity` to `rest`, and leaves the load of the
-  /// weights that stay. Returns the load of `rest`. The two weights of a heavy pair have one sign, because a
+  /// This is the load of `weights`. Moves the excess over `capacity` from `weights` to `rest`, and out of this
+  /// load. Returns the load of `rest`. The two weights of a heavy pair have one sign, because a
   /// single weight is never too heavy. So the larger weight can give the whole excess.
   [[gnu::target("avx2"), gnu::always_inline]] Load Split(const Load& capacity, Weights* weights,
                                                          Weights* rest) {
@@ -118,7 +118,7 @@ class Load {
   static constexpr size_t kPairsAtOnce = std::min<size_t>(kLanes / 2, 8);
   static constexpr size_t kBytesAtOnce = 2 * kPairsAtOnce;
 
-  // Weights of the pairs whose sums begin in vectors_[i].
+  // Loads the weights of several pairs. Their sums begin in vectors_[i].
   static __m128i LoadBytes(const Weights& weights, size_t i) {
     if constexpr (kBytesAtOnce == 4) return _mm_loadu_si32(weights.data());
     if constexpr (kBytesAtOnce == 8) return _mm_loadu_si64(weights.data());
@@ -304,11 +304,11 @@ class StripScheduler {
   [[gnu::target("avx2")]] StripScheduler(const ScheduleSpec& spec, int64_t quads)
       : spec_(spec),
         most_items_(MostItems(spec) * quads),
-        most_load_(CapacityOf(spec)),
-        capacity_(most_load_.positive, most_load_.negative),
-        fits_all_(kMaxPairLoad * spec.largest_group <= std::min(most_load_.positive, most_load_.negative)) {
-    while (std::max(most_load_.positive, most_load_.negative) >> unit_shift_ > 255) ++unit_shift_;
-    const Load<kColumns> units(most_load_.positive >> unit_shift_, most_load_.negative >> unit_shift_);
+        capacity_(CapacityOf(spec).positive, CapacityOf(spec).negative) {
+    const auto [positive, negative] = CapacityOf(spec);
+    fits_all_ = kMaxPairLoad * spec.largest_group <= std::min(positive, negative);
+    while (std::max(positive, negative) >> unit_shift_ > 255) ++unit_shift_;
+    const Load<kColumns> units(positive >> unit_shift_, negative >> unit_shift_);
     const auto most_groups = static_cast<size_t>(spec.largest_group);
     strips_.assign(kAtOnce, Strip(units.ToBytes(0), most_groups, static_cast<size_t>(most_items_)));
     means_.resize(static_cast<size_t>(most_items_));
@@ -643,10 +643,9 @@ class StripScheduler {
 
   ScheduleSpec spec_;
   int64_t most_items_;
-  LaneCapacity most_load_;
-  Load<kColumns> capacity_;  // most_load_ in each lane
-  bool fits_all_;            // any group
-  int unit_shift_ = 0;       // OpenGroups counts in units of 1 << unit_shift_, so that bytes hold most_load_
+  Load<kColumns> capacity_;
+  bool fits_all_;       // any group
+  int unit_shift_ = 0;  // OpenGroups counts in units of 1 << unit_shift_, so that bytes hold capacity_
   std::array<int32_t, kColumns* kQuad> zero_points_ = {};  // of each weight of an item
   std::vector<int8_t> widened_;                            // a strip wider than its narrow panel
   std::vector<uint8_t> means_;                             // of each item: the mean of its load

@@ -194,18 +194,25 @@ Weights WithHalvesApart(Weights weights) {
   return weights;
 }
 
-// `create` makes a plan of weights for an ISA.
-template <class Create>
-Error AddHalves(const Weights& weights, const Asked& asked, const Create& create, Findings* findings) {
-  const Weights apart = WithHalvesApart(weights);
-  ASSIGN_OR_RETURN(const auto plan, create(apart, INTACT_ISA_ANY));
+// Adds the certificate of `moved`: the weights in an order in which usual pairs are the asked ones. `create` makes a
+// plan of weights for an ISA. `place`: the depth in the weights of a depth in `moved`.
+template <class Create, class Place>
+Error AddMoved(const Weights& moved, const Asked& asked, const Create& create, const Place& place,
+               Findings* findings) {
+  ASSIGN_OR_RETURN(const auto plan, create(moved, INTACT_ISA_ANY));
   ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, asked.pairs));
-  ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, apart, asked.pairs));
+  ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, moved, asked.pairs));
   for (FailingPair& pair : witnesses) {
-    for (int64_t* const k : {&pair.k, &pair.k1}) *k -= *k > weights.k / 2 ? 1 : 0;
+    for (int64_t* const k : {&pair.k, &pair.k1}) *k = place(*k);
   }
   findings->pairings.push_back({asked, certificate, std::move(witnesses)});
   return {};
+}
+
+template <class Create>
+Error AddHalves(const Weights& weights, const Asked& asked, const Create& create, Findings* findings) {
+  const auto place = [&](int64_t k) { return k > weights.k / 2 ? k - 1 : k; };
+  return AddMoved(WithHalvesApart(weights), asked, create, place, findings);
 }
 
 // Returns the weights of a convolution with the taps of a kernel row as channels of one tap. The layer has one
@@ -219,17 +226,9 @@ Weights WithRowsAsTaps(Weights weights) {
 template <class Create>
 Error AddKernelRows(const Weights& weights, const Asked& asked, const Create& create, Findings* findings) {
   const Weights rows = WithRowsAsTaps(weights);
-  ASSIGN_OR_RETURN(const auto plan, create(rows, INTACT_ISA_ANY));
-  ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, asked.pairs));
-  ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, rows, asked.pairs));
   const int64_t width = rows.conv->GroupInputs(), pitch = rows.conv->TapDepth();
-  for (FailingPair& pair : witnesses) {
-    for (int64_t* const k : {&pair.k, &pair.k1}) {
-      *k = (*k / pitch * width + *k % pitch) * weights.conv->TapDepth();
-    }
-  }
-  findings->pairings.push_back({asked, certificate, std::move(witnesses)});
-  return {};
+  const auto place = [&](int64_t k) { return (k / pitch * width + k % pitch) * weights.conv->TapDepth(); };
+  return AddMoved(rows, asked, create, place, findings);
 }
 
 template <class Create>
