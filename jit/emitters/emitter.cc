@@ -25,17 +25,14 @@ class YmmEmitter final : public Emitter {
   void Store(const Mem& to, const Vec& from) override { code().vmovdqu(to, from); }
   void Copy(const Vec& to, const Vec& from) override { code().vmovdqa(to, from); }
   void Zero(const Vec& to) override { code().vpxor(to, to, to); }
-  void StoreLow(const Mem& to, const Vec& from, int bytes) override {
+  void StorePart(const Mem& to, const Vec& from, int bytes, int part) override {
     if (bytes == 32) return Store(to, from);
     if (bytes == 16) {
-      code().vmovdqu(to, from.xmm());
-    } else {
-      code().vmovq(to, from.xmm());
+      part == 0 ? code().vmovdqu(to, from.xmm()) : code().vextracti128(to, from, 1);
+      return;
     }
-  }
-  void StoreQuarter(const Mem& to, const Vec& from, int quarter) override {
-    if (quarter == 0) return StoreLow(to, from, 16);
-    code().vextracti128(to, from, quarter);
+    if (part == 2) code().vextracti128(from.xmm(), from, 1);
+    part % 2 == 0 ? code().vmovq(to, from.xmm()) : code().vmovhps(to, from.xmm());
   }
   void AddLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) override {
     AddYmmLaneSums(code(), to, vectors);
@@ -64,17 +61,13 @@ class ZmmEmitter final : public Emitter {
   void Store(const Mem& to, const Vec& from) override { code().vmovdqu32(to, from); }
   void Copy(const Vec& to, const Vec& from) override { code().vmovdqa32(to, from); }
   void Zero(const Vec& to) override { code().vpxord(to, to, to); }
-  void StoreLow(const Mem& to, const Vec& from, int bytes) override {
+  void StorePart(const Mem& to, const Vec& from, int bytes, int part) override {
     if (bytes == 64) return Store(to, from);
     if (bytes == 32) {
-      code().vmovdqu32(to, from.ymm());
+      part == 0 ? code().vmovdqu32(to, from.ymm()) : code().vextracti32x8(to, from, part);
     } else {
-      code().vmovdqu32(to, from.xmm());
+      part == 0 ? code().vmovdqu32(to, from.xmm()) : code().vextracti32x4(to, from, part);
     }
-  }
-  void StoreQuarter(const Mem& to, const Vec& from, int quarter) override {
-    if (quarter == 0) return StoreLow(to, from, 16);
-    code().vextracti32x4(to, from, quarter);
   }
   void AddLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) override {
     const Vec high = registers().NewVector("high half");

@@ -42,10 +42,9 @@ class Emitter {
   /// dwords of each 128-bit quarter. Unpacking a vector of bytes twice, to dwords, gives quartered vectors.
   /// Needs one free register.
   void OrderQuarters(std::vector<Vec>* four);
-  /// Stores the low `bytes` of `from`: the whole vector, half of it or a quarter.
-  virtual void StoreLow(const Mem& to, const Vec& from, int bytes) = 0;
-  /// Stores the 128-bit quarter number `quarter` of `from`.
-  virtual void StoreQuarter(const Mem& to, const Vec& from, int quarter) = 0;
+  /// Stores part number `part` of `from`, if it is cut into parts of `bytes`: the whole vector, halves or quarters.
+  /// The third quarter of a ymm destroys the first, and the fourth can be stored only after it.
+  virtual void StorePart(const Mem& to, const Vec& from, int bytes, int part) = 0;
   /// Adds the sum of each vector's int32 lanes to one of four int32 in memory; destroys the vectors.
   virtual void AddLaneSums(const Mem& to, const std::array<Vec, 4>& vectors) = 0;
   /// Loads lanes()/2 rows of lanes() int32 from memory that holds them column by column: `columns` addresses

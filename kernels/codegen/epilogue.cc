@@ -116,6 +116,40 @@ void Epilogue::LoadColumns(size_t member) {
 }
 
 void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Mem& c) {
+  Requantize(accumulators);
+  Store(accumulators, c);
+}
+
+void Epilogue::StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const jit::Gp& c,
+                         const jit::Mem& c_stride_bytes) {
+  const size_t width = rows[0].size();
+  size_t first = 0;
+  for (size_t packed = PackedRows(width); first < rows.size(); first += packed) {
+    while (rows.size() - first < packed) packed /= 2;
+    std::vector<jit::Vec> vectors;
+    for (size_t row = first; row < first + packed; ++row) {
+      Requantize(rows[row]);
+      vectors.insert(vectors.end(), rows[row].begin(), rows[row].end());
+    }
+    if (packed == 1) {
+      Store(vectors, x86::ptr(c));
+      emitter_.code().add(c, c_stride_bytes);
+      continue;
+    }
+    PackBytes(vectors);
+    for (size_t row = 0; row < packed; ++row) {
+      emitter_.StorePart(x86::ptr(c), vectors[0], static_cast<int>(width) * emitter_.lanes(),
+                         static_cast<int>(row));
+      emitter_.code().add(c, c_stride_bytes);
+    }
+  }
+}
+
+size_t Epilogue::PackedRows(size_t width) const {
+  return core::BytesOf(spec_.c_type) == 1 && (width == 1 || width == 2) ? 4 / width : 1;
+}
+
+void Epilogue::Requantize(const std::vector<jit::Vec>& accumulators) {
   SubtractZeroPoints(accumulators);
   if (spec_.is_fixed()) {
     MultiplyFixed(accumulators);
@@ -125,7 +159,6 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Me
   }
   if (spec_.has_row_values()) emitter_.code().add(row_, spec_.row_value_bytes());
   if (spec_.has_residual()) AddResidual(accumulators);
-  Store(accumulators, c);
 }
 
 void Epilogue::StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& c) {
@@ -222,7 +255,7 @@ void Epilogue::StoreBytes(const std::vector<jit::Vec>& accumulators, size_t firs
   const auto begin = accumulators.begin() + static_cast<std::ptrdiff_t>(first);
   const std::vector<jit::Vec> vectors(begin, begin + static_cast<std::ptrdiff_t>(count));
   PackBytes(vectors);
-  emitter_.StoreLow(to, vectors[0], static_cast<int>(count) * emitter_.lanes());
+  emitter_.StorePart(to, vectors[0], static_cast<int>(count) * emitter_.lanes(), 0);
 }
 
 // Rounds to nearest even. For bfloat16, adding bfloat16_middle carries if the cut-off bits are more than half
@@ -245,7 +278,7 @@ void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
   emitter_.Load(odd, Constant(offsetof(EpilogueConstants, half_order)));
   code.vpermd(accumulator, odd, accumulator);
   emitter_.registers().Free(odd);
-  emitter_.StoreLow(to, accumulator, emitter_.vector_bytes() / 2);
+  emitter_.StorePart(to, accumulator, emitter_.vector_bytes() / 2, 0);
 }
 
 // Modulo 2³², as all accumulation. The plan has proven that the result fits, or it may wrap.

@@ -138,6 +138,10 @@ class Epilogue {
   /// Requantizes the tile's next row, adjacent vectors of columns, and stores it at `c`. Destroys the
   /// accumulators.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Mem& c);
+  /// StoreRow() for the tile's next rows, which are as wide. `c` points to the first of them, and to the row
+  /// after the last one when they are stored. 8-bit outputs of narrow rows are packed together.
+  void StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const jit::Gp& c,
+                 const jit::Mem& c_stride_bytes);
   /// StoreRow() for a whole row of scaled values: adds the bias, applies the activation and stores. `values`
   /// are floats. Only for float outputs without fixed point, residual and values of rows.
   void StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& c);
@@ -150,6 +154,10 @@ class Epilogue {
                    const std::vector<jit::Vec>& vectors);
 
  private:
+  /// The number of rows of `width` vectors that are packed together.
+  size_t PackedRows(size_t width) const;
+  /// Computes the outputs of the tile's next row, not yet rounded to their type.
+  void Requantize(const std::vector<jit::Vec>& accumulators);
   /// Subtracts the terms of zero points. Here and below, `accumulators` are a whole row.
   void SubtractZeroPoints(const std::vector<jit::Vec>& accumulators);
   /// accumulators −= row value × column values. `row_member`: the row values' member of RowValues; `member`:

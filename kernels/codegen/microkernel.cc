@@ -582,10 +582,8 @@ class Microkernel {
     const Gp c = registers_.NewGeneral("c");
     code().mov(c, Argument(offsetof(MicrokernelArgs, c)));
     epilogue_.Prepare(registers_.Argument(), offsetof(MicrokernelArgs, epilogue));
-    for (int i = 0; i < spec_.mr; ++i) {
-      epilogue_.StoreRow(accumulators_[static_cast<size_t>(i)], x86::ptr(c));
-      code().add(c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
-    }
+    accumulators_.resize(static_cast<size_t>(spec_.mr));
+    epilogue_.StoreRows(accumulators_, c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
     epilogue_.Advance();
     code().add(c, Argument(offsetof(MicrokernelArgs, c_gap_bytes)));
     code().mov(Argument(offsetof(MicrokernelArgs, c)), c);

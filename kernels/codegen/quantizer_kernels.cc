@@ -193,7 +193,7 @@ Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   Loop(blocks, &code, [&] {
     quantize(0);
     pack();
-    emitter->StoreLow(x86::ptr(a), vectors[0], emitter->lanes());
+    emitter->StorePart(x86::ptr(a), vectors[0], emitter->lanes(), 0);
     code.add(x, step);
     code.add(a, emitter->lanes());
   });

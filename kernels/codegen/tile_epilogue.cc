@@ -146,7 +146,7 @@ class TileEpilogue {
     Interleave(&fours);
     for (int row = 0; row < lanes(); ++row) {
       code().mov(row_, x86::ptr(pointers_, row * 8));
-      emitter_->StoreQuarter(x86::ptr(row_, c_offset_), fours[static_cast<size_t>(row % 4)], row / 4);
+      emitter_->StorePart(x86::ptr(row_, c_offset_), fours[static_cast<size_t>(row % 4)], 16, row / 4);
     }
   }
 
