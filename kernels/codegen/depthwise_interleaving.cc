@@ -32,6 +32,7 @@ FilterPattern TapGrid::Shape(int pixels) const {
 std::vector<int64_t> TapGrid::PlaceOffsets(int pixels) const {
   const PlacedPattern placed = PlacePattern(columns, pixel_stride_bytes, pixels);
   std::vector<int64_t> offsets;
+  offsets.reserve(static_cast<size_t>(row_count()) * placed.offsets.size());
   for (int64_t row = 0; row < row_count(); ++row) {
     for (const int64_t column : placed.offsets) offsets.push_back(RowOffset(row) + column);
   }
@@ -113,6 +114,7 @@ void DepthwiseInterleaving::AppendGroups(const std::vector<int>& places, std::ve
 
 std::vector<DepthwiseInterleaving::Places> DepthwiseInterleaving::GroupsOfSet(const Layout& layout) const {
   std::vector<int> columns;
+  columns.reserve(static_cast<size_t>(layout.sharing * filter_.columns.width));
   for (int pixel = 0; pixel < layout.sharing; ++pixel) {
     for (int tap = 0; tap < filter_.columns.width; ++tap)
       columns.push_back(filter_.columns.Column(pixel, tap));
@@ -122,8 +124,11 @@ std::vector<DepthwiseInterleaving::Places> DepthwiseInterleaving::GroupsOfSet(co
   const auto size = static_cast<int>(this->size());
   const int rows = filter_.rows;
   const int rows_across = !layout.across_rows ? 0 : layout.fills_groups ? rows / size * size : rows;
+  const size_t most_places = static_cast<size_t>(rows) * columns.size();
   std::vector<Places> groups;
+  groups.reserve(most_places);
   std::vector<int> places;
+  places.reserve(most_places);
   for (const int column : columns) {
     for (int row = 0; row < rows_across; ++row) places.push_back(row * column_count_ + column);
     AppendGroups(places, &groups);
@@ -153,8 +158,11 @@ DepthwiseInterleaving::Taps DepthwiseInterleaving::TapsAt(const Places& places, 
 void DepthwiseInterleaving::Choose(const Layout& layout) {
   layout_ = layout;
   groups_ = GroupsOfSet(layout);
+  const size_t sets = groups_.size() * static_cast<size_t>(layout.sharing);
   taps_.clear();
+  taps_.reserve(sets);
   weights_of_groups_.clear();
+  weights_of_groups_.reserve(sets);
   for (const Places& places : groups_) {
     for (int pixel = 0; pixel < layout.sharing; ++pixel) {
       const Taps taps = TapsAt(places, pixel);
@@ -183,9 +191,13 @@ void DepthwiseInterleaving::ForEachUse(int pixels, const Visit& visit) const {
 }
 
 std::vector<TapGroup> DepthwiseInterleaving::Groups(int pixels) const {
+  const size_t most = groups_.size() * static_cast<size_t>(pixels);
   std::vector<TapGroup> groups;
+  groups.reserve(most);
   std::vector<Places> known;
+  known.reserve(most);
   std::vector<unsigned> weighed;  // places of each group
+  weighed.reserve(most);
   ForEachUse(pixels, [&](const Places& places, int pixel, int weights) {
     const size_t group = FindOrAdd(&known, places);
     if (group == groups.size()) {
@@ -218,8 +230,11 @@ void DepthwiseInterleaving::DropUnweighed(unsigned weighed, Places* places) cons
 
 // A vector of bytes takes two unpacks for pairs and four for groups, and has four accumulators.
 DepthwiseInterleaving::Cost DepthwiseInterleaving::CostOf(int pixels) const {
+  const size_t most = groups_.size() * static_cast<size_t>(pixels);
   std::vector<Places> groups;
+  groups.reserve(most);
   std::vector<unsigned> weighed;  // places of each group
+  weighed.reserve(most);
   size_t uses = 0;
   ForEachUse(pixels, [&](const Places& places, int /*pixel*/, int weights) {
     const size_t group = FindOrAdd(&groups, places);
@@ -228,6 +243,7 @@ DepthwiseInterleaving::Cost DepthwiseInterleaving::CostOf(int pixels) const {
     ++uses;
   });
   std::vector<std::pair<int, int>> pairs;
+  pairs.reserve(2 * groups.size());
   for (size_t i = 0; i < groups.size(); ++i) {
     DropUnweighed(weighed[i], &groups[i]);
     for (size_t j = 0; j < size(); j += 2) FindOrAdd(&pairs, {groups[i][j], groups[i][j + 1]});

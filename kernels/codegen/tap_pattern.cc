@@ -25,6 +25,7 @@ std::string TapPattern::Name() const {
 
 PlacedPattern PlacePattern(const std::vector<int64_t>& taps, int64_t pixel_stride, int pixels) {
   std::vector<int64_t> read;
+  read.reserve(static_cast<size_t>(pixels) * taps.size());
   for (int pixel = 0; pixel < pixels; ++pixel) {
     for (const int64_t tap : taps) read.push_back(pixel * pixel_stride + tap);
   }
@@ -32,6 +33,7 @@ PlacedPattern PlacePattern(const std::vector<int64_t>& taps, int64_t pixel_strid
   std::vector<int64_t>& offsets = placed.offsets;
   std::sort(offsets.begin(), offsets.end());
   offsets.erase(std::unique(offsets.begin(), offsets.end()), offsets.end());
+  placed.pattern.columns.reserve(read.size());
   for (const int64_t offset : read) {
     const auto column = std::lower_bound(offsets.begin(), offsets.end(), offset);
     placed.pattern.columns.push_back(static_cast<int>(column - offsets.begin()));

@@ -72,6 +72,7 @@ ConvPhase Simplified(const ConvGeometry& geometry, bool drops_taps) {
     const bool drops = drops_taps && !geometry.is_open[dimension];
     const TapSpan span = drops ? SpanOf(geometry, dimension) : TapSpan{0, geometry.kernel[dimension]};
     std::vector<int64_t> taps;
+    taps.reserve(phase.taps.size() * static_cast<size_t>(span.end - span.first));
     for (const int64_t outer : phase.taps) {
       for (int64_t tap = span.first; tap < span.end; ++tap) {
         taps.push_back(outer * geometry.kernel[dimension] + tap);
