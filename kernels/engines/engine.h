@@ -186,6 +186,9 @@ struct EngineTile {
   int least_row_step = 0;  // finer step, allowed when another engine handles the tail; 0: no finer step
 };
 
+/// The most rows of a run that are bound. The calls of more rows are not worth their memory.
+inline constexpr int64_t kMostBoundRows = 4096;
+
 /// Kernel calls with arguments that never change. Run() is not thread-safe.
 class BoundCalls {
  public:

@@ -110,22 +110,6 @@ class PanelEngine::TileCutter {
   int64_t run_end_ = 0;
 };
 
-// Tiles that one kernel runs.
-struct PanelEngine::Tiles {
-  int64_t row_begin = 0;
-  int64_t rows = 0;  // rows of each tile
-  int64_t count = 0;
-  int64_t gap = 0;  // rows between a tile and the next
-  LineEnds line;
-  const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
-  const Kernels* kernels = nullptr;
-
-  int64_t all_rows() const { return rows * count; }
-  bool IsLike(const Tiles& other) const {
-    return rows == other.rows && line == other.line && compensation == other.compensation;
-  }
-};
-
 PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
                          std::shared_ptr<const ScheduledVectors> schedule,
                          std::shared_ptr<const WidePanels> wide, int64_t most_rows)
@@ -378,7 +362,28 @@ bool PanelEngine::LeavesOutPadding(int64_t row_begin, int64_t row_end) const noe
   return true;
 }
 
+// Calls kernels.
+class PanelEngine::KernelCaller final : public Calls {
+ public:
+  KernelCaller(const PanelEngine& engine, const RunBuffers& buffers) : engine_(engine), buffers_(buffers) {}
+  void Call(const MicrokernelFunction& kernel, int64_t /*rows*/, MicrokernelArgs* call) override {
+    kernel(call);
+  }
+  void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) override {
+    engine_.RunEdge(buffers_, tiles, column, columns, call);
+  }
+
+ private:
+  const PanelEngine& engine_;
+  const RunBuffers& buffers_;
+};
+
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
+  KernelCaller caller(*this, buffers);
+  RunBy(buffers, range, scratch, &caller);
+}
+
+void PanelEngine::RunBy(const RunBuffers& buffers, const Range& range, uint8_t* scratch, Calls* calls) const {
   MicrokernelArgs call = MakeCall();
   const int64_t block_rows = BlockRows(range.row_end - range.row_begin);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
@@ -388,7 +393,7 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
     for (int64_t column = range.column_begin; column < range.column_end; column += chunk_columns_) {
       const int64_t chunk_end = std::min(range.column_end, column + chunk_columns_);
       const int64_t next_end = std::min(range.column_end, chunk_end + chunk_columns_);
-      RunChunk(buffers, {block, block_end, column, chunk_end}, a, next_end, &call);
+      RunChunk(buffers, {block, block_end, column, chunk_end}, a, next_end, &call, calls);
     }
   }
 }
@@ -504,39 +509,24 @@ void PanelEngine::CutToRows(Tiles* tiles) const noexcept {
   tiles->kernels = &heights_.front().at_line.front();
 }
 
-// Calls kernels.
-struct PanelEngine::KernelCaller {
-  const PanelEngine& engine;
-  const RunBuffers& buffers;
-
-  void Call(const MicrokernelFunction& kernel, MicrokernelArgs* call) const noexcept { kernel(call); }
-  void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) const noexcept {
-    engine.RunEdge(buffers, tiles, column, columns, call);
-  }
-};
-
 // A chunk of one tile. Nothing is prefetched, because HasFewRows().
-template <class Caller>
 void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const Input& a,
-                          const uint8_t** pointers, MicrokernelArgs* call, Caller* caller) const {
+                          MicrokernelArgs* call, Calls* calls) const {
+  std::array<const uint8_t*, kMaxRows> pointers;
   Tiles tile;
   tile.row_begin = range.row_begin;
   tile.rows = range.row_end - range.row_begin;
   tile.count = 1;
   tile.kernels = &heights_[static_cast<size_t>(tile.rows - 1)].at_line.front();
-  RowCursor(a.rows, tile.row_begin).Take(tile.rows, pointers);
+  RowCursor(a.rows, tile.row_begin).Take(tile.rows, pointers.data());
   if (!HasHeight(tile.rows)) CutToRows(&tile);
   PrefetchRegion region;
-  RunTiles(buffers, range, tile, a, pointers, &region, call, caller);
+  RunTiles(buffers, range, tile, a, pointers.data(), &region, call, calls);
 }
 
 void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
-                           MicrokernelArgs* call) const noexcept {
-  KernelCaller caller{*this, buffers};
-  if (IsTile(range)) {
-    std::array<const uint8_t*, kMaxRows> tile_pointers;
-    return RunTile(buffers, range, a, tile_pointers.data(), call, &caller);
-  }
+                           MicrokernelArgs* call, Calls* calls) const {
+  if (IsTile(range)) return RunTile(buffers, range, a, call, calls);
   // The next chunk is not fetched if kernels wait for their own weights, which it would delay.
   const bool has_next = next_end > range.column_end && !HasFewRows(range) && can_prefetch_;
   PrefetchRegion region;
@@ -544,8 +534,8 @@ void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const 
     region = {Columns(buffers, range.column_end),
               Columns(buffers, RoundUp(next_end, kPanelColumns)) - Columns(buffers, range.column_end)};
   }
-  if (has_lines_ && cost_.run_rows() != 0) return RunLines(buffers, range, a, &region, call);
-  RunRows(buffers, range, a, has_next ? &region : nullptr, call);
+  if (has_lines_ && cost_.run_rows() != 0) return RunLines(buffers, range, a, &region, call, calls);
+  RunRows(buffers, range, a, has_next ? &region : nullptr, call, calls);
 }
 
 int64_t PanelEngine::EqualRuns(const RowCursor& cursor, int64_t most) const noexcept {
@@ -565,18 +555,17 @@ int64_t PanelEngine::EqualRuns(const RowCursor& cursor, int64_t most) const noex
 }
 
 void PanelEngine::RunLines(const RunBuffers& buffers, const Range& range, const Input& a,
-                           PrefetchRegion* region, MicrokernelArgs* call) const noexcept {
+                           PrefetchRegion* region, MicrokernelArgs* call, Calls* calls) const {
   const int64_t run_rows = cost_.run_rows(), line_rows = data_.taps().line_rows;
   const int64_t most = std::min<int64_t>(kMaxTiles, static_cast<int64_t>(kCallRows) / run_rows);
   std::array<const uint8_t*, kCallRows> rows, pointers;
-  KernelCaller caller{*this, buffers};
   std::optional<RowCursor> cursor(std::in_place, a.rows, range.row_begin);
   for (Range run = range; run.row_begin < range.row_end; run.row_begin = run.row_end) {
     const int64_t runs = EqualRuns(*cursor, std::min(most, (range.row_end - run.row_begin) / run_rows));
     if (runs == 0) {
       // A part of a run, or a long run.
       run.row_end = std::min(range.row_end, run.row_begin / line_rows * line_rows + run_rows);
-      RunRows(buffers, run, a, region, call);
+      RunRows(buffers, run, a, region, call, calls);
       if (run.row_end != range.row_end) cursor.emplace(a.rows, run.row_end);
       continue;
     }
@@ -590,7 +579,7 @@ void PanelEngine::RunLines(const RunBuffers& buffers, const Range& range, const 
       const uint8_t** const place = &rows[static_cast<size_t>(tiles.row_begin - run.row_begin)];
       if (tiles.count != 1) {  // no kernel of their height
         for (int64_t i = 0; i < runs; ++i, tiles.row_begin += run_rows) {
-          RunTiles(buffers, range, tiles, a, place + i * run_rows, region, call, &caller);
+          RunTiles(buffers, range, tiles, a, place + i * run_rows, region, call, calls);
         }
         continue;
       }
@@ -599,14 +588,13 @@ void PanelEngine::RunLines(const RunBuffers& buffers, const Range& range, const 
       }
       tiles.count = runs;
       tiles.gap = run_rows - tiles.rows;
-      RunTiles(buffers, range, tiles, a, pointers.data(), region, call, &caller);
+      RunTiles(buffers, range, tiles, a, pointers.data(), region, call, calls);
     }
   }
 }
 
 void PanelEngine::RunRows(const RunBuffers& buffers, const Range& range, const Input& a,
-                          PrefetchRegion* region, MicrokernelArgs* call) const noexcept {
-  KernelCaller caller{*this, buffers};
+                          PrefetchRegion* region, MicrokernelArgs* call, Calls* calls) const {
   std::array<const uint8_t*, 2 * kCallRows> pointers;  // rows of two groups of tiles
   PrefetchRegion next_rows;
   RowCursor cursor(a.rows, range.row_begin);
@@ -627,16 +615,15 @@ void PanelEngine::RunRows(const RunBuffers& buffers, const Range& range, const I
       next_rows = {*next_pointers, a.rows.stride * tiles->all_rows()};
     }
     RunTiles(buffers, range, *tiles, a, pointers.data(), region == nullptr ? &next_rows : region, call,
-             &caller);
+             calls);
     std::copy_n(next_pointers, next->all_rows(), pointers.data());
     std::swap(tiles, next);
   }
 }
 
-template <class Caller>
 void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
                            const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call,
-                           Caller* caller) const {
+                           Calls* calls) const {
   call->pixel_offsets = heights_[static_cast<size_t>(tiles.rows - 1)].pixel_offsets.data();
   SetTaps(a, tiles.compensation, call);
   const bool streams =
@@ -662,19 +649,25 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     }
     if (prefetching != 0) {
       call->tiles = prefetching;
-      caller->Call(tiles.kernels->prefetching[stores], call);
+      calls->Call(tiles.kernels->prefetching[stores], tiles.rows, call);
     }
     // More prefetches would evict other data.
     if (prefetching == tiles.count) continue;
+    if (prefetching != 0) {
+      Tiles others = tiles;
+      others.row_begin += prefetching * (tiles.rows + tiles.gap);
+      SetTile(buffers, others, column, call);
+      call->rows = pointers + prefetching * tiles.rows;
+    }
     call->tiles = tiles.count - prefetching;
-    caller->Call(tiles.kernels->whole[stores], call);
+    calls->Call(tiles.kernels->whole[stores], tiles.rows, call);
   }
   if (edge_columns == 0) return;
   if (edge_columns % static_cast<unsigned>(lanes_) == 0) {
     SetTile(buffers, tiles, edge_begin, call);
     call->rows = pointers;
     call->tiles = tiles.count;
-    return caller->Call(tiles.kernels->edge[stores], call);
+    return calls->Call(tiles.kernels->edge[stores], tiles.rows, call);
   }
   // RunEdge() runs several tiles at once, up to the room of its scratch.
   const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));
@@ -685,63 +678,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     some.count = tiles.gap == 0 ? std::min(most, tiles.count - tile) : 1;
     SetTile(buffers, some, edge_begin, call);
     call->rows = pointers + tile * tiles.rows;
-    caller->CallEdge(some, edge_begin, edge_columns, call);
+    calls->CallEdge(some, edge_begin, edge_columns, call);
   }
-}
-
-// Records the calls for a tile, and repeats them. Kernels change their arguments, so each call gets a copy.
-class PanelEngine::BoundTile final : public BoundCalls {
- public:
-  BoundTile(const PanelEngine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch)
-      : engine_(engine), buffers_(buffers), range_(range), scratch_(scratch) {
-    const Taps& taps = engine_.data_.taps();
-    MicrokernelArgs call = engine_.MakeCall();
-    engine_.RunTile(buffers_, range_, Stage({buffers_.rows(), taps.offsets, taps.depth}), pointers_.data(),
-                    &call, this);
-  }
-  void Run() const noexcept override {
-    if (engine_.is_staged_) engine_.Stage(buffers_.rows(), range_.row_begin, range_.row_end, scratch_);
-    for (const auto& [kernel, args, tiles, column, columns] : calls_) {
-      MicrokernelArgs call = args;
-      if (columns == 0) {
-        (*kernel)(&call);
-      } else {
-        engine_.RunEdge(buffers_, tiles, column, columns, &call);
-      }
-    }
-  }
-
-  void Call(const MicrokernelFunction& kernel, const MicrokernelArgs* call) {
-    calls_.push_back({&kernel, *call, {}, 0, 0});
-  }
-  void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, const MicrokernelArgs* call) {
-    calls_.push_back({nullptr, *call, tiles, column, columns});
-  }
-
- private:
-  struct Recorded {
-    const MicrokernelFunction* kernel;  // null for an edge
-    MicrokernelArgs args;
-    Tiles tiles;  // of an edge
-    int64_t column, columns;
-  };
-  Input Stage(const Input& a) const {
-    return engine_.is_staged_ ? engine_.Stage(a.rows, range_.row_begin, range_.row_end, scratch_) : a;
-  }
-
-  const PanelEngine& engine_;
-  RunBuffers buffers_;
-  Range range_;
-  uint8_t* scratch_;
-  std::array<const uint8_t*, kMaxRows> pointers_;
-  std::vector<Recorded> calls_;
-};
-
-std::unique_ptr<BoundCalls> PanelEngine::Bind(const RunBuffers& buffers, const Range& range,
-                                              uint8_t* scratch) const {
-  const bool is_chunk = range.column_end - range.column_begin <= chunk_columns_;
-  if (!IsTile(range) || !is_chunk || buffers.weights != nullptr || buffers.may_stream) return nullptr;
-  return std::make_unique<BoundTile>(*this, buffers, range, scratch);
 }
 
 // Sets the members of `call` that depend on where the tiles begin in C.

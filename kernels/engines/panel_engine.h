@@ -81,10 +81,32 @@ class PanelEngine final : public Engine {
     Kernels& At(LineEnds line) { return at_line[size_t{line.begins} | size_t{line.ends} << 1]; }
     const Kernels& At(LineEnds line) const { return const_cast<Height*>(this)->At(line); }
   };
-  struct Tiles;
+  /// Tiles that one kernel runs.
+  struct Tiles {
+    int64_t row_begin = 0;
+    int64_t rows = 0;  // rows of each tile
+    int64_t count = 0;
+    int64_t gap = 0;  // rows between a tile and the next
+    LineEnds line;
+    const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
+    const Kernels* kernels = nullptr;
+
+    int64_t all_rows() const { return rows * count; }
+    bool IsLike(const Tiles& other) const {
+      return rows == other.rows && line == other.line && compensation == other.compensation;
+    }
+  };
+  /// What is done with each call of a kernel. `rows`: the rows of a tile.
+  class Calls {
+   public:
+    virtual ~Calls() = default;
+    virtual void Call(const MicrokernelFunction& kernel, int64_t rows, MicrokernelArgs* call) = 0;
+    /// RunEdge() of these arguments.
+    virtual void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) = 0;
+  };
   class TileCutter;
-  class BoundTile;
-  struct KernelCaller;
+  class KernelCaller;
+  class Recorder;
   class PrefetchRegion;
 
   /// The rows that kernels read, and their taps.
@@ -146,24 +168,24 @@ class PanelEngine final : public Engine {
   Input Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   bool Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
              RowMap* rows) const noexcept;
+  /// RunRange() by `calls`, as the functions below.
+  void RunBy(const RunBuffers& buffers, const Range& range, uint8_t* scratch, Calls* calls) const;
   /// Computes `range` from `a`. Row i of `a` belongs to row i of C. Prefetches the columns up to `next_end`.
   void RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
-                MicrokernelArgs* call) const noexcept;
+                MicrokernelArgs* call, Calls* calls) const;
   /// Whether a chunk of these rows is one tile.
   bool IsTile(const Range& range) const {
     return range.row_end - range.row_begin <= block_.mr && !has_lines_ && cost_.run_rows() == 0;
   }
-  /// `pointers` has room for the rows of a tile.
-  template <class Caller>
-  void RunTile(const RunBuffers& buffers, const Range& range, const Input& a, const uint8_t** pointers,
-               MicrokernelArgs* call, Caller* caller) const;
+  void RunTile(const RunBuffers& buffers, const Range& range, const Input& a, MicrokernelArgs* call,
+               Calls* calls) const;
   /// Computes `range`, tile after tile. Prefetches shares of `region`; if `region` is null, the rows of the
   /// next tiles.
   void RunRows(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
-               MicrokernelArgs* call) const noexcept;
+               MicrokernelArgs* call, Calls* calls) const;
   /// RunRows() for rows that are cut at lines. A call runs the tiles at one place of several lines.
   void RunLines(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
-                MicrokernelArgs* call) const noexcept;
+                MicrokernelArgs* call, Calls* calls) const;
   /// The number of runs of lines from the run at `cursor` on that compute the same taps, at most `most`. 0 if
   /// no line begins there.
   int64_t EqualRuns(const RowCursor& cursor, int64_t most) const noexcept;
@@ -171,12 +193,10 @@ class PanelEngine final : public Engine {
                  Tiles* tiles) const noexcept;
   /// Cuts `tiles` into tiles of one row.
   void CutToRows(Tiles* tiles) const noexcept;
-  /// Computes the columns of `range` for `tiles` by the functions of `caller`, and prefetches a share of
-  /// `region`.
-  template <class Caller>
+  /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
                 const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call,
-                Caller* caller) const;
+                Calls* calls) const;
   MicrokernelArgs MakeCall() const;
   void SetTaps(const Input& a, const SkippingCompensation* compensation, MicrokernelArgs* call) const;
   void SetTile(const RunBuffers& buffers, const Tiles& tiles, int64_t column, MicrokernelArgs* call) const;

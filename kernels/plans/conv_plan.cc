@@ -87,13 +87,20 @@ RunBuffers ConvPlan::BuffersOf(const PerRunColumnConstants* columns, const Outpu
   return buffers;
 }
 
-std::unique_ptr<BoundCalls> ConvPlan::Bind(const ConvInput& input, const OutputMap& output,
-                                           const ConvRun& run, const Range& range, uint8_t* scratch) const {
-  if (range.Empty() || run.spread_bytes != 0 || run.is_by_line) return nullptr;
-  const int64_t chunk_end =
-      kernels_->ChunkEnd(range.row_begin, std::min(range.row_end, range.row_begin + run.chunk_rows));
-  if (chunk_end != range.row_end) return nullptr;
-  return kernels_->Bind(input, BuffersOf(nullptr, output, run), run, range, scratch);
+bool ConvPlan::Bind(const ConvInput& input, const OutputMap& output, const ConvRun& run, const Range& share,
+                    uint8_t* scratch, std::vector<std::unique_ptr<BoundCalls>>* calls) const {
+  if (share.Empty() || run.spread_bytes != 0 || run.is_by_line ||
+      share.row_end - share.row_begin > kMostBoundRows)
+    return false;
+  const RunBuffers buffers = BuffersOf(nullptr, output, run);
+  bool is_bound = true;
+  ForEachChunk(run, share, [&](const Range& chunk) {
+    if (!is_bound) return;
+    auto of_chunk = kernels_->Bind(input, buffers, run, chunk, scratch);
+    is_bound = of_chunk != nullptr;
+    if (is_bound) calls->push_back(std::move(of_chunk));
+  });
+  return is_bound;
 }
 
 void ConvPlan::RunShare(const ConvInput& input, const PerRunColumnConstants* columns, const OutputMap& output,

@@ -54,9 +54,9 @@ class ConvPlan {
   /// `output`: the caller's pixels.
   void RunShare(const ConvInput& input, const PerRunColumnConstants* columns, const OutputMap& output,
                 const ConvRun& run, const Range& range, uint8_t* scratch) const;
-  /// The calls of RunShare(): see Engine::Bind(). Shares of several chunks are not bound.
-  std::unique_ptr<BoundCalls> Bind(const ConvInput& input, const OutputMap& output, const ConvRun& run,
-                                   const Range& range, uint8_t* scratch) const;
+  /// Appends the calls of RunShare(), chunk by chunk: see Engine::Bind(). False: they cannot all be bound.
+  bool Bind(const ConvInput& input, const OutputMap& output, const ConvRun& run, const Range& share,
+            uint8_t* scratch, std::vector<std::unique_ptr<BoundCalls>>* calls) const;
   /// A range that contains all input pixels that RunShare() of `range` may read.
   InputPixels PixelsOf(const Range& range) const;
 

@@ -664,10 +664,10 @@ class Convolution::Bound final : public BoundRun {
     const OutputMap output = OutputMap::Of(plan_.problem_.output, plan_.geometry_.output_channels, args_.c,
                                            args_.c_stride, args_.residual, args_.residual_stride);
     for (size_t i = 0; i < prepared_->runs.size(); ++i) {
-      auto calls = prepared_->plans->plans[i]->Bind(from.input, output, prepared_->runs[i], cuts_.Share(i, 0),
-                                                    scratch_.data() + prepared_->shared_bytes);
-      if (calls == nullptr) return calls_.clear();
-      calls_.push_back(std::move(calls));
+      if (!prepared_->plans->plans[i]->Bind(from.input, output, prepared_->runs[i], cuts_.Share(i, 0),
+                                            scratch_.data() + prepared_->shared_bytes, &calls_)) {
+        return calls_.clear();
+      }
     }
   }
   Error Run() override {
@@ -684,7 +684,7 @@ class Convolution::Bound final : public BoundRun {
   intact_conv_args args_;
   PreparedPointer prepared_;
   Cuts cuts_;
-  std::vector<std::unique_ptr<BoundCalls>> calls_;  // [plan]; empty: Run() finds the calls each time
+  std::vector<std::unique_ptr<BoundCalls>> calls_;  // of all chunks; empty: Run() finds the calls each time
   BoundScratch scratch_;
 };
 

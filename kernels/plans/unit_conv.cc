@@ -314,11 +314,7 @@ void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const Conv
                    uint8_t* scratch) const {
   if (IsOneGemm()) {
     RunBuffers unit_buffers = buffers;
-    if (!in_place_taps_.empty() && input.stride == geometry_.input_channels &&
-        run.engines.front()->LeavesOutPadding(chunk.row_begin, chunk.row_end)) {
-      unit_buffers.a = InPlaceSource::LinesOf(geometry_, input);
-      unit_buffers.taps = in_place_taps_;
-    } else {
+    if (!ReadInPlace(input, run, chunk, &unit_buffers)) {
       unit_buffers.a = source_->Stage(input, 0, chunk.row_begin, chunk.row_end, scratch);
     }
     return RunUnit(0, run, unit_buffers, chunk, scratch);
@@ -348,6 +344,17 @@ void UnitConv::Run(const ConvInput& input, const RunBuffers& buffers, const Conv
       RunUnit(unit, run, unit_buffers, {chunk.row_begin, chunk.row_end, 0, unit_outputs}, scratch);
     }
   }
+}
+
+bool UnitConv::ReadInPlace(const ConvInput& input, const ConvRun& run, const Range& chunk,
+                           RunBuffers* buffers) const {
+  if (in_place_taps_.empty() || input.stride != geometry_.input_channels ||
+      !run.engines.front()->LeavesOutPadding(chunk.row_begin, chunk.row_end)) {
+    return false;
+  }
+  buffers->a = InPlaceSource::LinesOf(geometry_, input);
+  buffers->taps = in_place_taps_;
+  return true;
 }
 
 void UnitConv::RunUnit(size_t number, const ConvRun& run, const RunBuffers& buffers, const Range& range,
@@ -387,10 +394,11 @@ class UnitConv::BoundChunk final : public BoundCalls {
 std::unique_ptr<BoundCalls> UnitConv::Bind(const ConvInput& input, const RunBuffers& buffers,
                                            const ConvRun& run, const Range& chunk, uint8_t* scratch) const {
   if (!IsOneGemm()) return nullptr;
-  RunBuffers staged = buffers;
-  staged.a = source_->Stage(input, 0, chunk.row_begin, chunk.row_end, scratch);
-  auto calls = units_.front()->Bind(*run.engines.front(), staged, chunk, scratch + run.staged_bytes);
-  if (calls == nullptr) return nullptr;
+  RunBuffers unit_buffers = buffers;
+  const bool in_place = ReadInPlace(input, run, chunk, &unit_buffers);
+  if (!in_place) unit_buffers.a = source_->Stage(input, 0, chunk.row_begin, chunk.row_end, scratch);
+  auto calls = units_.front()->Bind(*run.engines.front(), unit_buffers, chunk, scratch + run.staged_bytes);
+  if (calls == nullptr || in_place) return calls;
   return std::make_unique<BoundChunk>(*source_, input, chunk, scratch, std::move(calls));
 }
 

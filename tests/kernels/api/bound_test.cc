@@ -136,6 +136,7 @@ TEST_P(BoundRuns, OfProductsEqualPlainRuns) {
            Product{5, 17, 30, INTACT_QUANTIZATION_ROWS},
            Product{5, 17, 30, INTACT_QUANTIZATION_DYNAMIC_ROWS},
            Product{5, 17, 30, INTACT_QUANTIZATION_DYNAMIC_TENSOR},
+           Product{1000, 33, 576},  // several calls, some of which fetch the next rows
            Product{0, 17, 30},
        }) {
     SCOPED_TRACE(testing::PrintToString(std::array{product.m, product.n, product.k}));
@@ -158,6 +159,9 @@ TEST_P(BoundRuns, OfConvolutionsEqualPlainRuns) {
            Layer{8, 8, 1, 5, 3, 1},
            Layer{8, 8, 1, 5, 1, 1},
            Layer{16, 24, 1, 9, 1},
+           Layer{16, 40, 1, 50},           // several calls and chunks
+           Layer{64, 64, 1, 24, 3, 0, 0},  // rows that lie in the input
+           Layer{3, 5, 1, 70},             // too many rows to be bound
            Layer{16, 24, 1, 9, 3, 0, INTACT_QUANTIZATION_TENSOR},
            Layer{16, 24, 1, 9, 3, 0, INTACT_QUANTIZATION_STATIC, 1, 0},
        }) {
