@@ -54,6 +54,13 @@ struct TileCosts {
   double copy = 0, copy_tile = 0;
 };
 
+/// At most eight columns (narrow_engine.h), in products.
+struct NarrowCosts {
+  double run = 0;   // a run
+  double row = 0;   // a row, with its outputs
+  double step = 0;  // a step of a row
+};
+
 /// Limits between layouts and kernels (conv_layout.h, unit_conv.h, depthwise_conv.h, scheduled_sums.h). The
 /// fit does not measure them.
 struct LayoutLimits {
@@ -117,6 +124,7 @@ struct CostTable {
   VectorCosts ymm, zmm;
   RuntimeCosts runtime;
   TileCosts tiles;
+  NarrowCosts narrow;
   LayoutLimits layout;
 
   /// The costs of kernels on `isa`, by its registers.
@@ -214,6 +222,9 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("tiles.staged_row", kProducts, table.tiles.staged_row);
   visit("tiles.copy", "cycles", table.tiles.copy);
   visit("tiles.copy_tile", "cycles", table.tiles.copy_tile);
+  visit("narrow.run", kProducts, table.narrow.run);
+  visit("narrow.row", kProducts, table.narrow.row);
+  visit("narrow.step", kProducts, table.narrow.step);
   auto& layout = table.layout;
   visit("layout.few_panels", "panels", layout.few_panels);
   visit("layout.planar_vectors", "vectors", layout.planar_vectors);

@@ -172,7 +172,7 @@ inline const KernelData& KernelDataOf(const PlanData& data) {
 
 /// Identifies an engine of a plan. Equal engines of different plans have equal ids.
 struct EngineId {
-  enum class Kind : uint8_t { kPortable, kPanels, kScheduled, kPlanar, kTiles, kUnpacked };
+  enum class Kind : uint8_t { kPortable, kPanels, kScheduled, kPlanar, kTiles, kUnpacked, kNarrow };
   Kind kind = Kind::kPortable;
   KernelBlock block = {};  // only with kPanels
   bool operator==(const EngineId&) const = default;

@@ -7,6 +7,7 @@
 
 #include "kernels/engines/amx_engine.h"
 #include "kernels/engines/block_cost.h"
+#include "kernels/engines/narrow_engine.h"
 #include "kernels/engines/panel_engine.h"
 #include "kernels/engines/planar_engine.h"
 #include "kernels/engines/portable_engine.h"
@@ -179,6 +180,10 @@ Result<Engines> EngineMaker::MakeUsual(UsualRows usual, const EngineMaker* like)
     ASSIGN_OR_RETURN(std::unique_ptr<Engine> tiles, AmxEngine::Create(data_));
     engines.push_back(std::move(tiles));
   }
+  if (NarrowEngine::CanRun(data_, VectorIsa(isa_))) {
+    ASSIGN_OR_RETURN(std::unique_ptr<Engine> narrow, NarrowEngine::Create(data_));
+    engines.push_back(std::move(narrow));
+  }
   if (UnpackedEngine::CanRun(data_, isa_)) {
     ASSIGN_OR_RETURN(std::unique_ptr<Engine> unpacked, UnpackedEngine::Create(data_, isa_));
     engines.push_back(std::move(unpacked));
@@ -194,6 +199,7 @@ std::vector<EngineId> EngineMaker::Possible() const {
     if (CanRun(block)) possible.push_back({EngineId::Kind::kPanels, block});
   }
   if (UsesTiles(isa_)) possible.push_back({EngineId::Kind::kTiles});
+  if (NarrowEngine::CanRun(data_, VectorIsa(isa_))) possible.push_back({EngineId::Kind::kNarrow});
   if (UnpackedEngine::CanRun(data_, isa_)) possible.push_back({EngineId::Kind::kUnpacked});
   return possible;
 }
@@ -209,6 +215,8 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
       return MakePanels(id.block);
     case EngineId::Kind::kTiles:
       return AmxEngine::Create(data_);
+    case EngineId::Kind::kNarrow:
+      return NarrowEngine::Create(data_);
     case EngineId::Kind::kUnpacked:
       return UnpackedEngine::Create(data_, isa_);
     case EngineId::Kind::kPortable:

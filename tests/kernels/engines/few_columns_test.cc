@@ -59,26 +59,42 @@ TEST_P(FewColumns, OfConvolutionsHoldAboutTheirBytes) {
 }
 
 TEST_P(FewColumns, GiveTheReferencesBytes) {
-  for (const char* line : {
-           "gemm u8s8s32 m=1 n=1 k=1 za=3",
-           "gemm u8s8s32 m=9 n=1 k=4100 fill=laplace bias=s32",
-           "gemm s8u8u8 m=33 n=1 k=67 za=-9 zb=131 bias=f32 scale=channel act=relu",
-           "gemm u8s8f32 m=70 n=2 k=130 za=77 fill=gauss res=f32 saved=yes",
-           "gemm u8s8s32 m=17 n=3 k=259 fill=bait threads=2",
-           "gemm s8s8s8 m=5 n=3 k=64 za=-128 zc=9 blayout=nk bpad=3",
-           "gemm u8u8s32 m=40 n=4 k=1030 zb=7 zbper=channel saved=yes",
-           "gemm u8s8u8 m=260 n=5 k=70 arange=127 fill=stray",
-           "gemm u8s8s32 m=3 n=7 k=300 fill=extremes usual=3",
-           "gemm u8s8bf16 m=12 n=6 k=90 quant=dynamic_rows x=normal batch=2",
-           "gemm u8s8s32 m=100 n=8 k=515 fill=student usual=128",
-           "gemm u8u8f32 m=20 n=1 k=64 batch=3 runtimeb=yes zb=9 zbper=item scale=item",
-           "gemm s8s8s32 m=6 n=7 k=35 batch=3 runtimeb=yes blayout=nk",
-           "gemm u8s8s32 m=6 n=5 k=130 runtimeb=yes",
-           "conv u8s8s32 in=9x11 c=5 o=1 kernel=3x3 pad=1x1 za=3",
-           "conv s8s8u8 in=7x12 c=64 o=3 kernel=3x3 pad=1x1 za=-7 zc=3 bias=f32 saved=yes",
-           "conv u8u8s32 in=6x9 c=12 o=24 kernel=3x3 pad=1x1 groups=6 za=9 zb=3 zbper=channel",
-           "conv u8s8s32 in=5x6 c=8 o=2 kernel=3x2 stride=2x2 transposed=yes za=5",
-       }) {
+  for (
+      const char* line : {
+          "gemm u8s8s32 m=1 n=1 k=1 za=3",
+          "gemm u8s8s32 m=9 n=1 k=4100 fill=laplace bias=s32",
+          "gemm s8u8u8 m=33 n=1 k=67 za=-9 zb=131 bias=f32 scale=channel act=relu",
+          "gemm u8s8f32 m=70 n=2 k=130 za=77 fill=gauss res=f32 saved=yes",
+          "gemm u8s8s32 m=17 n=3 k=259 fill=bait threads=2",
+          "gemm s8s8s8 m=5 n=3 k=64 za=-128 zc=9 blayout=nk bpad=3",
+          "gemm u8u8s32 m=40 n=4 k=1030 zb=7 zbper=channel saved=yes",
+          "gemm u8s8u8 m=260 n=5 k=70 arange=127 fill=stray",
+          "gemm u8s8s32 m=3 n=7 k=300 fill=extremes usual=3",
+          "gemm u8s8bf16 m=12 n=6 k=90 quant=dynamic_rows x=normal batch=2",
+          "gemm u8s8s32 m=100 n=8 k=515 fill=student usual=128",
+          "gemm u8u8f32 m=20 n=1 k=64 batch=3 runtimeb=yes zb=9 zbper=item scale=item",
+          "gemm s8s8s32 m=6 n=7 k=35 batch=3 runtimeb=yes blayout=nk",
+          "gemm u8s8s32 m=6 n=5 k=130 runtimeb=yes",
+          // Many rows, whose quads fill the lanes (narrow_engine.h): widths of the panel, depths within a step
+          // and beyond, rows and outputs with gaps, and types of outputs.
+          "gemm u8s8s32 m=300 n=1 k=8",
+          "gemm u8s8u8 m=131 n=1 k=200 apad=3 zc=3 bias=f32 scale=channel cpad=1",
+          "gemm s8s8s8 m=64 n=2 k=50 za=5 zc=-4 fixed=away act=clamp",
+          "gemm u8s8s32 m=145 n=2 k=31 cpad=3",
+          "gemm s8s8f32 m=48 n=4 k=77 za=-3 apad=1 act=relu bias=f32",
+          "gemm u8s8u8 m=80 n=3 k=130 scale=channel usual=80 threads=3",
+          "gemm u8s8f32 m=47 n=8 k=2048 scale=channel",
+          "gemm u8s8f16 m=200 n=7 k=13 scale=channel",
+          "gemm u8s8u8 m=160 n=8 k=36 quant=tensor zc=7",
+          "gemm s8s8bf16 m=100 n=6 k=5 quant=dynamic_tensor x=normal",
+          "conv u8s8s32 in=12x40 c=20 o=3 kernel=1x1 stride=2x2",
+          "conv u8s8u8 in=12x40 c=20 o=3 kernel=1x1 stride=2x2 quant=tensor zc=7",
+          "conv u8s8f32 in=8x40 c=9 o=1 kernel=1x1 quant=dynamic_tensor x=normal",
+          "conv u8s8s32 in=9x11 c=5 o=1 kernel=3x3 pad=1x1 za=3",
+          "conv s8s8u8 in=7x12 c=64 o=3 kernel=3x3 pad=1x1 za=-7 zc=3 bias=f32 saved=yes",
+          "conv u8u8s32 in=6x9 c=12 o=24 kernel=3x3 pad=1x1 groups=6 za=9 zb=3 zbper=channel",
+          "conv u8s8s32 in=5x6 c=8 o=2 kernel=3x2 stride=2x2 transposed=yes za=5",
+      }) {
     ExpectItsModel(OnThis(line));
     if (HasFatalFailure()) return;
   }
@@ -86,7 +102,8 @@ TEST_P(FewColumns, GiveTheReferencesBytes) {
 
 // All candidates of tuning.
 TEST_P(FewColumns, EveryCandidateGivesTheSameBytes) {
-  for (const char* shape : {"m=13 n=1 k=1100", "m=50 n=2 k=140", "m=7 n=4 k=300", "m=21 n=8 k=67"}) {
+  for (const char* shape :
+       {"m=13 n=1 k=1100", "m=50 n=2 k=140", "m=7 n=4 k=300", "m=21 n=8 k=67", "m=40 n=3 k=70"}) {
     const Problem problem = OnThis(std::string("gemm u8s8s32 za=3 fill=laplace ") + shape);
     const reference::Gemm gemm = verify::MaterializeGemm(problem);
     const verify::RunOptions options = verify::RunOptionsOf(problem);

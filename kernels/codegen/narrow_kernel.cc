@@ -1,0 +1,239 @@
+#include "kernels/codegen/narrow_kernel.h"
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/isas.h"
+#include "jit/assembler.h"
+#include "jit/code_cache.h"
+#include "jit/emitters/dot.h"
+#include "jit/emitters/emitter.h"
+#include "kernels/weights/pack.h"
+
+namespace intact::kernels {
+namespace {
+
+namespace x86 = asmjit::x86;
+using jit::Gp;
+using jit::Mem;
+using jit::Vec;
+
+constexpr core::Isa kIsa = core::Isa::kAvx512Vnni;
+constexpr size_t kRows = kNarrowRows;
+
+// The quad of each lane, for panels of 2, 4 and 8 columns.
+constexpr auto kQuadsOfLanes = [] {
+  std::array<std::array<int32_t, kNarrowRows>, 3> quads{};
+  for (size_t i = 0; i < quads.size(); ++i) {
+    for (size_t lane = 0; lane < kRows; ++lane) quads[i][lane] = static_cast<int32_t>(lane >> (i + 1));
+  }
+  return quads;
+}();
+
+class NarrowKernel {
+ public:
+  explicit NarrowKernel(const NarrowKernelSpec& spec)
+      : spec_(spec),
+        session_(spec.Name()),
+        registers_(jit::MakeRegisterFile(kIsa)),
+        emitter_(jit::MakeEmitter(kIsa, session_.code(), registers_)),
+        epilogue_(spec.epilogue, *emitter_) {}
+
+  Result<jit::Code> Generate() {
+    TakeRegisters();
+    session_.Begin(registers_);
+    LoadConstants();
+    const asmjit::Label tile = code().newLabel();
+    code().bind(tile);
+    Sums();
+    Store();
+    code().sub(x86::qword_ptr(registers_.Argument(), offsetof(NarrowKernelArgs, tiles)), 1);
+    code().jnz(tile);
+    session_.End();
+    return session_.Finish(registers_);
+  }
+
+ private:
+  x86::Assembler& code() { return session_.code(); }
+  Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
+
+  // Callee-saved registers can be taken only before Begin(). Leaves registers to the epilogue.
+  void TakeRegisters() {
+    std::vector<Gp> left;
+    left.reserve(Epilogue::kGeneralRegisters);
+    for (int i = 0; i < Epilogue::kGeneralRegisters; ++i) left.push_back(registers_.NewGeneral("left"));
+    a_ = registers_.NewGeneral("a");
+    stride_ = registers_.NewGeneral("stride");
+    stride3_ = registers_.NewGeneral("3 strides");
+    for (Gp& four : fours_) four = registers_.NewGeneral("four rows");
+    c_ = registers_.NewGeneral("c");
+    b_ = registers_.NewGeneral("b");
+    steps_ = registers_.NewGeneral("steps");
+    for (const Gp& general : left) registers_.Free(general);
+  }
+
+  void LoadConstants() {
+    code().mov(a_, Argument(offsetof(NarrowKernelArgs, a)));
+    code().mov(stride_, Argument(offsetof(NarrowKernelArgs, stride)));
+    code().lea(stride3_, x86::ptr(stride_, stride_, 1));
+    code().mov(c_, Argument(offsetof(NarrowKernelArgs, c)));
+    if (spec_.width > 1) {
+      const size_t order = spec_.width == 2 ? 0 : spec_.width == 4 ? 1 : 2;
+      order_ = registers_.NewVector("quads of lanes");
+      code().mov(b_, reinterpret_cast<uint64_t>(kQuadsOfLanes[order].data()));
+      emitter_->Load(order_, x86::ptr(b_));
+    }
+    if (spec_.shifts) {
+      shifts_ = jit::NewOnes(*emitter_);
+      code().vpsllw(shifts_, shifts_, 15);
+      code().vpacksswb(shifts_, shifts_, shifts_);  // 128 in each byte
+    }
+    epilogue_.Prepare(registers_.Argument(), offsetof(NarrowKernelArgs, epilogue));
+    if (!spec_.has_tail) return;
+    code().kmovq(kBytes, Argument(offsetof(NarrowKernelArgs, tail_bytes)));
+  }
+
+  void Sums() {
+    code().mov(b_, Argument(offsetof(NarrowKernelArgs, b)));
+    code().mov(steps_, Argument(offsetof(NarrowKernelArgs, steps)));
+    code().mov(fours_[0], a_);
+    for (size_t i = 1; i < fours_.size(); ++i) code().lea(fours_[i], x86::ptr(fours_[i - 1], stride_, 2));
+    code().lea(a_, x86::ptr(fours_.back(), stride_, 2));
+    for (Vec& sum : sums_) {
+      sum = registers_.NewVector("sums of a row");
+      emitter_->Zero(sum);
+    }
+    const Vec b = registers_.NewVector("b"), a = registers_.NewVector("a row's quads");
+    const asmjit::Label loop = code().newLabel();
+    const asmjit::Label tail = code().newLabel();
+    code().test(steps_, steps_);
+    code().jz(tail);
+    code().bind(loop);
+    Step(a, b, false);
+    for (const Gp& four : fours_) code().add(four, spec_.quads() * kQuad);
+    code().add(b_, kPanelQuadBytes);
+    code().dec(steps_);
+    code().jnz(loop);
+    code().bind(tail);
+    if (spec_.has_tail) Step(a, b, true);
+    registers_.Free(a);
+    registers_.Free(b);
+  }
+
+  // B has zeros for the bytes that a row does not have.
+  void Step(const Vec& a, const Vec& b, bool is_tail) {
+    emitter_->Load(b, x86::ptr(b_));
+    for (size_t row = 0; row < kRows; ++row) {
+      const Gp& four = fours_[row / 4];
+      const std::array<Mem, 4> from = {x86::ptr(four), x86::ptr(four, stride_), x86::ptr(four, stride_, 1),
+                                       x86::ptr(four, stride3_)};
+      if (is_tail) {
+        code().k(kBytes).z().vmovdqu8(a, from[row % 4]);
+      } else {
+        emitter_->LoadFirst(a, from[row % 4], spec_.quads() * kQuad);
+      }
+      if (spec_.shifts) code().vpxord(a, a, shifts_);
+      if (spec_.width > 1) code().vpermd(a, order_, a);
+      code().vpdpbusd(sums_[row], a, b);
+    }
+  }
+
+  // x becomes the sums of x's and y's parts, which `low` and `high` select from both. Frees y.
+  template <class Low, class High>
+  Vec Add(const Vec& x, const Vec& y, const Low& low, const High& high) {
+    const Vec spare = registers_.NewVector("spare");
+    low(spare, x, y);
+    high(y, x, y);
+    code().vpaddd(x, spare, y);
+    registers_.Free(spare);
+    registers_.Free(y);
+    return x;
+  }
+  // Halves: (x, y). Quarters, of pairs of rows: (x, x′, y, y′).
+  Vec AddHalves(const Vec& x, const Vec& y) {
+    return Add(
+        x, y, [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufi64x2(to, a, b, 0x44); },
+        [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufi64x2(to, a, b, 0xee); });
+  }
+  Vec AddQuarters(const Vec& x, const Vec& y) {
+    return Add(
+        x, y, [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufi32x4(to, a, b, 0x88); },
+        [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufi32x4(to, a, b, 0xdd); });
+  }
+  // Within each quarter: the halves of x and y, and their dwords.
+  Vec AddEighths(const Vec& x, const Vec& y) {
+    return Add(
+        x, y, [&](const Vec& to, const Vec& a, const Vec& b) { code().vpunpcklqdq(to, a, b); },
+        [&](const Vec& to, const Vec& a, const Vec& b) { code().vpunpckhqdq(to, a, b); });
+  }
+  Vec AddDwords(const Vec& x, const Vec& y) {
+    return Add(
+        x, y, [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufps(to, a, b, 0x88); },
+        [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufps(to, a, b, 0xdd); });
+  }
+  // A quarter for each of four rows, `step` apart.
+  Vec Quarters(size_t row, size_t step) {
+    const Vec low = AddHalves(sums_[row], sums_[row + step]);
+    return AddQuarters(low, AddHalves(sums_[row + 2 * step], sums_[row + 3 * step]));
+  }
+  // The outputs of the rows of a vector, from `row` on.
+  Vec Outputs(size_t row) {
+    switch (spec_.width) {
+      case 8:
+        return AddHalves(sums_[row], sums_[row + 1]);
+      case 4:
+        return Quarters(row, 1);
+      case 2: {
+        const Vec first = Quarters(row, 2);
+        return AddEighths(first, Quarters(row + 1, 2));
+      }
+      default: {
+        const Vec first = Quarters(0, 4);
+        const Vec low = AddEighths(first, Quarters(1, 4));
+        const Vec third = Quarters(2, 4);
+        return AddDwords(low, AddEighths(third, Quarters(3, 4)));
+      }
+    }
+  }
+
+  void Store() {
+    std::vector<std::vector<Vec>> outputs;
+    for (int i = 0; i < spec_.width; ++i) {
+      const Vec sums = Outputs(static_cast<size_t>(i * spec_.quads()));
+      code().mov(steps_, Argument(offsetof(NarrowKernelArgs, compensation)));
+      code().vpaddd(sums, sums, x86::ptr(steps_));
+      outputs.push_back({sums});
+    }
+    epilogue_.StoreRows(outputs, c_, Argument(offsetof(NarrowKernelArgs, c_vector_bytes)));
+    for (const std::vector<Vec>& each : outputs) registers_.Free(each[0]);
+  }
+
+  static constexpr x86::KReg kBytes = x86::k1;
+
+  NarrowKernelSpec spec_;
+  jit::Assembler session_;
+  jit::RegisterFile registers_;
+  std::unique_ptr<jit::Emitter> emitter_;
+  Epilogue epilogue_;
+  Gp a_, stride_, stride3_, c_, b_, steps_;
+  std::array<Gp, kRows / 4> fours_;  // each four rows
+  Vec order_, shifts_;
+  std::array<Vec, kRows> sums_;
+};
+
+}  // namespace
+
+std::string NarrowKernelSpec::Name() const {
+  return std::string(shifts ? "s8s8" : "u8s8") + epilogue.Name() + "_narrow_" + std::to_string(kNarrowRows) +
+         "x" + std::to_string(width) + (has_tail ? "_tail_" : "_") + core::CompactName(kIsa);
+}
+
+Result<NarrowFunction> GetNarrowKernel(const NarrowKernelSpec& spec) {
+  return jit::GetFunction<NarrowFunction>(
+      spec, [](const NarrowKernelSpec& key) { return NarrowKernel(key).Generate(); });
+}
+
+}  // namespace intact::kernels

@@ -1,0 +1,123 @@
+#include "kernels/engines/narrow_engine.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "jit/isa.h"
+#include "kernels/engines/cost_table.h"
+
+namespace intact::kernels {
+namespace {
+
+constexpr int64_t kMostColumns = 8;
+// Each step reads a part of a line of 16 rows. The sets of L1 hold fewer lines of rows 4096 bytes apart.
+constexpr int64_t kMostDepth = 2048;
+// Tiles that are stored through scratch at a time.
+constexpr int64_t kScratchTiles = 8;
+
+}  // namespace
+
+bool NarrowEngine::CanRun(const GemmData& data, core::Isa isa) {
+  const Taps& taps = data.taps();
+  const bool has_one_tap = taps.count() == 1 && taps.offsets.front() == 0 && taps.depth == data.k &&
+                           taps.vector_step == 0 && !taps.shared && !taps.HasLineEnds();
+  return isa == core::Isa::kAvx512Vnni && !data.problem.has_runtime_b && has_one_tap &&
+         data.n <= kMostColumns && data.k <= kMostDepth && !data.epilogue.has_row_values() &&
+         !data.epilogue.has_residual();
+}
+
+NarrowEngine::NarrowEngine(const GemmData& data) : data_(data) {
+  spec_.width = data.weights.width;
+  spec_.has_tail = data.k % (int64_t{spec_.quads()} * kQuad) != 0;
+  spec_.shifts = data.a_shift() != 0;
+  spec_.epilogue = data.epilogue;
+}
+
+Result<std::unique_ptr<Engine>> NarrowEngine::Create(const GemmData& data) {
+  std::unique_ptr<NarrowEngine> engine(new NarrowEngine(data));
+  ASSIGN_OR_RETURN(engine->kernel_, GetNarrowKernel(engine->spec_));
+  if (!data.HasPerRunColumnConstants()) engine->SetLanes({}, &engine->lanes_);
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+void NarrowEngine::SetLanes(const RunBuffers& buffers, Lanes* lanes) const noexcept {
+  const EpilogueArgs args = data_.EpilogueAt(buffers, 0, 0);
+  const auto repeat = [&](const void* columns, Values* to) -> const void* {
+    if (columns == nullptr) return nullptr;
+    const auto width = static_cast<size_t>(spec_.width);
+    for (size_t i = 0; i < to->size(); i += width) {
+      std::memcpy(to->data() + i, columns, width * sizeof(int32_t));
+    }
+    return to->data();
+  };
+  repeat(data_.CompensationOf(buffers), &lanes->compensation);
+  lanes->epilogue.constants = args.constants;
+  lanes->epilogue.factors = repeat(args.factors, &lanes->factors);
+  lanes->epilogue.addends = repeat(args.addends, &lanes->addends);
+}
+
+double NarrowEngine::Cost(int64_t m) const {
+  const NarrowCosts& costs = Costs().narrow;
+  const double row = costs.row + costs.step * static_cast<double>(steps());
+  const double rows = static_cast<double>(RoundUp(m, kNarrowRows));
+  return (costs.run + rows * row) / static_cast<double>(data_.weights.quads());
+}
+
+void NarrowEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
+  Lanes own;
+  if (buffers.columns != nullptr) SetLanes(buffers, &own);
+  const Lanes& lanes = buffers.columns != nullptr ? own : lanes_;
+  NarrowKernelArgs args;
+  const int64_t step_bytes = int64_t{spec_.quads()} * kQuad;
+  args.steps = data_.k / step_bytes;
+  const int64_t tail = data_.k % step_bytes;
+  args.tail_bytes = (uint64_t{1} << tail) - 1;
+  args.b = data_.weights.data;
+  args.compensation = lanes.compensation.data();
+  args.c_vector_bytes = int64_t{kNarrowRows} * data_.element_bytes();
+  args.epilogue = lanes.epilogue;
+  const RowMap& rows = buffers.rows();
+  RowCursor cursor(rows, range.row_begin);
+  for (int64_t row = range.row_begin; row < range.row_end;) {
+    const int64_t evenly = std::min(range.row_end - row, cursor.rows_left()) / kNarrowRows * kNarrowRows;
+    if (evenly != 0) {
+      RunTiles(buffers, cursor.Skip(evenly), rows.stride, row, evenly, args);
+      row += evenly;
+      continue;
+    }
+    const int64_t copied = std::min<int64_t>(range.row_end - row, kNarrowRows);
+    uint8_t* to = scratch;
+    for (int64_t i = 0; i < copied; ++i, to += data_.k) CopyRow(cursor.Next(), data_.k, to);
+    std::memset(to, 0, static_cast<size_t>((kNarrowRows - copied) * data_.k));
+    RunTiles(buffers, scratch, data_.k, row, copied, args);
+    row += copied;
+  }
+}
+
+void NarrowEngine::RunTiles(const RunBuffers& buffers, const uint8_t* a, int64_t stride, int64_t row,
+                            int64_t rows, NarrowKernelArgs args) const noexcept {
+  args.stride = stride;
+  const int64_t row_bytes = int64_t{spec_.width} * data_.element_bytes();
+  const bool is_dense = data_.n == spec_.width && buffers.output.c_stride_bytes == row_bytes;
+  if (is_dense && rows % kNarrowRows == 0) {
+    args.tiles = rows / kNarrowRows;
+    args.a = a;
+    args.c = buffers.output.C(row, 0);
+    kernel_(&args);
+    return;
+  }
+  constexpr int64_t kRows = kScratchTiles * kNarrowRows;
+  alignas(64) std::array<uint8_t, ScratchTile::Bytes(kRows, kMostColumns, 4)> bytes;
+  for (int64_t done = 0; done < rows; done += kRows) {
+    const int64_t some = std::min(rows - done, kRows);
+    const ScratchTile tile(buffers.output, some, spec_.width, bytes.data());
+    args.tiles = CeilDivide(some, kNarrowRows);
+    args.a = a + done * stride;
+    args.c = tile.map().c;
+    kernel_(&args);
+    tile.Store(row + done, 0, data_.n);
+  }
+}
+
+}  // namespace intact::kernels
