@@ -56,8 +56,16 @@ struct ScheduleCosts {
   // The share of the time that grows with the loads per product, if a block has fewer vectors than usual.
   double load_share = 0;
   double far_line = 0;  // 64 bytes of a schedule, if L2 does not hold the schedule
-  // A run of fewer columns than layout.run_columns: it packs rows and turns outputs, even for one output.
-  double run = 0;
+  // Fewer columns than layout.run_columns: a run, which packs rows and turns outputs even for one output; and a
+  // row, whose outputs are stored through scratch.
+  double run = 0, edge_row = 0;
+};
+
+/// At most eight columns (narrow_engine.h), in half cycles.
+struct NarrowCosts {
+  double run = 0;   // a run
+  double row = 0;   // a row, with its outputs
+  double step = 0;  // a step of a row
 };
 
 /// Kernels of one register width.
@@ -69,6 +77,7 @@ struct VectorCosts {
   double far_line = 0;    // in half cycles: 64 bytes of a panel's weights, if L2 does not hold the weights
   ScheduledPanelCosts scheduled_panels;
   ScheduleCosts schedule;
+  NarrowCosts narrow_vnni, narrow_wide;
 };
 
 }  // namespace intact::kernels

@@ -11,6 +11,7 @@
 #include "jit/code_cache.h"
 #include "jit/emitters/dot.h"
 #include "jit/emitters/emitter.h"
+#include "kernels/codegen/dispatch.h"
 #include "kernels/weights/pack.h"
 
 namespace intact::kernels {
@@ -21,26 +22,33 @@ using jit::Gp;
 using jit::Mem;
 using jit::Vec;
 
-constexpr core::Isa kIsa = core::Isa::kAvx512Vnni;
-constexpr size_t kRows = kNarrowRows;
-
 // The quad of each lane, for panels of 2, 4 and 8 columns.
 constexpr auto kQuadsOfLanes = [] {
-  std::array<std::array<int32_t, kNarrowRows>, 3> quads{};
+  std::array<std::array<int32_t, 16>, 3> quads{};
   for (size_t i = 0; i < quads.size(); ++i) {
-    for (size_t lane = 0; lane < kRows; ++lane) quads[i][lane] = static_cast<int32_t>(lane >> (i + 1));
+    for (size_t lane = 0; lane < quads[i].size(); ++lane) {
+      quads[i][lane] = static_cast<int32_t>(lane >> (i + 1));
+    }
   }
   return quads;
 }();
+
+jit::DotKind NarrowDot(core::Isa isa) {
+  const jit::DotKind dot = DotOf(isa, INTACT_EXACT);
+  return dot == jit::DotKind::kVnni ? dot : jit::DotKind::kWideInPlace;
+}
 
 class NarrowKernel {
  public:
   explicit NarrowKernel(const NarrowKernelSpec& spec)
       : spec_(spec),
         session_(spec.Name()),
-        registers_(jit::MakeRegisterFile(kIsa)),
-        emitter_(jit::MakeEmitter(kIsa, session_.code(), registers_)),
-        epilogue_(spec.epilogue, *emitter_) {}
+        registers_(jit::MakeRegisterFile(spec.isa)),
+        emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
+        dot_(jit::MakeDotVariant(NarrowDot(spec.isa), spec.isa, *emitter_)),
+        epilogue_(spec.epilogue, *emitter_),
+        fours_(static_cast<size_t>(spec.rows()) / 4),
+        sums_(static_cast<size_t>(spec.rows())) {}
 
   Result<jit::Code> Generate() {
     TakeRegisters();
@@ -92,8 +100,7 @@ class NarrowKernel {
       code().vpacksswb(shifts_, shifts_, shifts_);  // 128 in each byte
     }
     epilogue_.Prepare(registers_.Argument(), offsetof(NarrowKernelArgs, epilogue));
-    if (!spec_.has_tail) return;
-    code().kmovq(kBytes, Argument(offsetof(NarrowKernelArgs, tail_bytes)));
+    if (spec_.has_tail && IsZmm()) code().kmovq(kBytes, Argument(offsetof(NarrowKernelArgs, tail_bytes)));
   }
 
   void Sums() {
@@ -106,7 +113,11 @@ class NarrowKernel {
       sum = registers_.NewVector("sums of a row");
       emitter_->Zero(sum);
     }
-    const Vec b = registers_.NewVector("b"), a = registers_.NewVector("a row's quads");
+    jit::Operand b(static_cast<size_t>(dot_->b_registers()));
+    for (Vec& of_step : b) of_step = registers_.NewVector("b");
+    const Vec a = registers_.NewVector("a row's quads");
+    dot_->TakeRegisters();
+    dot_->Prepare();
     const asmjit::Label loop = code().newLabel();
     const asmjit::Label tail = code().newLabel();
     code().test(steps_, steps_);
@@ -114,30 +125,37 @@ class NarrowKernel {
     code().bind(loop);
     Step(a, b, false);
     for (const Gp& four : fours_) code().add(four, spec_.quads() * kQuad);
-    code().add(b_, kPanelQuadBytes);
+    code().add(b_, emitter_->vector_bytes());
     code().dec(steps_);
     code().jnz(loop);
     code().bind(tail);
     if (spec_.has_tail) Step(a, b, true);
+    dot_->Release();
     registers_.Free(a);
-    registers_.Free(b);
+    for (const Vec& of_step : b) registers_.Free(of_step);
   }
 
   // B has zeros for the bytes that a row does not have.
-  void Step(const Vec& a, const Vec& b, bool is_tail) {
-    emitter_->Load(b, x86::ptr(b_));
-    for (size_t row = 0; row < kRows; ++row) {
+  void Step(const Vec& a, const jit::Operand& b, bool is_tail) {
+    dot_->LoadB(b, x86::ptr(b_), emitter_->vector_bytes());
+    if (is_tail && !IsZmm()) code().mov(steps_, Argument(offsetof(NarrowKernelArgs, tail_quads)));
+    for (size_t row = 0; row < sums_.size(); ++row) {
       const Gp& four = fours_[row / 4];
       const std::array<Mem, 4> from = {x86::ptr(four), x86::ptr(four, stride_), x86::ptr(four, stride_, 1),
                                        x86::ptr(four, stride3_)};
-      if (is_tail) {
+      if (!is_tail) {
+        emitter_->LoadFirst(a, from[row % 4], spec_.quads() * kQuad);
+      } else if (IsZmm()) {
         code().k(kBytes).z().vmovdqu8(a, from[row % 4]);
       } else {
-        emitter_->LoadFirst(a, from[row % 4], spec_.quads() * kQuad);
+        emitter_->Load(a, x86::ptr(steps_));
+        code().vpmaskmovd(a, a, from[row % 4]);
       }
-      if (spec_.shifts) code().vpxord(a, a, shifts_);
+      if (spec_.shifts) code().emit(IsZmm() ? x86::Inst::kIdVpxord : x86::Inst::kIdVpxor, a, a, shifts_);
       if (spec_.width > 1) code().vpermd(a, order_, a);
-      code().vpdpbusd(sums_[row], a, b);
+      for (int step = 0; step < dot_->steps(); ++step) {
+        dot_->Dot(sums_[row], dot_->Part(a, step), b[static_cast<size_t>(step)]);
+      }
     }
   }
 
@@ -152,19 +170,25 @@ class NarrowKernel {
     registers_.Free(y);
     return x;
   }
-  // Halves: (x, y). Quarters, of pairs of rows: (x, x′, y, y′).
+  // The halves of x and y: (x, y).
   Vec AddHalves(const Vec& x, const Vec& y) {
+    if (!IsZmm()) {
+      return Add(
+          x, y, [&](const Vec& to, const Vec& a, const Vec& b) { code().vperm2i128(to, a, b, 0x20); },
+          [&](const Vec& to, const Vec& a, const Vec& b) { code().vperm2i128(to, a, b, 0x31); });
+    }
     return Add(
         x, y, [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufi64x2(to, a, b, 0x44); },
         [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufi64x2(to, a, b, 0xee); });
   }
+  // The quarters of zmm registers, if x and y are pairs of rows: (x, x′, y, y′).
   Vec AddQuarters(const Vec& x, const Vec& y) {
     return Add(
         x, y, [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufi32x4(to, a, b, 0x88); },
         [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufi32x4(to, a, b, 0xdd); });
   }
-  // Within each quarter: the halves of x and y, and their dwords.
-  Vec AddEighths(const Vec& x, const Vec& y) {
+  // Within 128-bit lanes: quadwords, and dwords.
+  Vec AddQuadwords(const Vec& x, const Vec& y) {
     return Add(
         x, y, [&](const Vec& to, const Vec& a, const Vec& b) { code().vpunpcklqdq(to, a, b); },
         [&](const Vec& to, const Vec& a, const Vec& b) { code().vpunpckhqdq(to, a, b); });
@@ -174,9 +198,10 @@ class NarrowKernel {
         x, y, [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufps(to, a, b, 0x88); },
         [&](const Vec& to, const Vec& a, const Vec& b) { code().vshufps(to, a, b, 0xdd); });
   }
-  // A quarter for each of four rows, `step` apart.
-  Vec Quarters(size_t row, size_t step) {
+  // Rows `step` apart, each in a 128-bit lane.
+  Vec Lanes(size_t row, size_t step) {
     const Vec low = AddHalves(sums_[row], sums_[row + step]);
+    if (!IsZmm()) return low;
     return AddQuarters(low, AddHalves(sums_[row + 2 * step], sums_[row + 3 * step]));
   }
   // The outputs of the rows of a vector, from `row` on.
@@ -185,16 +210,16 @@ class NarrowKernel {
       case 8:
         return AddHalves(sums_[row], sums_[row + 1]);
       case 4:
-        return Quarters(row, 1);
+        return Lanes(row, 1);
       case 2: {
-        const Vec first = Quarters(row, 2);
-        return AddEighths(first, Quarters(row + 1, 2));
+        const Vec first = Lanes(row, 2);
+        return AddQuadwords(first, Lanes(row + 1, 2));
       }
       default: {
-        const Vec first = Quarters(0, 4);
-        const Vec low = AddEighths(first, Quarters(1, 4));
-        const Vec third = Quarters(2, 4);
-        return AddDwords(low, AddEighths(third, Quarters(3, 4)));
+        const Vec first = Lanes(0, 4);
+        const Vec low = AddQuadwords(first, Lanes(1, 4));
+        const Vec third = Lanes(2, 4);
+        return AddDwords(low, AddQuadwords(third, Lanes(3, 4)));
       }
     }
   }
@@ -211,24 +236,28 @@ class NarrowKernel {
     for (const std::vector<Vec>& each : outputs) registers_.Free(each[0]);
   }
 
+  bool IsZmm() const { return emitter_->vector_bytes() == 64; }
+
   static constexpr x86::KReg kBytes = x86::k1;
 
   NarrowKernelSpec spec_;
   jit::Assembler session_;
   jit::RegisterFile registers_;
   std::unique_ptr<jit::Emitter> emitter_;
+  std::unique_ptr<jit::DotVariant> dot_;
   Epilogue epilogue_;
   Gp a_, stride_, stride3_, c_, b_, steps_;
-  std::array<Gp, kRows / 4> fours_;  // each four rows
+  std::vector<Gp> fours_;  // each four rows
   Vec order_, shifts_;
-  std::array<Vec, kRows> sums_;
+  std::vector<Vec> sums_;
 };
 
 }  // namespace
 
 std::string NarrowKernelSpec::Name() const {
-  return std::string(shifts ? "s8s8" : "u8s8") + epilogue.Name() + "_narrow_" + std::to_string(kNarrowRows) +
-         "x" + std::to_string(width) + (has_tail ? "_tail_" : "_") + core::CompactName(kIsa);
+  const std::string dot(jit::ToString(NarrowDot(isa)));
+  return std::string(shifts ? "s8s8" : "u8s8") + epilogue.Name() + "_narrow_" + std::to_string(rows()) + "x" +
+         std::to_string(width) + (has_tail ? "_tail_" : "_") + dot + "_" + core::CompactName(isa);
 }
 
 Result<NarrowFunction> GetNarrowKernel(const NarrowKernelSpec& spec) {

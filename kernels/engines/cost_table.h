@@ -54,13 +54,6 @@ struct TileCosts {
   double copy = 0, copy_tile = 0;
 };
 
-/// At most eight columns (narrow_engine.h), in products.
-struct NarrowCosts {
-  double run = 0;   // a run
-  double row = 0;   // a row, with its outputs
-  double step = 0;  // a step of a row
-};
-
 /// Limits between layouts and kernels (conv_layout.h, unit_conv.h, depthwise_conv.h, scheduled_sums.h). The
 /// fit does not measure them.
 struct LayoutLimits {
@@ -96,7 +89,8 @@ struct LayoutLimits {
   // Strips of up to shallow_quads quads use groups of up to shallow_group items. In these strips,
   // mispredicted exits of the loops for each group size cost more than larger groups save.
   int64_t shallow_quads = 0, shallow_group = 0;
-  // If C has fewer columns than this, schedules that fill the lanes with rows cost schedule.run in addition.
+  // If C has fewer columns than this, schedules that fill the lanes with rows cost schedule.run and
+  // schedule.edge_row in addition.
   int64_t run_columns = 0;
   // The branch predictor remembers the loop exits of this number of strips from one tile to the next. With
   // more strips, entering a strip costs new_strip times schedule.strip.
@@ -124,7 +118,6 @@ struct CostTable {
   VectorCosts ymm, zmm;
   RuntimeCosts runtime;
   TileCosts tiles;
-  NarrowCosts narrow;
   LayoutLimits layout;
 
   /// The costs of kernels on `isa`, by its registers.
@@ -188,6 +181,14 @@ void ForEachVectorCost(const std::string& path, Costs& vector, const Visit& visi
   visit(path + ".schedule.load_share", "ratio", schedule.load_share);
   visit(path + ".schedule.far_line", kProducts, schedule.far_line);
   visit(path + ".schedule.run", kProducts, schedule.run);
+  visit(path + ".schedule.edge_row", kProducts, schedule.edge_row);
+  const auto narrow = [&](const std::string& kernel, auto& costs) {
+    visit(kernel + ".run", kHalfCycles, costs.run);
+    visit(kernel + ".row", kHalfCycles, costs.row);
+    visit(kernel + ".step", kHalfCycles, costs.step);
+  };
+  narrow(path + ".narrow_vnni", vector.narrow_vnni);
+  narrow(path + ".narrow_wide", vector.narrow_wide);
 }
 
 /// Calls visit(name, unit, value) for each constant, in the table's order: "ymm.wide.product", "products",
@@ -222,9 +223,6 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("tiles.staged_row", kProducts, table.tiles.staged_row);
   visit("tiles.copy", "cycles", table.tiles.copy);
   visit("tiles.copy_tile", "cycles", table.tiles.copy_tile);
-  visit("narrow.run", kProducts, table.narrow.run);
-  visit("narrow.row", kProducts, table.narrow.row);
-  visit("narrow.step", kProducts, table.narrow.step);
   auto& layout = table.layout;
   visit("layout.few_panels", "panels", layout.few_panels);
   visit("layout.planar_vectors", "vectors", layout.planar_vectors);

@@ -1,8 +1,8 @@
-// GEMM with at most eight columns and AVX-512-VNNI: quads fill the lanes that columns leave empty
+// GEMM with fewer columns than lanes, and at most eight: quads fill the lanes that columns leave empty
 // (narrow_kernel.h), from the canonical panel.
 //
-//   RunRange ─► rows that lie evenly: tiles of 16, in one call if C has no gaps
-//            ─► fewer than 16 rows: copied to scratch, and multiplied there
+//   RunRange ─► rows that lie evenly: tiles of a row for each lane, in one call if C has no gaps
+//            ─► fewer rows: copied to scratch, and multiplied there
 #ifndef INTACT_KERNELS_ENGINES_NARROW_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_NARROW_ENGINE_H_
 
@@ -23,25 +23,26 @@ class NarrowEngine final : public Engine {
   /// Whether the engine can run the plan: a constant B of few columns, one tap, and rows without values and
   /// residual.
   static bool CanRun(const GemmData& data, core::Isa isa);
-  /// `data` must outlive the engine.
-  static Result<std::unique_ptr<Engine>> Create(const GemmData& data);
+  /// An engine without its kernel, which only predicts costs. `data` must outlive it.
+  NarrowEngine(const GemmData& data, core::Isa isa);
+  /// Generates the kernel. Errors: OUT_OF_MEMORY, CODEGEN_FAILED.
+  Error Build();
 
   EngineId id() const override { return {EngineId::Kind::kNarrow}; }
-  EngineTile tile() const override { return {kNarrowRows, kPanelColumns, kPanelColumns}; }
+  EngineTile tile() const override { return {spec_.rows(), kPanelColumns, kPanelColumns}; }
   std::string KernelName() const override { return spec_.Name(); }
   double Cost(int64_t m) const override;
-  int64_t ScratchBytes(int64_t /*rows*/) const override { return RoundUp(kNarrowRows * data_.k, 64); }
+  int64_t ScratchBytes(int64_t /*rows*/) const override { return RoundUp(spec_.rows() * data_.k, 64); }
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
 
  private:
-  using Values = std::array<int32_t, kNarrowRows>;  // of int32 or float32
+  using Values = std::array<int32_t, 16>;  // of int32 or float32
   /// The constants of columns, for each lane of a vector of outputs.
   struct Lanes {
     alignas(64) Values compensation = {}, factors = {}, addends = {};
     EpilogueArgs epilogue;
   };
 
-  explicit NarrowEngine(const GemmData& data);
   void SetLanes(const RunBuffers& buffers, Lanes* lanes) const noexcept;
   int64_t steps() const { return CeilDivide(data_.weights.quads(), spec_.quads()); }
   /// Computes tiles of rows of A from `a` on, and stores the first `rows` of them from `row` of C on.

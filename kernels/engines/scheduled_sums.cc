@@ -167,12 +167,14 @@ double ScheduledSums::Cost(int64_t m, double packing) const {
   const auto vectors = static_cast<double>(CeilDivide(data_.n, lanes_));
   const ScheduleCosts& costs = this->costs();
   const double output = data_.element_bytes() == 1 ? costs.byte_output : costs.output;
-  const double overhead = (output * columns / lanes_ / quads + packing) / vectors;
   const LayoutLimits& layout = Costs().layout;
+  const bool has_few = data_.n < layout.run_columns;
+  const double edge = has_few ? costs.edge_row : 0;
+  const double overhead = ((output * columns / lanes_ + edge) / quads + packing) / vectors;
   const bool is_learned = data_.n / strip_columns() <= layout.learned_strips;
   const double entry = costs.strip * (is_learned ? 1 : static_cast<double>(layout.new_strip));
   const double call = entry * columns / strip_columns() / vectors / quads;
-  const double run = data_.n < layout.run_columns ? costs.run / vectors / quads : 0;
+  const double run = has_few ? costs.run / vectors / quads : 0;
   // Loads per product: an item loads its offset, the weights of its columns, and each vector of rows of A.
   const auto loads = [&](double row_vectors) {
     const double strip = strip_columns();

@@ -51,8 +51,8 @@ bool EngineMaker::CanRun(const KernelBlock& block) const {
          data_.weights.quads() <= kMaxVectorQuads;
 }
 
-Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* scheduled, UsualRows usual,
-                                                       bool is_like_another) const {
+Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* scheduled, const Engine* narrow,
+                                                       UsualRows usual, bool is_like_another) const {
   struct Candidate {
     KernelBlock block;
     BlockCost cost;
@@ -68,6 +68,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   const auto may_be_best = [&](const BlockCost& least) {
     if (usual.named == 0) return true;
     const double cost = least.Of(usual.named);
+    if (narrow != nullptr && narrow->Cost(usual.named) < cost) return false;
     const auto is_cheaper = [&](const Candidate& other) { return other.cost.Of(usual.named) < cost; };
     if (std::ranges::any_of(candidates, is_cheaper)) return false;
     return scheduled == nullptr || is_wasteful(usual.named) || scheduled->Cost(usual.named) >= cost;
@@ -112,10 +113,16 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     }
     return found;
   };
+  // Whether the narrow engine is cheaper for `m` rows than what best() found.
+  const auto is_narrow = [&](int64_t m, auto found) {
+    return narrow != nullptr &&
+           narrow->Cost(m) < (found == candidates.end() ? scheduled->Cost(m) : found->cost.Of(m));
+  };
   // One layout for all rows.
   if (usual.named != 0 && UsesSchedule(isa_, data_.problem.mode)) {
     const auto found = best(usual.named);
-    if (found == candidates.end()) return Needed{{}, true};
+    if (is_narrow(usual.named, found)) return Needed{{}, false, true};
+    if (found == candidates.end()) return Needed{{}, true, false};
     const bool is_scheduled = found->block.packing == Packing::kStrips;
     std::erase_if(candidates, [&](const Candidate& candidate) {
       return (candidate.block.packing == Packing::kStrips) != is_scheduled;
@@ -125,7 +132,9 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   Needed needed;
   const auto add = [&](int64_t m) {
     const auto found = best(m);
-    if (found == candidates.end()) {
+    if (is_narrow(m, found)) {
+      needed.narrow = true;
+    } else if (found == candidates.end()) {
       needed.scheduled = true;
     } else if (std::ranges::find(needed.blocks, found->block) == needed.blocks.end()) {
       needed.blocks.push_back(found->block);
@@ -165,7 +174,11 @@ Result<Engines> EngineMaker::MakeUsual(UsualRows usual, const EngineMaker* like)
   if (HasSchedule() && fills_lanes && (like == nullptr || sums_ != nullptr)) {
     ASSIGN_OR_RETURN(scheduled, PlanScheduled());
   }
-  ASSIGN_OR_RETURN(const Needed needed, NeededEngines(scheduled.get(), usual, like != nullptr));
+  std::unique_ptr<NarrowEngine> narrow;
+  if (NarrowEngine::CanRun(data_, VectorIsa(isa_))) {
+    narrow = std::make_unique<NarrowEngine>(data_, VectorIsa(isa_));
+  }
+  ASSIGN_OR_RETURN(const Needed needed, NeededEngines(scheduled.get(), narrow.get(), usual, like != nullptr));
   sums_ = nullptr;
   if (needed.scheduled) {
     RETURN_IF_ERROR(scheduled->Build());
@@ -180,8 +193,8 @@ Result<Engines> EngineMaker::MakeUsual(UsualRows usual, const EngineMaker* like)
     ASSIGN_OR_RETURN(std::unique_ptr<Engine> tiles, AmxEngine::Create(data_));
     engines.push_back(std::move(tiles));
   }
-  if (NarrowEngine::CanRun(data_, VectorIsa(isa_))) {
-    ASSIGN_OR_RETURN(std::unique_ptr<Engine> narrow, NarrowEngine::Create(data_));
+  if (needed.narrow) {
+    RETURN_IF_ERROR(narrow->Build());
     engines.push_back(std::move(narrow));
   }
   if (UnpackedEngine::CanRun(data_, isa_)) {
@@ -215,8 +228,11 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
       return MakePanels(id.block);
     case EngineId::Kind::kTiles:
       return AmxEngine::Create(data_);
-    case EngineId::Kind::kNarrow:
-      return NarrowEngine::Create(data_);
+    case EngineId::Kind::kNarrow: {
+      auto narrow = std::make_unique<NarrowEngine>(data_, VectorIsa(isa_));
+      RETURN_IF_ERROR(narrow->Build());
+      return std::unique_ptr<Engine>(std::move(narrow));
+    }
     case EngineId::Kind::kUnpacked:
       return UnpackedEngine::Create(data_, isa_);
     case EngineId::Kind::kPortable:

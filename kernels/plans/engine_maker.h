@@ -43,13 +43,14 @@ class EngineMaker {
   Result<std::unique_ptr<Engine>> Make(const EngineId& id);
 
  private:
-  /// The engines that runs need: the blocks of panel engines, and whether the scheduled engine is needed.
+  /// The engines that runs need: the blocks of panel engines, and whether two others are needed.
   struct Needed {
     std::vector<KernelBlock> blocks;
-    bool scheduled = false;
+    bool scheduled = false, narrow = false;
   };
-  /// `scheduled` may be null, or not built yet.
-  Result<Needed> NeededEngines(const ScheduledEngine* scheduled, UsualRows usual, bool is_like_another) const;
+  /// `scheduled` and `narrow` may be null, or not built yet.
+  Result<Needed> NeededEngines(const ScheduledEngine* scheduled, const Engine* narrow, UsualRows usual,
+                               bool is_like_another) const;
   bool HasSchedule() const;
   bool CanRun(const KernelBlock& block) const;
   Result<std::unique_ptr<ScheduledEngine>> PlanScheduled() const {

@@ -136,7 +136,7 @@ TEST_P(BoundRuns, OfProductsEqualPlainRuns) {
            Product{5, 17, 30, INTACT_QUANTIZATION_ROWS},
            Product{5, 17, 30, INTACT_QUANTIZATION_DYNAMIC_ROWS},
            Product{5, 17, 30, INTACT_QUANTIZATION_DYNAMIC_TENSOR},
-           Product{1000, 33, 576},  // several calls, some of which fetch the next rows
+           Product{1000, 33, 576},  // several calls; some fetch the next rows
            Product{0, 17, 30},
        }) {
     SCOPED_TRACE(testing::PrintToString(std::array{product.m, product.n, product.k}));
