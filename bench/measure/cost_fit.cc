@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -18,6 +19,7 @@
 #include "bench/peers/contenders.h"
 #include "kernels/api/create.h"
 #include "kernels/codegen/dispatch.h"
+#include "kernels/engines/amx_engine.h"
 #include "kernels/engines/block_cost.h"
 #include "kernels/runtime/blocking.h"
 
@@ -28,6 +30,7 @@ using core::Isa;
 using kernels::Costs;
 using kernels::CostTable;
 using kernels::GemmPlan;
+using kernels::kTileDepth;
 
 // ----- measuring -------------------------------------------------------------------------------------------
 
@@ -63,7 +66,43 @@ kernels::TuningBudget BudgetFor(const Shape& shape, int64_t m) {
   return kernels::TuningBudget(kLeast + kTurns * kEngines * products / kProductsPerSecond);
 }
 
-Error AddSamples(Case c, std::span<const core::Isa> isas, std::span<const int64_t> rows, CostSamples* to) {
+size_t NextProblem(const CostSamples& measured) {
+  return measured.samples.empty() ? 0 : measured.samples.back().problem + 1;
+}
+
+// Copies of 32 rows of some taps, in L1. Nothing competes with them.
+void AddStaging(Isa isa, CostSamples* to) {
+  constexpr int64_t kRows = 32, kRuns = 100;  // so that the time of a call does not count
+  constexpr int kPasses = 9;
+  for (const int64_t count : {1, 3, 7}) {
+    for (const int64_t depth : {12, 24, 40, 64, 96, 192, 320}) {
+      kernels::Taps taps;
+      taps.depth = depth;
+      for (int64_t i = 1; i < count; ++i) taps.offsets.push_back(i * kRows * depth);
+      const std::vector<uint8_t> a(static_cast<size_t>(count * kRows * depth));
+      std::vector<uint8_t> staged(static_cast<size_t>(kRows * kernels::RoundUp(count * depth, kTileDepth)));
+      const kernels::RowMap rows(a.data(), depth);
+      double seconds = std::numeric_limits<double>::max();
+      for (int pass = 0; pass < kPasses; ++pass) {
+        seconds = std::min(seconds, kernels::TimeRuns(kRuns, [&] {
+                             kernels::StageRows({rows, 0}, taps, kRows, 0, count * depth, staged.data());
+                           }));
+      }
+      to->samples.push_back({isa, NextProblem(*to),
+                             fmt::format("{} staging of {} taps of {}", core::ToString(isa), count, depth),
+                             seconds * kRuns, [=] {
+                               const kernels::TileCosts& costs = Costs().tiles;
+                               const auto tiles = static_cast<double>(kernels::CeilDivide(depth, kTileDepth));
+                               return static_cast<double>(kRuns * kRows * count) *
+                                      (costs.copy + costs.copy_tile * tiles) * 2 /
+                                      kernels::HalfCycles(kernels::VectorIsa(isa));
+                             }});
+    }
+  }
+}
+
+Error AddSamples(Case c, std::span<const core::Isa> isas, std::span<const int64_t> rows,
+                 const EngineTimer& time, CostSamples* to) {
   const Workload workload(c);
   const Shape& shape = c.shape;
   for (const core::Isa isa : isas) {
@@ -80,14 +119,13 @@ Error AddSamples(Case c, std::span<const core::Isa> isas, std::span<const int64_
     std::vector<std::vector<std::vector<GemmPlan::TimedEngine>>> passes(kPasses);
     for (auto& pass : passes) {
       for (const int64_t m : rows) {
-        plan->RunAllAs(m);  // no other engine runs the tail
-        ASSIGN_OR_RETURN(auto timed, plan->TimeAll(m, BudgetFor(shape, m)));
+        ASSIGN_OR_RETURN(auto timed, time(plan, m, BudgetFor(shape, m)));
         pass.push_back(std::move(timed));
       }
     }
     for (size_t row = 0; row < rows.size(); ++row) {
       const int64_t m = rows[row];
-      const size_t problem = to->samples.empty() ? 0 : to->samples.back().problem + 1;
+      const size_t problem = NextProblem(*to);
       for (size_t i = 0; i < passes.front()[row].size(); ++i) {
         const kernels::Engine* const engine = passes.front()[row][i].engine;
         std::vector<double> seconds;
@@ -364,11 +402,21 @@ class Fitter {
 
 }  // namespace
 
+Result<std::vector<GemmPlan::TimedEngine>> TimeEngines(GemmPlan* plan, int64_t m,
+                                                       kernels::TuningBudget budget) {
+  plan->RunAllAs(m);  // no other engine runs the tail
+  return plan->TimeAll(m, budget);
+}
+
 Result<CostSamples> MeasureCosts(std::span<const core::Isa> isas, int problems,
-                                 const verify::Progress& progress, const support::Deadline& deadline) {
+                                 const verify::Progress& progress, const support::Deadline& deadline,
+                                 const EngineTimer& time) {
   CostSamples measured;
   std::minstd_rand random(20261127);
   progress(0, problems);
+  for (const Isa isa : isas) {
+    if (kernels::UsesTiles(isa)) AddStaging(isa, &measured);
+  }
   for (int i = 0; i < problems; ++i) {
     if (deadline.IsOver()) return Error{INTACT_UNSUPPORTED, support::kTimeIsOver};
     const Case c = DrawPlan(&random);
@@ -377,7 +425,7 @@ Result<CostSamples> MeasureCosts(std::span<const core::Isa> isas, int problems,
                              AnyOf(std::array<int64_t, 4>{10, 12, 14, 16}, &random),
                              AnyOf(std::array<int64_t, 5>{20, 24, 28, 32, 48}, &random),
                              AnyOf(std::array<int64_t, 4>{64, 80, 100, 128}, &random)};
-    RETURN_IF_ERROR(AddSamples(c, isas, rows, &measured));
+    RETURN_IF_ERROR(AddSamples(c, isas, rows, time, &measured));
     progress(i + 1, problems);
   }
   return measured;

@@ -1,6 +1,7 @@
 // Fits the table of the cost models to this CPU (kernels/engines/cost_table.h).
 //
 //   MeasureCosts   random GEMMs on each ISA; every engine that can run them, in turns ─► samples
+//                  for tiles also copies of rows, which are in no engine's cost
 //   FitCosts       1. least squares of log(predicted seconds / measured seconds), by Levenberg and Marquardt
 //                  2. then one constant at a time: fewer wrong choices between engines
 //
@@ -66,9 +67,16 @@ struct CostError {
   std::string worst_choice;
 };
 
+/// Times every engine of a plan for `m` rows, in turns.
+using EngineTimer = std::function<Result<std::vector<kernels::GemmPlan::TimedEngine>>(
+    kernels::GemmPlan*, int64_t m, kernels::TuningBudget)>;
+Result<std::vector<kernels::GemmPlan::TimedEngine>> TimeEngines(kernels::GemmPlan* plan, int64_t m,
+                                                                kernels::TuningBudget budget);
+
 /// Measures `problems` plans on each ISA, with several numbers of rows each. An error if `deadline` is over first.
 Result<CostSamples> MeasureCosts(std::span<const core::Isa> isas, int problems,
-                                 const verify::Progress& progress, const support::Deadline& deadline = {});
+                                 const verify::Progress& progress, const support::Deadline& deadline = {},
+                                 const EngineTimer& time = TimeEngines);
 
 /// The table that fits `samples` best, beginning with `start`. Costs() changes while this runs; afterwards it
 /// is `start`.

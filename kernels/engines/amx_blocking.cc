@@ -72,6 +72,18 @@ int64_t MaxWaitingPanels(int64_t depth, int64_t rows, const CacheSizes& caches) 
   return std::clamp(panels / kMaxBlockTiles * kMaxBlockTiles, int64_t{kMaxBlockTiles}, kMaxWaitingPanels);
 }
 
+// AmxBlocking::in_place_rows, if A is not staged. Staging copies the last depths for each of `chunks` chunks of panels.
+int64_t InPlaceRows(const AmxRows& rows, int64_t panels, const Taps& taps, int64_t tile_rows,
+                    int64_t chunks) {
+  const int64_t padding = RoundUp(taps.depth, kTileDepth) - taps.depth;
+  if (padding == 0) return rows.count;
+  const bool has_gaps = rows.stride <= 0 || rows.stride > taps.depth || rows.first + rows.count > rows.line;
+  const double loads = RowCycles(tile_rows, panels, 1, true) - RowCycles(tile_rows, panels, 1, false);
+  const double copies = static_cast<double>(chunks) * (Costs().tiles.copy + Costs().tiles.copy_tile);
+  if (has_gaps || loads > copies) return 0;
+  return std::max<int64_t>(rows.count - CeilDivide(padding, rows.stride), 0);
+}
+
 }  // namespace
 
 AmxRows RowsOf(const RowMap& rows, const Range& range) {
@@ -161,6 +173,9 @@ AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& t
   }
   const int64_t chunks = CeilDivide(panels, blocking.chunk_panels);
   blocking.chunk_panels = RoundUp(CeilDivide(panels, chunks), kMaxBlockTiles);
+  if (!blocking.stages_a) {
+    blocking.in_place_rows = InPlaceRows(rows, panels, taps, blocking.tile_rows, chunks);
+  }
   // The depth of rows in place is cut if
   //   - L1 cannot hold them, and at least four blocks of columns read each depth block: loading and storing
   //     the sums of earlier depths takes time,

@@ -15,7 +15,9 @@
 //   two lines of 20 rows, 2 rows apart     tile 0  rows 0 to 14, tile 1  rows 15 to 19, 2 between the lines, …
 //
 // A is staged, that is copied into dense rows, only if loading it in place is impossible or slow:
-//   - the last depths of a row, if they are not a whole tile: a load would read beyond the row;
+//   - the last depths of a row, if they are not a whole tile: a load would read beyond the row. Exception: rows
+//     without gaps, where the load reads the next rows of the range, if panels are so few that copies cost more
+//     than loads that cross cache lines;
 //   - all of A, if a block's rows at the caller's stride do not fit in L1 together. Exception: tiles are
 //     loaded in place, from L2, if L1 could not hold the staged block at its whole depth, and L2 holds A or
 //     many panels;
@@ -65,6 +67,7 @@ struct AmxBlocking {
   int64_t chunk_panels = 0;    // panels of B that stay in L2; if shares_depths, a depth block of each
   bool a_stays = false;        // A stays in L2. If true, kernels prefetch B's next chunk, else A's next rows
   bool b_stays = false;        // blocks of 1×4 tiles, for which L1 keeps B: AmxKernelSpec::b_stays
+  int64_t in_place_rows = 0;   // the first rows of the range: all tiles of their depth may be loaded in place
 };
 
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,

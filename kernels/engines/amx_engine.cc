@@ -20,29 +20,36 @@ constexpr int64_t kSlotBytes = kSlotInts * 4;
 // blocks have time to store the sums of the previous block meanwhile.
 constexpr int64_t kFewSteps = 4;
 
-// Copies all taps of `rows` rows. A tap has kChunk to 2·kChunk bytes: two copies of fixed size, which may
-// overlap, take less time than a call of memcpy().
+// Copies `bytes` bytes of each tap of `rows` rows, from depth `begin` of the tap on. `bytes` is kChunk to 2·kChunk: two
+// copies of fixed size, which may overlap, take less time than a call of memcpy().
 template <int64_t kChunk>
-void StageShortTaps(RowCursor a, const Taps& taps, int64_t rows, int64_t width, uint8_t* to) {
-  const int64_t second = taps.depth - kChunk;  // where the second copy begins
+void StageShortTaps(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t bytes, int64_t width,
+                    uint8_t* to) {
+  const int64_t second = bytes - kChunk;  // where the second copy begins
   for (int64_t row = 0; row < rows; ++row) {
-    const uint8_t* const from = a.Next();
+    const uint8_t* const from = a.Next() + begin;
     uint8_t* tap = to + row * width;
     for (const int64_t offset : taps.offsets) {
       std::memcpy(tap, from + offset, kChunk);
       std::memcpy(tap + second, from + offset + second, kChunk);
-      tap += taps.depth;
+      tap += bytes;
     }
   }
 }
 
-// Copies depths [begin, end) of `rows` rows to rows of whole tiles. The padding may hold anything: B is zero
-// there.
-void Stage(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t end, uint8_t* to) {
+}  // namespace
+
+void StageRows(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t end, uint8_t* to) {
   const int64_t width = RoundUp(end - begin, kTileDepth);
   const bool is_whole = end - begin == taps.count() * taps.depth;
-  if (is_whole && taps.depth >= 8 && taps.depth < 16) return StageShortTaps<8>(a, taps, rows, width, to);
-  if (is_whole && taps.depth >= 16 && taps.depth <= 32) return StageShortTaps<16>(a, taps, rows, width, to);
+  const int64_t tap_bytes = is_whole || taps.count() == 1 ? std::min(taps.depth, end - begin) : 0;
+  if (tap_bytes >= 8 && tap_bytes <= 128) {
+    const auto stage = tap_bytes < 16    ? StageShortTaps<8>
+                       : tap_bytes <= 32 ? StageShortTaps<16>
+                       : tap_bytes <= 64 ? StageShortTaps<32>
+                                         : StageShortTaps<64>;
+    return stage(a, taps, rows, begin, tap_bytes, width, to);
+  }
   for (int64_t row = 0; row < rows; ++row) {
     const uint8_t* const from = a.Next();
     for (int64_t depth = begin; depth < end;) {
@@ -56,8 +63,6 @@ void Stage(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t e
   }
 }
 
-}  // namespace
-
 // The state of one RunRange().
 class AmxEngine::Region {
  public:
@@ -70,6 +75,7 @@ class AmxEngine::Region {
         amx_rows_(RowsOf(buffers.rows(), range)),
         blocking_(ChooseAmxBlocking(amx_rows_, panel_end_ - range.column_begin / kPanelColumns, data_.taps(),
                                     Caches())),
+        in_place_end_(range.row_begin + blocking_.in_place_rows),
         is_even_(buffers.rows().IsEven() && data_.taps().count() == 1),
         streams_(buffers.may_stream && engine.can_stream_),
         stores_sums_(engine.MakesSums() && !streams_),
@@ -202,7 +208,7 @@ class AmxEngine::Region {
         blocking_.chunk_rows == 1 &&
         segments_->a.front() == tiles_.front().a + data_.taps().offsets.front() && buffers_.rows().IsEven() &&
         rows_ == rows) {
-      block->row_count = (range_.row_end - row_) / rows;
+      block->row_count = (in_place_end_ - row_) / rows;
     }
   }
 
@@ -214,10 +220,11 @@ class AmxEngine::Region {
     args_.segments_end = segments_end_;  // RunBlock() would load both ends at once: see MicrokernelArgs
   }
 
-  // Adds the whole tiles of depths [begin, end) in place; returns the depth where they end. If there are
+  // Adds the tiles of depths [begin, end) that are loaded in place; returns the depth where they end. If there are
   // several taps, these are all depths.
   int64_t AddTaps(int64_t begin, int64_t end) {
-    const int64_t steps = (std::min(end, data_.taps().depth) - begin) / kTileDepth;
+    const int64_t padding = IsInPlace(row_ + rows_) ? kTileDepth - 1 : 0;
+    const int64_t steps = (std::min(end, data_.taps().depth) - begin + padding) / kTileDepth;
     if (steps == 0) return begin;
     for (const int64_t offset : data_.taps().offsets) {
       AmxSegment& segment = *segments_end_++;
@@ -235,7 +242,8 @@ class AmxEngine::Region {
     uint8_t* to = staged_;
     for (size_t i = 0; i < row_tiles(); ++i) {
       segment.a[i] = to;
-      Stage(RowCursor(buffers_.rows(), tiles_[i].first), data_.taps(), blocking_.tile_rows, begin, end, to);
+      StageRows(RowCursor(buffers_.rows(), tiles_[i].first), data_.taps(), blocking_.tile_rows, begin, end,
+                to);
       to += blocking_.tile_rows * segment.a_stride_bytes;
     }
   }
@@ -300,7 +308,8 @@ class AmxEngine::Region {
     // The next block of rows, in place.
     const bool is_first = block.panels == std::min(kMaxBlockTiles / row_tiles_, chunk_end_ - chunk_begin_);
     if (next_panel < chunk_end_ || !is_first || depth != 0 || depth_end < data_.k || blocking_.stages_a ||
-        data_.taps().depth < kTileDepth || next_.row != row_ + rows_ || next_.tiles != row_tiles_) {
+        (data_.taps().depth < kTileDepth && !IsInPlace(next_.row + next_.rows)) ||
+        next_.row != row_ + rows_ || next_.tiles != row_tiles_) {
       return;
     }
     for (size_t i = 0; i < row_tiles(); ++i) args_.next_a[i] = next_.of[i].a + data_.taps().offsets.front();
@@ -396,6 +405,8 @@ class AmxEngine::Region {
     args_.prefetch_step_bytes = kTileDepth - kLines * buffers_.rows().stride;
   }
 
+  // Whether rows before `row_end` are loaded in place at all depths.
+  bool IsInPlace(int64_t row_end) const { return row_end <= in_place_end_; }
   size_t row_tiles() const { return static_cast<size_t>(row_tiles_); }
 
   const AmxEngine& engine_;
@@ -405,7 +416,8 @@ class AmxEngine::Region {
   int64_t panel_end_;
   AmxRows amx_rows_;
   AmxBlocking blocking_;
-  bool is_even_;  // all of A's rows are one stride apart and have a single tap
+  int64_t in_place_end_;  // the row behind AmxBlocking::in_place_rows
+  bool is_even_;          // all of A's rows are one stride apart and have a single tap
   bool streams_;
   bool stores_sums_;  // C's elements are the sums, and kernels store them to C
   int32_t* slots_;    // scratch for the sums of all blocks of a chunk of rows and of panels, or of one block

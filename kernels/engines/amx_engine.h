@@ -22,6 +22,10 @@
 
 namespace intact::kernels {
 
+/// Copies depths [begin, end) of `rows` rows to rows of whole tiles. The padding may hold anything: B is zero
+/// there.
+void StageRows(RowCursor a, const Taps& taps, int64_t rows, int64_t begin, int64_t end, uint8_t* to);
+
 class AmxEngine final : public Engine {
  public:
   /// `data` must outlive the engine.

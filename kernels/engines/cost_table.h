@@ -49,7 +49,7 @@ struct TileCosts {
   double load_far = 0;     // loading a tile of B, if L2 does not hold the weights
   double output = 0;       // a row of 16 4-byte outputs
   double byte_output = 0;  // a row of 16 8-bit outputs
-  double staged_row = 0;   // staging 64 bytes of a row, if k is no multiple of 64
+  double staged_row = 0;   // 64 bytes of a row in addition, if k is no multiple of 64
   // In cycles: copying a tap of a row, and each 64 bytes of the tap.
   double copy = 0, copy_tile = 0;
 };

@@ -59,6 +59,8 @@ class GemmPlan {
     const Engine* engine;
     TurnTimes times;
   };
+  /// Every engine that can run the plan. The plan keeps the engines. Not thread-safe.
+  Result<std::vector<const Engine*>> MakeEngines() { return unit_->mutable_engines()->MakeAll(); }
   /// Times every engine that can run `m` rows, in turns until `budget` is spent. The plan keeps the engines.
   /// Not thread-safe.
   Result<std::vector<TimedEngine>> TimeAll(int64_t m, TuningBudget budget);

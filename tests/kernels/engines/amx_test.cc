@@ -359,6 +359,22 @@ TEST(AmxBlocks, CutRowsInPlace) {
   }
 }
 
+// The last depths are no whole tile. Loads of them read the next rows, except in the last rows.
+TEST(AmxBlocks, LoadTheLastDepthsInPlace) {
+  const CacheSizes caches{48 << 10, 2 << 20};
+  const auto rows_in_place = [&](int64_t rows, int64_t panels, int64_t k, int64_t stride) {
+    return ChooseAmxBlocking({rows, stride, rows}, panels, SomeTaps(1, k), caches).in_place_rows;
+  };
+  EXPECT_EQ(rows_in_place(100, 4, 128, 200), 100);  // whole tiles
+  EXPECT_EQ(rows_in_place(100, 4, 32, 32), 99);
+  EXPECT_EQ(rows_in_place(100, 4, 17, 17), 97);
+  EXPECT_EQ(rows_in_place(100, 8, 100, 100), 99);
+  EXPECT_EQ(rows_in_place(10, 4, 3, 3), 0);
+  EXPECT_EQ(rows_in_place(100, 4, 100, 101), 0);   // gaps are not read
+  EXPECT_EQ(rows_in_place(100, 32, 100, 100), 0);  // many loads that cross cache lines
+  EXPECT_EQ(rows_in_place(8, 32, 100, 100), 7);    // loads of few rows are not slower than products
+}
+
 // A deep convolution with lines of seven rows is staged; its 49 rows share depth blocks of all panels.
 TEST(AmxBlocks, StageShortLinesOnce) {
   const CacheSizes caches{48 << 10, 2 << 20};
@@ -461,6 +477,29 @@ TEST_F(AmxEngines, AreExactWhereRowsInPlaceAreCut) {
   ExpectTilesAreExact(fmt::format("conv u8s8u8 in=9x33 c={} o=150 kernel=1x1 stride=2x1 za=3", 2 * held));
 }
 
+// Loads of the last depths read the next rows; blocks at the end of a range are staged. Blocks of 1×4, 2×2 and 4×1 tiles,
+// sums that kernels store to C, depths that are cut in place, ranges of threads.
+TEST_F(AmxEngines, LoadTheLastDepthsInPlace) {
+  const int64_t cut = Caches().l1d_bytes / 16 + 65;
+  for (const char* gemm : {"gemm u8s8s32 m=150 n=64 za=3", "gemm s8s8s32 m=100 n=33 threads=3",
+                           "gemm u8s8u8 m=131 n=128 bias=f32", "gemm u8u8f32 m=77 n=16 zb=131 threads=2"}) {
+    for (const int64_t k :
+         {int64_t{3}, int64_t{16}, int64_t{32}, int64_t{63}, int64_t{65}, int64_t{127}, cut}) {
+      const std::string line = fmt::format("{} k={}", gemm, k);
+      const Problem problem = tests::Parsed(line);
+      EXPECT_GT(ChooseAmxBlocking({problem.m, k, problem.m}, CeilDivide(problem.n, kPanelColumns),
+                                  SomeTaps(1, k), Caches())
+                    .in_place_rows,
+                0)
+          << line;
+      ExpectTilesAreExact(line);
+    }
+  }
+  for (const char* conv : {"in=9x13 c=32 o=64 kernel=1x1 batch=2", "in=1x150 c=24 o=40 kernel=1x3 pad=0x1"}) {
+    ExpectTilesAreExact(fmt::format("conv u8s8s32 {} za=3", conv));
+  }
+}
+
 // So deep that row tiles share depth blocks: one to three chunks of rows, one or two chunks of panels.
 TEST_F(AmxEngines, AreExactWhereRowTilesShareDepthBlocks) {
   const int64_t k = Caches().l2_bytes / 2 / kPanelColumns / (3 * kMaxBlockTiles) + 65;
@@ -487,11 +526,15 @@ TEST_F(AmxEngines, AreExactWhereRowTilesShareDepthBlocks) {
   ExpectTilesAreExact("conv u8s8u8 in=7x7 c=512 o=512 kernel=3x3 pad=1x1 za=3");  // four row tiles
 }
 
-// Taps that are copied without calls: 8 to 15 bytes, and 16 to 32 bytes.
+// Taps that are copied without calls: 8 to 128 bytes, in copies of 8, 16, 32 and 64 bytes.
 TEST_F(AmxEngines, StageShortTaps) {
-  for (const int width : {3, 5, 7, 9}) {
+  for (const int width : {3, 5, 7, 9, 11, 21, 22, 42}) {
     ExpectTilesAreExact(
-        fmt::format("conv u8s8u8 in=9x41 c=3 o=64 kernel=3x{} pad=1x1 stride=2x2 za=3", width));
+        fmt::format("conv u8s8u8 in=9x90 c=3 o=64 kernel=3x{} pad=1x1 stride=2x2 za=3", width));
+  }
+  // Of one tap: the last 7 to 63 depths.
+  for (const int64_t k : {71, 72, 79, 80, 96, 97, 127, 143}) {
+    ExpectTilesAreExact(fmt::format("gemm u8s8s32 m=20 n=40 k={} apad=1", k));
   }
 }
 
