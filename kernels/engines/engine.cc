@@ -9,6 +9,8 @@
 
 #include "core/isas.h"
 #include "core/types.h"
+#include "kernels/engines/block_cost.h"
+#include "kernels/engines/cost_table.h"
 #include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
@@ -189,9 +191,12 @@ bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes, int64_t
          reinterpret_cast<uintptr_t>(output.c) % kLine == 0;
 }
 
-bool StreamsLines(const RunBuffers& buffers, const KernelData& data, int64_t least_quads) {
+bool Streams(const RunBuffers& buffers, const KernelData& data, core::Isa isa, int64_t least_quads) {
   constexpr int64_t kBankBytes = 512, kPageBytes = 4096;
   if (!buffers.may_stream) return false;
+  // Memory takes lines more slowly than L3 does.
+  const double half_cycles = HalfCycles(isa) * static_cast<double>(data.weights.quads());
+  if (buffers.l3_holds_c && half_cycles < Costs().layout.streaming_half_cycles) return false;
   const int64_t stride = buffers.output.c_stride_bytes;
   const bool share_banks = stride % kBankBytes == 0 && stride % kPageBytes != 0;
   return !share_banks || data.weights.quads() >= least_quads;

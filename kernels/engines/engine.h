@@ -38,6 +38,7 @@ struct RunBuffers {
   OutputMap output;
   /// MayStream(): whether kernels may store C past the caches, see EpilogueVariant::streams.
   bool may_stream = false;
+  bool l3_holds_c = false;  // if may_stream
   /// Values of the rows of A from `row_values_begin` on; null if EpilogueSpec has no row values.
   const uint8_t* row_values = nullptr;
   int64_t row_values_begin = 0;
@@ -266,9 +267,9 @@ void FillWithNan(const OutputMap& output, const Range& range, intact_type c_type
 /// The value of RunBuffers::may_stream: whether non-temporal stores pay for `rows` rows of `row_bytes` bytes.
 /// `operand_bytes`: A and B; 0 if most of A probably lies in L2.
 bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes, int64_t operand_bytes);
-/// RunBuffers::may_stream for kernels that store a single line of each row at a time. `least_quads`: see
-/// LayoutLimits::streaming_panel_quads.
-bool StreamsLines(const RunBuffers& buffers, const KernelData& data, int64_t least_quads);
+/// RunBuffers::may_stream for kernels on `isa`. `least_quads`: see LayoutLimits::streaming_panel_quads; 0 for
+/// kernels that store several lines of each row at a time.
+bool Streams(const RunBuffers& buffers, const KernelData& data, core::Isa isa, int64_t least_quads);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_ENGINES_ENGINE_H_

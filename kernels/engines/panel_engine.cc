@@ -626,9 +626,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
                            Calls* calls) const {
   call->pixel_offsets = heights_[static_cast<size_t>(tiles.rows - 1)].pixel_offsets.data();
   SetTaps(a, tiles.compensation, call);
-  const bool streams =
-      can_stream_ && (nr_ == lanes_ ? StreamsLines(buffers, data_, Costs().layout.streaming_panel_quads)
-                                    : buffers.may_stream);
+  const int64_t least_quads = nr_ == lanes_ ? Costs().layout.streaming_panel_quads : 0;
+  const bool streams = can_stream_ && Streams(buffers, data_, block_.isa, least_quads);
   const size_t stores = streams ? 1 : 0;  // in ByStores
   const bool fetches_own = can_fetch_own_ && HasFewRows(range);
   const int64_t columns = range.column_end - range.column_begin;

@@ -271,7 +271,7 @@ void ScheduledSums::Store(const RunBuffers& buffers, const TileRows& rows, int64
       args.epilogue.residual_stride_bytes = residual.map().residual_stride_bytes;
     }
     const bool streams =
-        streaming_epilogue_ && StreamsLines(buffers, data_, Costs().layout.streaming_row_quads);
+        streaming_epilogue_ && Streams(buffers, data_, isa_, Costs().layout.streaming_row_quads);
     (streams ? streaming_epilogue_ : is_vector ? vector_epilogue_ : epilogue_)(&args);
   }
 }

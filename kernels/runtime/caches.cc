@@ -18,6 +18,7 @@ CacheSizes CachesOf(const jit::MachineFacts& facts) noexcept {
   if (const int64_t bytes = jit::DetectCacheBytes(facts, jit::CacheLevel::kL2); bytes != 0) {
     sizes.l2_bytes = bytes;
   }
+  sizes.l3_bytes = jit::DetectCacheBytes(facts, jit::CacheLevel::kL3);
   return sizes;
 }
 

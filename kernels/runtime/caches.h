@@ -9,10 +9,11 @@
 
 namespace intact::kernels {
 
-/// Sizes of one core's caches, and budgets of bytes.
+/// Sizes of the caches that one core uses, and budgets of bytes.
 struct CacheSizes {
   int64_t l1d_bytes = 0;
   int64_t l2_bytes = 0;
+  int64_t l3_bytes = 0;  // shared with other cores; 0 if there is none
 
   // ----- L1
 
@@ -69,6 +70,11 @@ struct CacheSizes {
   /// past the caches.
   int64_t FillingOperands() const { return l2_bytes * 3 / 4; }
   int64_t OutputsBesideOperands() const { return l2_bytes / 4; }
+
+  // ----- L3
+
+  /// Outputs of a run that L3 holds until something reads them.
+  int64_t OutputsInL3() const { return l3_bytes / 2; }
 };
 
 /// The sizes assumed if a machine does not report its own.
