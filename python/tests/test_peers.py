@@ -1,5 +1,6 @@
 """tools/peers.py: cells, versions, how a library is held to an ISA, the file of a run, and the kept files."""
 
+import hashlib
 import json
 import math
 import sys
@@ -93,6 +94,20 @@ def test_a_library_is_held_by_its_own_option_else_by_held_to_else_in_qemu():
     assert heads("onednn", "", "", True) == ["this CPU"]
 
 
+def test_what_the_machine_lacks_is_named(fake, monkeypatch):
+    """A ggml without a library for one ISA is measured with the others. No flags: one line."""
+    folder = fake / peers.LIBRARIES
+    (folder / "ggml/backends").mkdir(parents=True)
+    (folder / "ggml/backends/libggml-cpu-haswell.so").touch()
+    measurement = peers.Measurement("ggml", fake, math.inf)
+    file = measurement.measure(peers.Machine({"avx2", "avx_vnni"}, False))
+    assert file["tables"]["sums"][0][3:] == ["AVX2 (option)"]
+    lacking = f"{folder} has no ggml/*/libggml-cpu-alderlake.so"
+    assert measurement.left_out == [(lacking, f"pairing of {of}, AVX-VNNI (option)") for of in ("Q8", "Q4")]
+    with pytest.raises(ValueError, match="/proc/cpuinfo has no line 'flags'; expected"):
+        peers.cpu_flags("Features\t: fp asimd\n")
+
+
 SWEEP = {
     "version": "0.1.0",
     "machine": {"cpu": "AMD EPYC", "family": 26, "model": 2},
@@ -135,6 +150,7 @@ def fake(tmp_path, monkeypatch):
     program.write_text(INTACT)
     program.chmod(0o755)
     monkeypatch.setattr(peers, "INTACT", program)
+    (tmp_path / "library").touch()
     return tmp_path
 
 
@@ -189,10 +205,27 @@ def test_a_row_of_a_file_is_a_line(fake):
 
 def test_a_journal_of_another_build_is_replaced(fake):
     file = file_of(peers.Measurement("onednn", fake, math.inf))
-    for name in ("oneDNN_3_99_avx2_AVX2_option_", "oneDNN_3_99_avx2_this_CPU"):
-        (fake / "journals" / name).touch()
+    digest = hashlib.sha256(b"").hexdigest()[:16]
+    for head in ("AVX2_option_", "this_CPU"):
+        (fake / "journals" / f"oneDNN_3_99_avx2_{digest}_{head}").touch()
     assert file_of(peers.Measurement("onednn", fake, math.inf)) == file
     assert not list((fake / "journals").iterdir())
+
+
+def test_a_journal_is_kept_for_its_library(fake):
+    """Another library of the same version has journals of its own."""
+    peers.INTACT.write_text(
+        INTACT.replace('    sys.exit("a journal of', '    os._exit(3)  # "').replace(
+            "found =",
+            '"--journal" in arguments and open(arguments[arguments.index("--journal") + 1], "w")\nfound =',
+        )
+    )
+    for content in ("one", "other"):
+        (fake / "library").write_text(content)
+        measurement = peers.Measurement("onednn", fake, math.inf)
+        file_of(measurement)
+        assert [words for _, words in measurement.left_out] == ["pairing of onednn, AVX-512 (option)"]
+    assert len(list((fake / "journals").iterdir())) == 4
 
 
 def test_nothing_begins_after_the_time(fake):
