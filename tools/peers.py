@@ -1,10 +1,10 @@
 """peers.py NAME FOLDER [--out FOLDER] [--time SECONDS]: measures what another library computes, at each ISA that this CPU can run.
 
 tools/bootstrap.sh peers calls it. The first FOLDER has the library: bin/python, or the plug-in NAME.so and a link `library` to
-what the plug-in is linked with; and usr/lib, if the library comes with a C library of its own. `intact verify pairing`, then `intact verify sweep --quick` run for each class of
-examples/targets, or for the plug-in, and for each ISA. --out (default: report/peers) gets peers_NAME_VERSION.json, a file for
-docs/measurements/DATE-CPU, which tools/pages.py reads. Its keys are cpu, date, source, versions (of the library, and of libraries
-inside it) and tables. Tables without rows are left out:
+what the plug-in is linked with; and usr/lib, if the library comes with a C library of its own. `intact verify pairing`, then
+`intact verify sweep --quick` run for each class of examples/targets, or for the plug-in, and for each ISA. --out (default:
+report/peers) gets peers_NAME_VERSION.json, a file for docs/measurements/DATE-CPU, which tools/pages.py reads. Its keys are cpu,
+date, source, versions (of the library, and of libraries inside it) and tables. Tables without rows are left out:
 
     sums        problems with clamped pairs, or "exact", for each operation, types and ISA
     roundings   problems with outputs that another rounding than intact's explains
@@ -15,7 +15,8 @@ A column's head names how the library was held to the ISA: "option", the library
 "qemu", qemu-x86_64 -cpu Haswell. The last column is the CPU itself, with its best ISA.
 
 After --time no further command begins, and the one that runs is stopped. If the same command runs again, sweeps continue from
-their journals. A journal belongs to one version of the library, and of a plug-in's library to one file. Exit status: 0; 2 bad arguments; 3 nothing was measured; 4 something was not.
+their journals. A journal belongs to one version of the library, and of a plug-in's library to one file. Exit status: 0; 2 bad
+arguments; 3 nothing was measured; 4 something was not.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ PAIR_WORDS = {
     "depths": "2i, 2i + 1",
     "within_tap": "within a tap",
     "within_tap_or_flattened": "within a tap, and flattened",
+    "kernel_row": "taps of a kernel row",
+    "kernel_column": "taps column by column",
 }
 
 Rows = list[list[str]]

@@ -271,12 +271,23 @@ ENGINES = {
     "Onednn": ("onednn", "MatMul", "QLinearConv"),
     "OpenVino": ("openvino", "MatMul", "QLinearConv"),
 }
-# Of a probe: groups, and the inputs of a group. Outputs of a group: a multiple of 4.
+# Of a probe: depth, groups, inputs and outputs of a group, and whether the output is wide.
 PROBES = {
-    "convolution 3x3, 3 channels": (1, 3),
-    "convolution 3x3, 4 channels": (1, 4),
-    "convolution 3x3, 2 groups of 3 channels": (2, 3),
-    "convolution 3x3, 2 groups of 4 channels": (2, 4),
+    "gemm": {"product, 5 rows": (16, 1, 1, 1, True)},
+    "conv": {
+        "convolution 3x3, 3 channels": (27, 1, 3, 4, False),
+        "convolution 3x3, 3 channels, wide": (27, 1, 3, 4, True),
+        "convolution 3x3, 4 channels": (36, 1, 4, 4, False),
+        "convolution 3x3, 2 groups of 3 channels": (27, 2, 3, 4, False),
+        "convolution 3x3, 2 groups of 4 channels": (36, 2, 4, 4, False),
+        "convolution 5x5, 1 channel": (25, 1, 1, 4, False),
+        "convolution 3x3, 1 channel, wide": (9, 1, 1, 4, True),
+        "convolution 5x5, 1 channel, wide": (25, 1, 1, 4, True),
+    },
+    "depthwise": {
+        "depthwise 3x3, wide": (9, 9, 1, 1, True),
+        "depthwise 3x3, 2 outputs for each channel, wide": (9, 9, 1, 2, True),
+    },
 }
 BOTH = ("within_tap", "flattened")  # which some probes do not tell apart
 ISAS = {"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512", "this CPU": "avx512_vnni"}
@@ -285,20 +296,21 @@ ISAS = {"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512", "this CPU":
 def pairs_that_differ(tables):
     """Measured pairs that are not those of core/engines.json, and how many were compared."""
     differ, count = [], 0
+    has_new_probes = any(
+        "wide" in row[1] for row in tables["pairs"]
+    )  # the files of 2026-11-30 that were measured again
     probed = {tuple(row[:2]) + (types,): row[3:] for row in tables["pairs"][1:] for types in row[2].split()}
     for column, head in enumerate(tables["pairs"][0][3:]):
         isa = ISAS[head.split(" (")[0]]
         for label, operation, types in {tuple(row[:3]) for row in tables["sums"][1:]}:
             engine, product, conv = ENGINES.get(label.strip("`").split(":")[-1], ("", "", ""))
-            probes = (
-                {"gemm": {"product, 5 rows": (1, 1)}, "conv": PROBES}.get(operation, {}) if engine else {}
-            )
-            for probe, (groups, inputs) in probes.items():
+            for probe, (*shape, is_wide) in PROBES.get(operation, {}).items() if engine else ():
+                if ("wide" in probe or "5x5" in probe) and not has_new_probes:
+                    continue
                 cells = [probed.get((label, probe, types + c_type)) for c_type in ("u8", "s8", "f32", "s32")]
                 found = next((cells[column] for cells in cells if cells), "none")
-                shape = (16, 1, 1, 1) if operation == "gemm" else (9 * inputs, groups, inputs, 4)
                 op = product if operation == "gemm" else conv
-                expected = ask(engine, op, types, *shape, isa)[0]
+                expected = ask(engine, op, types, *shape, isa, is_wide=is_wide)[0]
                 words = peers.PAIR_WORDS.get(expected, expected)
                 count += 1
                 both = peers.PAIR_WORDS["within_tap_or_flattened"] if expected in BOTH else words

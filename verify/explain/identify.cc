@@ -65,7 +65,7 @@ void AddPairings(DepthOrder order, std::vector<Model>* models) {
 
 // Models of oneDNN. Its GEMMs before VNNI cut depths within a range that depends on the ISA (SSE4.1, AVX2,
 // AVX-512). Convolutions that it lowers to a GEMM pair the flattened depth. Its direct convolutions do not
-// multiply padding.
+// multiply padding. With AVX-512 and one input channel its convolutions pair taps of the kernel's rows or columns.
 void AddOneDnns(const OperationKind& kind, std::vector<Model>* models) {
   constexpr std::array kCuts = {reference::Cut{257, 511}, reference::Cut{257, 767},
                                 reference::Cut{385, 1535}};
@@ -80,6 +80,10 @@ void AddOneDnns(const OperationKind& kind, std::vector<Model>* models) {
   if (kind.shape == OperationKind::Shape::kConv)
     models->push_back({.sum = Summation::kInt16, .skips_padding = true});
   models->push_back({.sum = Summation::kInt16, .order = row, .skips_padding = true});
+  for (const DepthOrder order : {DepthOrder::kRows, DepthOrder::kColumns}) {
+    models->push_back({.sum = Summation::kInt16, .order = order});
+    models->push_back({.sum = Summation::kInt16, .order = order, .skips_padding = true});
+  }
 }
 
 // Sums in int16. FBGEMM's 16-bit accumulation adds adjacent pairs, or the pairs of quads in two lanes, over a
@@ -638,6 +642,8 @@ std::string PairsInWords(const Model& model) {
                          : fmt::format("depths {} apart", model.distance);
   if (model.order == DepthOrder::kFlattened) text += " that cross taps";
   if (model.order == DepthOrder::kChannels) text += " with taps before channels";
+  if (model.order == DepthOrder::kRows) text += " of a kernel row";
+  if (model.order == DepthOrder::kColumns) text += " of the kernel read column by column";
   if (!model.cut.IsNone()) {
     text += fmt::format(", in each half if K is {} to {},", model.cut.from, model.cut.to);
   }
