@@ -1,4 +1,5 @@
 #include "verify/explain/identify.h"
+#include "support/counted.h"
 
 #include <fmt/format.h>
 
@@ -726,12 +727,14 @@ std::vector<Model> Identity::OtherModels() const {
 std::string InWords(const Identity& identity) {
   if (!identity.Found()) {
     return fmt::format(
-        "no model reproduces it: {} of {} outputs are unexplained, the first at {}: implementation error; "
+        "no model reproduces it: {} unexplained, the first at {}: implementation error; "
         "closest: {}",
-        identity.unexplained, identity.outputs, identity.first_place, InWords(identity.arithmetic));
+        support::PartOf(identity.unexplained, identity.outputs, "output"), identity.first_place,
+        InWords(identity.arithmetic));
   }
-  std::string text = fmt::format("{}{}: all {} outputs reproduced", InWords(identity.arithmetic),
-                                 OrOthers(identity.OtherRoundings()), identity.outputs);
+  std::string text =
+      fmt::format("{}{}: {} reproduced", InWords(identity.arithmetic), OrOthers(identity.OtherRoundings()),
+                  support::AllOf(identity.outputs, "output"));
   if (identity.arithmetic == Arithmetic()) {
     return text + (identity.would_show_clamping ? "; saturation would have shown"
                                                 : "; none of them could have shown saturation");

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
@@ -416,14 +416,19 @@ def _compare_outputs(
 ) -> None:
     """Compares the outputs of the runs that end before the time is over."""
     names = [output.name for output in exact.graph.output]
-    right = list(_before_the_end(session_of(exact), inputs, sources))
-    control = list(_before_the_end(session_of(control_variant(exact, audit)), inputs[: len(right)], sources))
+
+    def results(make: Callable[[], Any], of: list) -> list[dict[str, np.ndarray]]:
+        """Makes the session only if there is time for it."""
+        return list(_before_the_end(session_of(make()), of, sources)) if of and not is_time_over() else []
+
+    right = results(lambda: exact, inputs)
+    control = results(lambda: control_variant(exact, audit), inputs[: len(right)])
     inputs = inputs[: len(control)]
     if not emulate:
-        stock = list(_before_the_end(session_of(audit.model.path), inputs, sources))
+        stock = results(lambda: audit.model.path, inputs)
     elif inputs and not is_time_over():
-        results = emulated(audit.model.path, names, inputs, may_end_early=True)
-        stock = [dict(zip(names, values)) for values in results]
+        there = emulated(audit.model.path, names, inputs, may_end_early=True)
+        stock = [dict(zip(names, values)) for values in there]
     else:
         stock = []
     on_data.compared = len(stock)
