@@ -57,7 +57,10 @@ std::optional<intact_engine_pairs> PairsOf(const Engine& engine, const EngineLay
   if (IsCompiled(isa)) return std::nullopt;  // the table has no rows for CPUs without AVX2
   if (!SaturatesInt16(isa) && !row->with_vnni) return INTACT_ENGINE_PAIRS_NONE;
   const bool is_with_avx512 = isa == Isa::kAvx512 && row->with_avx512.has_value();
-  const std::optional<intact_engine_pairs> pairs = is_with_avx512 ? row->with_avx512 : row->pairing;
+  const bool is_wide = layer.is_wide && row->with_avx512_wide.has_value();
+  const std::optional<intact_engine_pairs> pairs = !is_with_avx512 ? row->pairing
+                                                   : is_wide       ? row->with_avx512_wide
+                                                                   : row->with_avx512;
   if (!pairs || !HasPairs(*pairs, layer)) return pairs ? std::optional(INTACT_ENGINE_PAIRS_NONE) : pairs;
   const bool begins_anew = !is_with_avx512 && row->halves.Has(layer.depth) && (layer.depth + 1) / 2 % 2 == 1;
   return begins_anew ? INTACT_ENGINE_PAIRS_HALVES : pairs;

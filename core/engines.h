@@ -31,6 +31,7 @@ struct EngineRow {
   std::optional<intact_engine_pairs> pairing = {};  // nullopt: unknown
   DepthRange halves = {};
   std::optional<intact_engine_pairs> with_avx512 = {};
+  std::optional<intact_engine_pairs> with_avx512_wide = {};  // nullopt: as with_avx512
   bool with_vnni = false;
 };
 
@@ -56,6 +57,7 @@ struct EngineLayer {
   intact_type a_type = INTACT_U8, b_type = INTACT_S8;
   int64_t depth = 1;
   int64_t groups = 1, group_inputs = 1, group_outputs = 1;  // of a convolution
+  bool is_wide = true;                                      // of a convolution: its outputs
 
   bool IsConv() const;
   bool IsDepthwise() const { return IsConv() && group_inputs == 1 && group_outputs == 1; }

@@ -24,8 +24,9 @@ intact_engine_info Describe(int32_t index) {
 bool IsValid(const intact_engine_layer& layer, bool is_known_engine) {
   const auto is_byte = [](int32_t type) { return type == INTACT_U8 || type == INTACT_S8; };
   return is_known_engine && layer.op != nullptr && is_byte(layer.a_type) && is_byte(layer.b_type) &&
-         layer.depth >= 1 && layer.groups >= 1 && layer.group_inputs >= 1 && layer.group_outputs >= 1 &&
-         layer.isa != INTACT_ISA_ANY && intact_isa_name(static_cast<intact_isa>(layer.isa)) != nullptr;
+         (layer.is_wide == 0 || layer.is_wide == 1) && layer.depth >= 1 && layer.groups >= 1 &&
+         layer.group_inputs >= 1 && layer.group_outputs >= 1 && layer.isa != INTACT_ISA_ANY &&
+         intact_isa_name(static_cast<intact_isa>(layer.isa)) != nullptr;
 }
 
 // What is wrong with an answer, or "".
@@ -45,6 +46,7 @@ std::string WrongAnswer(const intact_engine_layer& layer, const intact_engine_an
       if (!is_conv) return "a matrix product has the pairs of a convolution";
       break;
     case INTACT_ENGINE_PAIRS_KERNEL_ROW:
+    case INTACT_ENGINE_PAIRS_KERNEL_COLUMN:
       if (!is_conv || layer.group_inputs != 1) return "several channels have the pairs of one";
       break;
     default:
@@ -84,6 +86,7 @@ std::string CheckEngine(std::span<const uint8_t> bytes) {
                     ? extent()
                     : layer.group_inputs * input.Integer(1, 50);
   layer.isa = static_cast<int32_t>(input.Integer(-1, 12));
+  layer.is_wide = input.OneIn(32) ? most : static_cast<int32_t>(input.Integer(0, 1));
   const Versioned<intact_engine_layer> given(layer, &input);
   intact_engine_answer answer = INTACT_ENGINE_ANSWER_INIT;
   const intact_engine_answer untouched = answer;

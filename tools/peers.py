@@ -1,10 +1,10 @@
 """peers.py NAME FOLDER [--out FOLDER] [--time SECONDS]: measures what another library computes, at each ISA that this CPU can run.
 
-tools/bootstrap.sh peers calls it. The first FOLDER has the library: bin/python, or the plug-in NAME.so; and usr/lib, if the
-library comes with a C library of its own. `intact verify pairing`, then `intact verify sweep --quick` run for each class of
-examples/targets, or for the plug-in, and for each ISA. --out (default: report/peers) gets peers_NAME_VERSION.json, a file for
-docs/measurements/DATE-CPU, which tools/pages.py reads. Its keys are cpu, date, source, versions (of the library, and of libraries
-inside it) and tables. Tables without rows are left out:
+tools/bootstrap.sh peers calls it. The first FOLDER has the library: bin/python, or the plug-in NAME.so and a link `library` to
+what the plug-in is linked with; and usr/lib, if the library comes with a C library of its own. `intact verify pairing`, then
+`intact verify sweep --quick` run for each class of examples/targets, or for the plug-in, and for each ISA. --out (default:
+report/peers) gets peers_NAME_VERSION.json, a file for docs/measurements/DATE-CPU, which tools/pages.py reads. Its keys are cpu,
+date, source, versions (of the library, and of libraries inside it) and tables. Tables without rows are left out:
 
     sums        problems with clamped pairs, or "exact", for each operation, types and ISA
     roundings   problems with outputs that another rounding than intact's explains
@@ -15,7 +15,8 @@ A column's head names how the library was held to the ISA: "option", the library
 "qemu", qemu-x86_64 -cpu Haswell. The last column is the CPU itself, with its best ISA.
 
 After --time no further command begins, and the one that runs is stopped. If the same command runs again, sweeps continue from
-their journals. Exit status: 0; 2 bad arguments; 3 nothing was measured; 4 something was not.
+their journals. A journal belongs to one version of the library, and of a plug-in's library to one file. Exit status: 0; 2 bad
+arguments; 3 nothing was measured; 4 something was not.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import argparse
 import datetime
 import functools
 import gzip
+import hashlib
 import json
 import os
 import re
@@ -56,6 +58,8 @@ PAIR_WORDS = {
     "depths": "2i, 2i + 1",
     "within_tap": "within a tap",
     "within_tap_or_flattened": "within a tap, and flattened",
+    "kernel_row": "taps of a kernel row",
+    "kernel_column": "taps column by column",
 }
 
 Rows = list[list[str]]
@@ -111,6 +115,7 @@ class Hold:
     option: str = ""  # of a plug-in
     variables: dict[str, str] = field(default_factory=dict)
     emulator: tuple[str, ...] = ()
+    missing: str = ""  # why the library has nothing for this ISA
 
     @property
     def head(self) -> str:
@@ -127,9 +132,12 @@ def holds(peer: Peer, of_class: str, flags: set[str], can_be_held: bool, folder:
             if not peer.file:
                 found.append(Hold(isa, "option", option=f"{variable}={value}"))
             else:
+                missing = ""
                 if is_library:
-                    value = str(next((folder / LIBRARIES).glob(f"ggml/*/libggml-cpu-{value}.so")))
-                found.append(Hold(isa, "option", variables={variable: value}))
+                    name = f"ggml/*/libggml-cpu-{value}.so"
+                    value = next((str(path) for path in (folder / LIBRARIES).glob(name)), "")
+                    missing = "" if value else f"{folder / LIBRARIES} has no {name}"
+                found.append(Hold(isa, "option", variables={variable: value}, missing=missing))
         elif peer.file and can_be_held:
             library = str(PACKAGE / "intact/held_to.so")
             found.append(Hold(isa, "held", variables={"HELD_TO": HELD_TO[isa], "LD_PRELOAD": library}))
@@ -320,8 +328,8 @@ class Measurement:
         return run.stdout.strip()
 
     def sweep(self, of_class: str, hold: Hold, tested: str) -> dict | None:
-        """Continues from a journal of this version, class and ISA. `tested`: the target's own name."""
-        name = re.sub(r"\W+", "_", f"{tested} {self.installed()} {of_class} {hold.head}")
+        """Continues from a journal of this library, class and ISA. `tested`: the target's own name."""
+        name = re.sub(r"\W+", "_", f"{tested} {self.installed()} {self.library()} {of_class} {hold.head}")
         journal = self.folder / "journals" / name
         journal.parent.mkdir(exist_ok=True)
         command = ["sweep", "--quick", "--journal", str(journal)]
@@ -349,6 +357,9 @@ class Measurement:
         words = f"{command[0]} of {of_class or self.name}, {hold.head}"
         if left <= 0:
             self.left_out.append((TIME_OVER, words))
+            return None
+        if hold.missing:
+            self.left_out.append((hold.missing, words))
             return None
         self.say(words)
         deadline = "120" if hold.emulator else "60"
@@ -415,6 +426,12 @@ class Measurement:
         logs = sorted(self.folder.glob(f"usr/share/doc/lib{self.name}*/changelog.Debian.gz"))
         return changelog_version(gzip.decompress(logs[0].read_bytes()).decode()) if logs else ""
 
+    @functools.cache
+    def library(self) -> str:
+        """The first digits of the SHA-256 of a plug-in's library; "": no plug-in."""
+        file = self.folder / "library"
+        return "" if self.peer.file else hashlib.sha256(file.read_bytes()).hexdigest()[:16]
+
     def versions(self, target_name: str) -> dict[str, str]:
         is_torch = self.name == "torch"
         config = self.ask_python("import torch; print(torch.__config__.show())") if is_torch else ""
@@ -427,8 +444,16 @@ def file_text(file: dict) -> str:
     return re.sub(r"\n {3}\]", " ]", text) + "\n"
 
 
+def cpu_flags(cpuinfo: str) -> set[str]:
+    """Of the text of /proc/cpuinfo. ValueError: it has none."""
+    match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    if not match:
+        raise ValueError("/proc/cpuinfo has no line 'flags'; expected the ISAs of an x86-64 CPU there")
+    return set(match[1].split())
+
+
 def this_machine() -> Machine:
-    flags = set(re.search(r"^flags\s*:(.*)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)[1].split())
+    flags = cpu_flags(Path("/proc/cpuinfo").read_text())
     held = subprocess.run(
         ["true"],
         env={**os.environ, "HELD_TO": "avx2", "LD_PRELOAD": str(PACKAGE / "intact/held_to.so")},
@@ -453,7 +478,7 @@ def main() -> int:
     measurement = Measurement(options.name, options.folder, time.monotonic() + options.time)
     try:
         found = measurement.measure(this_machine())
-    except ValueError as error:  # no version
+    except ValueError as error:  # no version, no flags
         measurement.say(str(error))
         return 3
     for reason in dict(measurement.left_out):

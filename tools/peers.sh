@@ -32,7 +32,7 @@ make_peer() {
   [[ ! -f peers/$name.cc ]] || make_plug_in "$name" "$folder" "${prefix:-$folder/usr}" "${libraries[@]}"
 }
 
-# make_plug_in NAME FOLDER PREFIX LIBRARY...: FOLDER/NAME.so, linked with libraries of PREFIX. Macros are as in peers/CMakeLists.txt.
+# make_plug_in NAME FOLDER PREFIX LIBRARY...: FOLDER/NAME.so, linked with libraries of PREFIX; FOLDER/library is the first one. Macros are as in peers/CMakeLists.txt.
 make_plug_in() {
   local name=$1 folder=$2 prefix=$3 found
   mkdir -p "$folder"
@@ -41,6 +41,7 @@ make_plug_in() {
   g++ -std=c++20 -O2 -fPIC -shared -fopenmp -DINTACT_XNNPACK_RESHAPES -I. -Iinclude -I"$prefix/include" "peers/$name.cc" -o "$folder/$name.so" \
     -L"${found%/*}" -Wl,-rpath,"$(realpath "${found%/*}")" -Wl,--allow-shlib-undefined "${@:4}" ||
     fail "peers/$name.cc cannot be built for $prefix"
+  ln -sfn "$(realpath "$found")" "$folder/library"
 }
 
 # measure_peers [--time TIME] [--out FOLDER] [--onednn PREFIX] [NAME[==VERSION]...]
@@ -68,6 +69,7 @@ measure_peers() {
     shift
   done
   ((${#wanted[@]})) || wanted=("${measured_peers[@]}")
+  [[ ! $prefix || " ${wanted[*]} " == *' onednn '* ]] || refuse "--onednn: the peers are '${wanted[*]}'; expected onednn among them"
   install_packages "${testing[@]}" python3-venv qemu-user
   build release --target intact intact_python_stage
   for peer in "${wanted[@]}"; do

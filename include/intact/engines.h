@@ -21,8 +21,11 @@ typedef enum intact_engine_pairs {
   INTACT_ENGINE_PAIRS_WITHIN_TAP = 3, /**< channels 2i and 2i + 1 of a tap: INTACT_PAIRING_WITHIN_TAP */
   INTACT_ENGINE_PAIRS_FLATTENED = 4,  /**< depths 2i and 2i + 1 of the window (taps, channels of the group):
                                            INTACT_PAIRING_FLATTENED */
-  INTACT_ENGINE_PAIRS_KERNEL_ROW = 5  /**< taps 2i and 2i + 1 of a row of the kernel (its last dimension), in
+  INTACT_ENGINE_PAIRS_KERNEL_ROW = 5, /**< taps 2i and 2i + 1 of a row of the kernel (its last dimension), in
                                            groups of one input channel; an odd last tap is alone */
+  /** Taps 2i and 2i + 1 of the kernel's last two dimensions, read column by column, in groups of one input
+   * channel. Pairs cross columns; an odd last tap is alone. */
+  INTACT_ENGINE_PAIRS_KERNEL_COLUMN = 6
 } intact_engine_pairs;
 
 /** An engine of the table. The strings are constant. */
@@ -55,11 +58,14 @@ typedef struct intact_engine_layer {
   int64_t group_outputs; /**< output channels of a group; 1 or more for a convolution */
   int32_t isa;           /**< an intact_isa: the best of the CPU, AVX2 or newer. AVX2 and AVX512 are CPUs
                               without VNNI */
+  /** 1: the convolution's outputs have 5 columns or more. 0: they have fewer, or the engine takes its kernels for
+   * fewer columns because of dilation or padding. If the size is not known, ask for both. */
+  int32_t is_wide;
 } intact_engine_layer;
 
-/** The initial value: a matrix product of u8 activations and s8 weights on a CPU with AVX2. */
+/** The initial value: a matrix product of u8 activations and s8 weights on a CPU with AVX2. Outputs are wide. */
 #define INTACT_ENGINE_LAYER_INIT \
-  { sizeof(intact_engine_layer), 0, 0, "MatMul", INTACT_U8, INTACT_S8, 1, 1, 1, 1, INTACT_ISA_AVX2 }
+  { sizeof(intact_engine_layer), 0, 0, "MatMul", INTACT_U8, INTACT_S8, 1, 1, 1, 1, INTACT_ISA_AVX2, 1 }
 
 /** What an engine does with a layer. */
 typedef struct intact_engine_answer {

@@ -37,13 +37,15 @@ Result<core::EngineLayer> LayerOf(const intact_engine_layer& given) {
   RETURN_IF_ERROR(CheckPositive("groups", given.groups));
   RETURN_IF_ERROR(CheckPositive("group_inputs", given.group_inputs));
   RETURN_IF_ERROR(CheckPositive("group_outputs", given.group_outputs));
+  if (given.is_wide != 0 && given.is_wide != 1) return Unexpected("is_wide", given.is_wide, "0 or 1");
   const core::EngineLayer layer = {given.op,
                                    static_cast<intact_type>(given.a_type),
                                    static_cast<intact_type>(given.b_type),
                                    given.depth,
                                    given.groups,
                                    given.group_inputs,
-                                   given.group_outputs};
+                                   given.group_outputs,
+                                   given.is_wide == 1};
   if (layer.IsConv() && layer.depth % layer.group_inputs != 0) {
     return InvalidArgument("depth is " + std::to_string(layer.depth) +
                            "; expected a multiple of group_inputs, which is " +

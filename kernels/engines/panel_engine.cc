@@ -336,6 +336,7 @@ Error PanelEngine::PrepareRows(int64_t rows, bool or_fewer) const {
   // All whole blocks have the same tiles, except with lines. A file may ask for 2^31 rows.
   const int64_t last = (rows - 1) / block_rows * block_rows;
   const int64_t step = cost_.run_rows() == 0 ? std::max(block_rows, last) : block_rows;
+  if (rows / step > 4096) return PrepareRows(rows, true);
   for (int64_t block = 0; block < rows; block += step) {
     TileCutter cutter(block_, block, std::min(rows, block + block_rows), cost_.run_rows(),
                       data_.taps().line_rows);

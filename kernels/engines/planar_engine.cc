@@ -75,7 +75,7 @@ void PlanarEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8
     const int64_t positions = std::min<int64_t>(sums.tile_rows(), position_end - position);
     ScheduledSums::TileRows rows = RowsOf(buffers, position, positions, sums.Drop(scratch));
     const uint8_t* const a = RowMap::Pointer(band.origin + static_cast<uintptr_t>(position * kQuad));
-    sums.RunTile(buffers, rows, a, range.column_begin, range.column_end, scratch);
+    sums.RunTile(buffers, rows, a, false, range.column_begin, range.column_end, scratch);
   }
 }
 

@@ -61,6 +61,8 @@ void ScheduledEngine::RunRange(const ScheduledSums& sums, const RunBuffers& buff
                                uint8_t* scratch) const noexcept {
   uint8_t* const panels = scratch + sums.ScratchBytes(range.row_end - range.row_begin);
   const int64_t rows_per_block = RowsPerBlock(sums);
+  // Asked once, because another thread may generate the kernel.
+  const bool is_paired = sums.ArePaired((range.row_end - range.row_begin) % sums.block_rows());
   for (int64_t block = range.row_begin; block < range.row_end; block += rows_per_block) {
     const Range block_range{block, std::min(range.row_end, block + rows_per_block), range.column_begin,
                             range.column_end};
@@ -68,23 +70,22 @@ void ScheduledEngine::RunRange(const ScheduledSums& sums, const RunBuffers& buff
     RowCursor cursor(buffers.rows(), block);
     for (int64_t row = block; row < block_range.row_end; row += sums.tile_rows()) {
       const int64_t rows = std::min<int64_t>(sums.tile_rows(), block_range.row_end - row);
-      largest =
-          std::max(largest, Pack(sums, &cursor, rows, panels + ActivationPanelBytes(row - block, data_.k)));
+      uint8_t* const panel = panels + ActivationPanelBytes(row - block, data_.k);
+      largest = std::max(largest, Pack(sums, &cursor, rows, is_paired, panel));
     }
     if (const ScheduledSums& own = sums.For(largest); &own != &sums) {
       RunRange(own, buffers, block_range, scratch);
     } else {
-      RunBlock(sums, buffers, block_range, panels, scratch);
+      RunBlock(sums, buffers, block_range, panels, is_paired, scratch);
     }
   }
 }
 
 // Packs the next `rows` rows, tap by tap. Returns the largest activation.
-uint8_t ScheduledEngine::Pack(const ScheduledSums& sums, RowCursor* cursor, int64_t rows,
+uint8_t ScheduledEngine::Pack(const ScheduledSums& sums, RowCursor* cursor, int64_t rows, bool is_paired,
                               uint8_t* panel) const noexcept {
   std::array<const uint8_t*, ScheduledSums::kMaxTileRows> pointers;
-  const int64_t tail = rows % sums.block_rows();
-  const int64_t paired = sums.ArePaired(tail) ? tail : 0;
+  const int64_t paired = is_paired ? rows % sums.block_rows() : 0;
   const uint8_t** next = pointers.data();
   for (int64_t i = 0; i < rows - paired; ++i) *next++ = cursor->Next();
   for (int64_t i = 0; i < paired; ++i, next += 2) next[0] = next[1] = cursor->Next();
@@ -100,7 +101,7 @@ uint8_t ScheduledEngine::Pack(const ScheduledSums& sums, RowCursor* cursor, int6
 }
 
 void ScheduledEngine::RunBlock(const ScheduledSums& sums, const RunBuffers& buffers, const Range& range,
-                               const uint8_t* panels, uint8_t* scratch) const noexcept {
+                               const uint8_t* panels, bool is_paired, uint8_t* scratch) const noexcept {
   const int64_t chunk_columns = sums.PanelsPerChunk() * kPanelColumns;
   for (int64_t column = range.column_begin; column < range.column_end; column += chunk_columns) {
     const int64_t column_end = std::min(range.column_end, column + chunk_columns);
@@ -110,7 +111,7 @@ void ScheduledEngine::RunBlock(const ScheduledSums& sums, const RunBuffers& buff
       rows.Add(static_cast<int32_t>(row), count, buffers.output.C(row, 0), buffers.output.c_stride_bytes);
       rows.FillVector(sums.lanes(), sums.Drop(scratch));
       const uint8_t* const a = panels + ActivationPanelBytes(row - range.row_begin, data_.k);
-      sums.RunTile(buffers, rows, a, column, column_end, scratch);
+      sums.RunTile(buffers, rows, a, is_paired, column, column_end, scratch);
     }
   }
 }

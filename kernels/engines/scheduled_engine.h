@@ -54,9 +54,10 @@ class ScheduledEngine final : public Engine {
   int64_t ScratchBytes(const ScheduledSums& sums, int64_t rows) const;
   void RunRange(const ScheduledSums& sums, const RunBuffers& buffers, const Range& range,
                 uint8_t* scratch) const noexcept;
-  uint8_t Pack(const ScheduledSums& sums, RowCursor* cursor, int64_t rows, uint8_t* panel) const noexcept;
+  uint8_t Pack(const ScheduledSums& sums, RowCursor* cursor, int64_t rows, bool is_paired,
+               uint8_t* panel) const noexcept;
   void RunBlock(const ScheduledSums& sums, const RunBuffers& buffers, const Range& range,
-                const uint8_t* panels, uint8_t* scratch) const noexcept;
+                const uint8_t* panels, bool is_paired, uint8_t* scratch) const noexcept;
 
   const GemmData& data_;
   ScheduledSums sums_;

@@ -112,7 +112,7 @@ Error ScheduledSums::GenerateKernels() {
 Error ScheduledSums::Make(TailKernel* kernel) const {
   using State = TailKernel::State;
   const std::lock_guard lock(generating_);
-  if (kernel->state.load(std::memory_order_relaxed) != State::kNotMade) return {};
+  if (kernel->state.load(std::memory_order_relaxed) == State::kMade) return {};
   Result<ScheduledKernelFunction> made = GetScheduledKernel(kernel->spec);
   Error error = made ? Error() : made.error();
   if (made) kernel->function = *std::move(made);
@@ -132,7 +132,6 @@ bool ScheduledSums::TryMake(TailKernel* kernel) const noexcept {
 }
 
 const ScheduledKernelFunction& ScheduledSums::KernelOf(int64_t tail) const noexcept {
-  if (ArePaired(tail)) return paired_.function;
   const int64_t vectors = CeilDivide(tail, lanes_);
   if (vectors == variant_.vectors) return kernel_;
   TailKernel& kernel = tails_[static_cast<size_t>(vectors - 1)];
@@ -148,7 +147,8 @@ Error ScheduledSums::PrepareRows(int64_t rows, bool or_fewer) const {
     return vectors == variant_.vectors ? Error() : Make(&tails_[static_cast<size_t>(vectors - 1)]);
   };
   if (!or_fewer) return prepare(rows % block_rows());
-  RETURN_IF_ERROR(prepare(1));
+  RETURN_IF_ERROR(prepare(std::min<int64_t>(rows, 1)));
+  if (CanPair() && 2 * rows <= lanes_) return {};  // all tails are paired
   for (int64_t tail = lanes_; tail < std::min<int64_t>(rows + lanes_, block_rows()); tail += lanes_) {
     RETURN_IF_ERROR(prepare(tail));
   }
@@ -207,7 +207,7 @@ int64_t ScheduledSums::PanelsPerChunk() const {
 
 // ----- a tile ----------------------------------------------------------------------------------------------
 
-void ScheduledSums::RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a,
+void ScheduledSums::RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a, bool is_paired,
                             int64_t column_begin, int64_t column_end, uint8_t* scratch) const noexcept {
   alignas(64) std::array<int32_t, size_t{kPanelColumns} * kMaxTileRows> of_panel;
   int32_t* const accumulators =
@@ -215,14 +215,14 @@ void ScheduledSums::RunTile(const RunBuffers& buffers, const TileRows& rows, con
   const int64_t panel_end = CeilDivide(column_end, kPanelColumns);
   for (int64_t panel = column_begin / kPanelColumns; panel < panel_end; panel += PanelsAtOnce()) {
     const int64_t end = std::min(panel_end, panel + PanelsAtOnce());
-    Accumulate(buffers, a, rows.count, panel, end, accumulators);
+    Accumulate(buffers, a, rows.count, is_paired, panel, end, accumulators);
     Store(buffers, rows, panel * kPanelColumns, std::min(column_end, end * kPanelColumns), accumulators,
           scratch);
   }
 }
 
-void ScheduledSums::Accumulate(const RunBuffers& buffers, const uint8_t* a, int64_t rows, int64_t panel_begin,
-                               int64_t panel_end, int32_t* accumulators) const noexcept {
+void ScheduledSums::Accumulate(const RunBuffers& buffers, const uint8_t* a, int64_t rows, bool is_paired,
+                               int64_t panel_begin, int64_t panel_end, int32_t* accumulators) const noexcept {
   const int64_t panel_size = int64_t{kPanelColumns} * tile_rows();
   const int64_t window_bytes = IsPlanar() ? 0 : variant_.spec.window_quads * kQuad * tile_rows();
   ScheduledKernelArgs args;
@@ -241,7 +241,7 @@ void ScheduledSums::Accumulate(const RunBuffers& buffers, const uint8_t* a, int6
       args.a += (rows - tail) * kQuad;
       args.accumulators += rows - tail;
       args.blocks = 1;
-      KernelOf(tail)(&args);
+      (is_paired ? paired_.function : KernelOf(tail))(&args);
     }
   }
 }

@@ -105,7 +105,7 @@ class ScheduledSums {
   const ScheduledSums* fallback() const { return fallback_.get(); }
 
   /// Whether a tail of `rows` rows fills a vector twice: one copy of the rows for each column of a strip of
-  /// two columns.
+  /// two columns. The answer may become true at any time.
   bool ArePaired(int64_t rows) const noexcept {
     return rows != 0 && 2 * rows <= lanes_ && CanPair() && IsMade(paired_);
   }
@@ -118,9 +118,10 @@ class ScheduledSums {
   /// Generates the kernel for the last rows of a range of `rows` rows; with `or_fewer`, of any range of up to
   /// `rows` rows. See Engine::PrepareRows().
   Error PrepareRows(int64_t rows, bool or_fewer) const;
-  /// Computes columns [column_begin, column_end) of `rows`. Row 0 of the tile begins at `a`.
-  void RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a, int64_t column_begin,
-               int64_t column_end, uint8_t* scratch) const noexcept;
+  /// Computes columns [column_begin, column_end) of `rows`. Row 0 of the tile begins at `a`. `is_paired`: whether `a`
+  /// has the tail twice; ArePaired() was true before.
+  void RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a, bool is_paired,
+               int64_t column_begin, int64_t column_end, uint8_t* scratch) const noexcept;
 
  private:
   struct Variant {
@@ -139,7 +140,7 @@ class ScheduledSums {
                       const ScheduledSums* like);
   ScheduleSpec SpecFor(const StripVariant& variant, ScheduleSpec spec) const;
   Error GenerateKernels();
-  /// A kernel for tails. Its state changes once: all parts of a run see the same.
+  /// A kernel for tails. If it cannot be generated, runs do not try again, but PrepareRows() does.
   struct TailKernel {
     enum class State : uint8_t { kNotMade, kMade, kFailed };
     ScheduledKernelSpec spec;
@@ -147,7 +148,7 @@ class ScheduledSums {
     ScheduledKernelFunction function;  // written before `state` becomes kMade
   };
   ScheduledKernelSpec KernelSpec(int vectors, ScheduledKernelSpec::Rows rows) const;
-  /// Generates the kernel, unless that was tried before.
+  /// Generates the kernel, unless it is made.
   Error Make(TailKernel* kernel) const;
   /// Whether the kernel exists; tries to generate it the first time.
   bool IsMade(TailKernel& kernel) const noexcept {
@@ -155,7 +156,7 @@ class ScheduledSums {
     return state == TailKernel::State::kNotMade ? TryMake(&kernel) : state == TailKernel::State::kMade;
   }
   bool TryMake(TailKernel* kernel) const noexcept;
-  /// The kernel for the last `tail` rows of a tile: at most a block. Without a kernel of its own, the kernel of
+  /// The kernel for the last `tail` rows of a tile, at most a block, if they are not paired. Without a kernel of its own, the kernel of
   /// whole blocks computes lanes that nobody stores.
   const ScheduledKernelFunction& KernelOf(int64_t tail) const noexcept;
   bool IsPlanar() const { return variant_.spec.group_columns != 0; }
@@ -178,8 +179,8 @@ class ScheduledSums {
   int64_t DropBytes() const { return RoundUp((data_.n + tile_columns_) * data_.element_bytes(), 64); }
   uint8_t* Edge(uint8_t* scratch) const { return Drop(scratch) + DropBytes(); }
   /// Computes the accumulators of `rows` rows, at most tile_rows().
-  void Accumulate(const RunBuffers& buffers, const uint8_t* a, int64_t rows, int64_t panel_begin,
-                  int64_t panel_end, int32_t* accumulators) const noexcept;
+  void Accumulate(const RunBuffers& buffers, const uint8_t* a, int64_t rows, bool is_paired,
+                  int64_t panel_begin, int64_t panel_end, int32_t* accumulators) const noexcept;
   void Store(const RunBuffers& buffers, const TileRows& rows, int64_t column_begin, int64_t column_end,
              const int32_t* accumulators, uint8_t* scratch) const noexcept;
   void StoreEdge(const RunBuffers& buffers, const TileRows& rows, int64_t column, int64_t columns,

@@ -117,15 +117,19 @@ void ConvPlan::RunShare(const ConvInput& input, const PerRunColumnConstants* col
   });
 }
 
+// Of 2³¹ rows in small chunks, to cut all would take seconds. So the chunks after the first ones may have any rows.
 Error ConvPlan::PrepareShare(const ConvRun& run, const Range& share, bool or_fewer) const {
+  constexpr int64_t kMostCut = 4096;
   Error error;
   int64_t prepared = 0;
-  ForEachChunk(run, share, [&](const Range& chunk) {
+  const auto prepare = [&](const Range& chunk) {
     const int64_t rows = chunk.row_end - chunk.row_begin;
     if (error.ok() && rows != prepared) error = kernels_->PrepareRows(run, rows, or_fewer);
     prepared = rows;
-  });
-  return error;
+  };
+  const Range left = ForEachChunk(run, share, prepare, kMostCut);
+  if (!error.ok() || left.Empty()) return error;
+  return kernels_->PrepareRows(run, std::min(run.chunk_rows, left.row_end - left.row_begin), true);
 }
 
 InputPixels ConvPlan::PixelsOf(const Range& range) const {

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -88,15 +89,18 @@ class ConvPlan {
   int64_t MostSpreadRows() const;
   RunBuffers BuffersOf(const PerRunColumnConstants* columns, const OutputMap& output,
                        const ConvRun& run) const;
-  /// Calls visit(chunk) for the chunks of `share` in their order.
+  /// Calls visit(chunk) for the chunks of `share` in their order, at most `most`. Returns the rows without a call.
   template <class Visit>
-  void ForEachChunk(const ConvRun& run, const Range& share, const Visit& visit) const {
+  Range ForEachChunk(const ConvRun& run, const Range& share, const Visit& visit,
+                     int64_t most = std::numeric_limits<int64_t>::max()) const {
     Range chunk = share;
-    for (; chunk.row_begin < share.row_end; chunk.row_begin = chunk.row_end) {
+    for (; chunk.row_begin < share.row_end && most > 0; chunk.row_begin = chunk.row_end, --most) {
       chunk.row_end = std::min(share.row_end, chunk.row_begin + run.chunk_rows);
       chunk.row_end = kernels_->ChunkEnd(chunk.row_begin, chunk.row_end);
       visit(chunk);
     }
+    chunk.row_end = share.row_end;
+    return chunk;
   }
   /// Computes a chunk in scratch: copies the residual there, runs, and copies the outputs to their places.
   void RunSpread(const ConvInput& input, const RunBuffers& buffers, const ConvRun& run, const Range& chunk,

@@ -10,6 +10,7 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <string>
 #include <utility>
@@ -334,12 +335,14 @@ class StripScheduler {
         kept_ = {column + kColumns, window};
         current_ = kAtOnce - 1;
         CollectItems(weights, column + kColumns, window);
-        SortItems();
+        if (!fits_all_) SortItems();
       }
       current_ = 0;
       CollectItems(weights, column, window);
-      SortItems();
-      if (!fits_all_) FillGroups(has_next);
+      if (!fits_all_) {
+        SortItems();
+        FillGroups(has_next);
+      }
     }
     fits_all_ ? ArrangeAll() : ArrangeGroups();
     AddSizes(weights, window, statistics);
@@ -468,7 +471,8 @@ class StripScheduler {
     of.counts.fill(0);
     of.counts[kMaxGroup - most] = static_cast<uint16_t>(of.item_count / most);
     if (of.item_count % most != 0) ++of.counts[kMaxGroup - of.item_count % most];
-    std::copy_n(of.order.begin(), of.item_count, of.sequence.begin());
+    std::iota(of.sequence.begin(), of.sequence.begin() + static_cast<std::ptrdiff_t>(of.item_count),
+              uint16_t{0});
   }
 
   bool HasByteOrder() const { return strip().item_count < 256; }

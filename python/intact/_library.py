@@ -47,6 +47,12 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
+def part_of(part: int, whole: int, noun: str, be: str = "is", are: str = "are") -> str:
+    """ "2 of 3 layers are", "1 of 3 layers is", "0 of 1 layer is". `be`, `are`: the verb in the singular and in the plural."""
+    noun += "s" * (whole != 1)
+    return f"{part:,} of {whole:,} {noun} {be if 1 in (part, whole) else are}"
+
+
 def excerpt(words: Any, most: int = 120) -> str:
     """Text from a user's file, made fit for one line of a terminal: printable, and at most `most`
     characters."""

@@ -18,8 +18,10 @@ onnx = pytest.importorskip("onnx")
 import commands  # noqa: E402
 from commands import process, program  # noqa: E402
 from intact import _deadline  # noqa: E402
+from intact._audit import run as _run  # noqa: E402
+from intact._compare import compare as _compare  # noqa: E402
 from intact._engines import session as _session  # noqa: E402
-from intact._engines.session import emulated  # noqa: E402
+from intact._engines.session import emulated, session_of  # noqa: E402
 from intact._operators import digest as _digest  # noqa: E402
 from intact._operators import measure as _measure  # noqa: E402
 from onnx import TensorProto, helper  # noqa: E402
@@ -67,8 +69,10 @@ def test_an_audit_ends_with_its_time(tmp_path, ticks):
     assert f"missing: 2 of 3 layers: {OVER}\n" in run.stdout
 
 
-def test_an_audit_keeps_the_runs_that_were_finished(tmp_path, ticks):
+def test_an_audit_keeps_the_runs_that_were_finished(tmp_path, ticks, monkeypatch):
     pytest.importorskip("onnxruntime")
+    sessions = []  # since the time was set
+    monkeypatch.setattr(_run, "session_of", lambda model: sessions.append(model) or session_of(model))
     nodes = [
         helper.make_node("MatMulInteger", ["a", "w"], ["y"], name="n"),
         helper.make_node("Cast", ["y"], ["f"], to=TensorProto.FLOAT, name="c"),
@@ -80,6 +84,7 @@ def test_an_audit_keeps_the_runs_that_were_finished(tmp_path, ticks):
         np.savez(data / f"{i}.npz", a=np.ones((i + 1, 4), np.uint8))
     seen = {}
     for seconds in itertools.count(2):
+        sessions.clear()
         run = program("audit", path, "--data", data, "--json", report, "--time", seconds + 0.5)
         if run.returncode == 0:
             break
@@ -87,7 +92,10 @@ def test_an_audit_keeps_the_runs_that_were_finished(tmp_path, ticks):
         (missing,) = [line for line in run.stdout.splitlines() if line.startswith("missing: ")]
         found = json.loads(report.read_text())
         assert missing == f"missing: {found['missing']}"
+        has_counted = found["data"] and found["data"]["counted"] == 2
+        assert has_counted or len(sessions) <= 1, "a session was made after the time was over"
         seen[missing] = run.stdout, found
+    assert len(sessions) == 4
     counted = f"missing: sums of 1 of 2 runs and outputs of 2 of 2 runs on data: {OVER}"
     compared = f"missing: outputs of 1 of 2 runs on data: {OVER}"
     assert [*seen] == [
@@ -136,6 +144,29 @@ def test_a_comparison_ends_with_its_time(tmp_path, ticks):
         f"missing: advice: {OVER}",
     }
     assert program(*arguments, "1h").returncode == 0
+
+
+def test_samples_that_were_emulated_are_compared(tmp_path, monkeypatch):
+    """The time is over after two of four samples of the model, and again after one of the layers."""
+    pytest.importorskip("onnxruntime")
+    kept = [2, 1]
+
+    def some(path, names, runs, may_end_early=False):
+        assert may_end_early
+        session = session_of(path)
+        results = [session.run(names, run) for run in runs[: kept.pop(0)]]
+        if kept:
+            _deadline.limit(0)
+        return results
+
+    monkeypatch.setattr(_compare, "emulated", some)
+    pair = Pair(tmp_path)
+    run = program(
+        "compare", pair.quantized, pair.float, "--data", tmp_path / "data", "--emulate", "--time", "1h"
+    )
+    assert run.returncode == 4, run.stderr
+    assert f"missing: 2 of 4 samples: {OVER}\n" in run.stdout
+    assert f"missing: the layers of 1 of 2 samples on the emulated CPU: {OVER}\n" in run.stdout
 
 
 def test_a_repair_gives_up_and_loses_nothing(tmp_path, ticks):

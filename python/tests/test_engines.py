@@ -19,12 +19,14 @@ ROOT = Path(__file__).parents[2]
 TABLE = json.loads((ROOT / "core" / "engines.json").read_text())["engines"]
 CONVOLUTIONS = ("Conv", "QLinearConv", "ConvInteger")
 WITHOUT_VNNI, WITH_VNNI = ("avx2", "avx512"), ("avx_vnni", "avx512_vnni", "amx_int8")
+# without VNNI; and whether outputs are wide
+CPUS = (("avx2", True), ("avx512", False), ("avx512", True))
 TYPES = ("u8s8", "s8s8", "u8u8", "s8u8")
 # on both sides of each range of `halves`
 DEPTHS = (1, 2, 3, 253, 255, 256, 257, 258, 259, 301, 509, 510, 511, 512, 513)
 
 
-def second_reading(engine, op, types, depth, groups, inputs, outputs, isa):
+def second_reading(engine, op, types, depth, groups, inputs, outputs, isa, is_wide=True):
     """What the first row that fits says, written again from "about"."""
     for row in engine["rows"]:
         depthwise = op in CONVOLUTIONS and inputs == outputs == 1
@@ -44,8 +46,10 @@ def second_reading(engine, op, types, depth, groups, inputs, outputs, isa):
             return "none"
         is_other = isa == "avx512" and "with_avx512" in row
         pairs = row["with_avx512"] if is_other else row["pairing"]
+        if is_other and is_wide:
+            pairs = row.get("with_avx512_wide", pairs)
         if (pairs == "within_tap" and inputs < 2) or (
-            pairs in ("depths", "flattened", "kernel_row") and depth < 2
+            pairs in ("depths", "flattened", "kernel_row", "kernel_column") and depth < 2
         ):
             return "none"
         low, high = row.get("halves", (1, 0))
@@ -68,12 +72,12 @@ def cases():
 
 NAMES = {
     getattr(lib, f"INTACT_ENGINE_PAIRS_{name.upper()}"): name
-    for name in ("none", "depths", "halves", "within_tap", "flattened", "kernel_row")
+    for name in ("none", "depths", "halves", "within_tap", "flattened", "kernel_row", "kernel_column")
 }
 TYPE = {"u8": lib.INTACT_U8, "s8": lib.INTACT_S8}
 
 
-def ask(name, op, types, depth, groups, inputs, outputs, isa, version=None):
+def ask(name, op, types, depth, groups, inputs, outputs, isa, version=None, is_wide=True):
     """The library's answer."""
     strings = [ffi.new("char[]", text.encode()) if text else ffi.NULL for text in (name, version, op)]
     layer = ffi.new(
@@ -88,6 +92,7 @@ def ask(name, op, types, depth, groups, inputs, outputs, isa, version=None):
             inputs,
             outputs,
             getattr(lib, f"INTACT_ISA_{isa.upper()}"),
+            is_wide,
         ),
     )
     answer = ffi.new("intact_engine_answer *", {"struct_size": ffi.sizeof("intact_engine_answer")})
@@ -99,12 +104,12 @@ def ask(name, op, types, depth, groups, inputs, outputs, isa, version=None):
 def disagreements(table):
     """The cases in which the library's answer is not the second reading of `table`, and how many cases there are."""
     found, count = [], 0
-    for engine, (op, *shape), types, isa in itertools.product(
-        table, list(cases()), TYPES, WITHOUT_VNNI + WITH_VNNI[1:2]
-    ):
+    cpus = [*CPUS, (WITH_VNNI[1], True)]
+    for engine, (op, *shape), types, (isa, is_wide) in itertools.product(table, list(cases()), TYPES, cpus):
         count += 1
-        if ask(engine["name"], op, types, *shape, isa)[0] != second_reading(engine, op, types, *shape, isa):
-            found.append((engine["name"], op, types, *shape, isa))
+        answer = ask(engine["name"], op, types, *shape, isa, is_wide=is_wide)[0]
+        if answer != second_reading(engine, op, types, *shape, isa, is_wide):
+            found.append((engine["name"], op, types, *shape, isa, is_wide))
     return found, count
 
 
@@ -142,6 +147,8 @@ def planted():
                 changes += [{"with_vnni": not row.get("with_vnni", False)}]
             if "with_avx512" in row:
                 changes += [{"with_avx512": "none" if row["with_avx512"] != "none" else "depths"}]
+            if "with_avx512_wide" in row:
+                changes += [{"with_avx512_wide": row["with_avx512"]}]
             if "types" in row:
                 changes += [{"types": row["types"][1:] or ["u8u8"]}]
             for change in changes:
@@ -183,7 +190,10 @@ def failing(weights, groups, pairs):
         "halves": [(0, -(-depth // 2)), (-(-depth // 2), depth)],
         "within_tap": [(tap, tap + inputs) for tap in range(0, depth, inputs)],
         "kernel_row": [(row, row + weights.shape[-2]) for row in range(0, depth, weights.shape[-2])],
+        "kernel_column": [(0, depth)],
     }[pairs]
+    if pairs == "kernel_column":
+        columns = np.stack([filter[..., 0].T.reshape(-1) for filter in weights]).astype(np.int64)
     count = 0
     for begin, end in starts:
         for k in range(begin, end - 1, 2):
@@ -217,13 +227,15 @@ def test_certificates_count_these_pairs(engine, tmp_path):
             weights.shape[-1] if op == "Conv" else 1,
             len(weights) // groups if op == "Conv" else 1,
         )
-        asked = {isa: second_reading(engine, op, "u8s8", *shape, isa) for isa in WITHOUT_VNNI}
+        asked = {cpu: second_reading(engine, op, "u8s8", *shape, *cpu) for cpu in CPUS}
         layer = layer_of(weights, groups, op)
         assert pairings(engines()[engine["name"]], layer) == list(dict.fromkeys(asked.values()))
-        assert [pairs_of(engine["name"], layer, isa) for isa in WITHOUT_VNNI] == list(asked.values())
-        counts = {isa: failing(weights, groups, pairs) for isa, pairs in asked.items()}
-        for isa, pairs in asked.items():
-            assert certify(layer, pairs).failing_pairs == counts[isa], (shape, isa)
+        assert [pairs_of(engine["name"], layer, *cpu) for cpu in CPUS] == list(asked.values())
+        counts = dict.fromkeys(WITHOUT_VNNI, 0)
+        for isa, pairs in {(isa, pairs) for (isa, _), pairs in asked.items()}:
+            count = failing(weights, groups, pairs)
+            counts[isa] += count
+            assert certify(layer, pairs).failing_pairs == count, (shape, pairs)
         np.save(tmp_path / f"{i}.npy", weights)
         files[groups].append(str(tmp_path / f"{i}.npy"))
         expected[groups].append(counts)
@@ -258,8 +270,8 @@ def test_certificates_count_these_pairs(engine, tmp_path):
             assert certificate["proven"] == (not any(counts.values()))
 
 
-def test_pairs_of_kernel_rows_are_certified(tmp_path):
-    """Taps 0 and 1 of a row are a pair, the last tap is alone, and no pair crosses rows."""
+def test_pairs_of_taps_are_certified(tmp_path):
+    """Of 3×3 taps, the first two of a row are a pair, and the first two column by column. Pairs cross columns, not rows."""
 
     def certificate(taps):
         weights = np.zeros((8, 3, 3, 1), np.int8)
@@ -276,8 +288,12 @@ def test_pairs_of_kernel_rows_are_certified(tmp_path):
         in text
     )
     assert "adds no products in int16 here with AVX2: proven" in text
-    for taps in ([(0, 1), (0, 2)], [(0, 2), (1, 0)]):
-        assert "proven: none of 48" in certificate(taps)
+    text = certificate([(2, 0), (0, 1)])
+    assert "adjacent taps column by column (oneDNN with AVX-512" in text and "1 of 40 pairs" in text
+    assert "column 5 tap kh 2 kw 0, channel 0 and tap kh 0 kw 1, channel 0:" in text
+    for taps in ([(0, 1), (0, 2)], [(0, 2), (1, 0)], [(1, 0), (2, 0)]):
+        text = certificate(taps)
+        assert "proven: none of 48" in text and "proven: none of 40" in text
 
 
 def test_pairs_of_the_second_half_are_certified(tmp_path):

@@ -224,8 +224,8 @@ NO_LAYER, PROVEN = (
 )
 ANSWERS = {
     "Resize": (
-        (1, "on your data 1 of 1 layer compute wrong sums"),
-        (0, "1 of 1 layer compute wrong sums on this data"),
+        (1, "on your data 1 of 1 layer computes wrong sums"),
+        (0, "1 of 1 layer computes wrong sums on this data"),
         (0, PROVEN),
     ),
     "16 bits": ((2, NO_LAYER), (2, NO_LAYER), (2, NO_LAYER)),

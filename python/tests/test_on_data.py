@@ -146,7 +146,7 @@ def test_an_emulator_shows_the_harm(tmp_path, monkeypatch):
     run = program(
         "audit", quantized, "--data", data, "--float", before, "--emulate", "--json", tmp_path / "j"
     )
-    assert run.returncode == 1 and "values of output 'y' change by " in run.stdout
+    assert run.returncode == 1 and "of 6 values of output 'y' changes by " in run.stdout
     assert "from the float model the output is farther than with exact sums: " in run.stdout
     report = json.loads((tmp_path / "j").read_text())
     assert report["stock_clamps"] and report["outputs"][0]["stock_to_float"] < 10
@@ -205,18 +205,36 @@ def test_sums_of_an_engine_without_outputs(tmp_path):
     assert run.returncode == 2 and "add --engine onnxruntime" in run.stderr
 
 
-def test_pairs_that_only_avx512_has_are_counted(tmp_path):
+@pytest.mark.parametrize(
+    "taps,width,words",
+    [
+        (
+            [(1, 0), (1, 1)],
+            6,
+            "12 of 48 sums are wrong with AVX-512",
+        ),  # a pair of a kernel row: narrow outputs
+        ([(1, 0), (1, 1)], 7, "0 of 60 sums are wrong with AVX-512"),
+        ([(2, 0), (0, 1)], 6, "0 of 48 sums are wrong with AVX-512"),
+        (
+            [(2, 0), (0, 1)],
+            7,
+            "15 of 60 sums are wrong with AVX-512",
+        ),  # a pair of the kernel's columns: wide outputs
+    ],
+)
+def test_pairs_that_only_avx512_has_are_counted(tmp_path, taps, width, words):
     pytest.importorskip("onnxruntime")
     weights = np.zeros((4, 1, 3, 3), np.int8)
-    weights[2, 0, 1, :2] = 127  # a pair of a kernel row
+    for height, column in taps:
+        weights[2, 0, height, column] = 127
     nodes = [
         helper.make_node("ConvInteger", ["a", "w"], ["s"], name="n"),
         helper.make_node("Cast", ["s"], ["y"], to=TensorProto.FLOAT),
     ]
     path = save(tmp_path, nodes, {"w": weights}, [("a", TensorProto.UINT8)])
-    np.savez(tmp_path / "d.npz", a=np.full((1, 1, 5, 5), 255, np.uint8))
+    np.savez(tmp_path / "d.npz", a=np.full((1, 1, 5, width), 255, np.uint8))
     run = program("audit", path, "--engine", "onednn", "--data", tmp_path / "d.npz")
-    assert "9 of 36 sums are wrong with AVX-512" in run.stdout, run.stdout + run.stderr
+    assert words in run.stdout, run.stdout + run.stderr
 
 
 @pytest.mark.parametrize("a_type", ["u8", "s8"])
@@ -262,7 +280,7 @@ def test_the_verdict_says_first_what_is_not_known(tmp_path):
     words = verdict(result_on_data(tmp_path, {"outer": LayerOnData(100, 0)}, output))
     assert (
         "; on your data it is not known how many sums of 2 of 3 layers are wrong in ONNX Runtime (in an inner graph); of the "
-        "others 0 of 1 layer compute wrong sums in ONNX Runtime; 117 of 200 values of output 'y' change by 10 % (20 dB); "
+        "others 0 of 1 layer computes wrong sums in ONNX Runtime; 117 of 200 values of output 'y' change by 10 % (20 dB); "
         "rounding noise alone changes none; "
     ) in words
     assert "not measured: in an inner graph" in to_text(

@@ -1,5 +1,6 @@
 """tools/peers.py: cells, versions, how a library is held to an ISA, the file of a run, and the kept files."""
 
+import hashlib
 import json
 import math
 import sys
@@ -93,6 +94,20 @@ def test_a_library_is_held_by_its_own_option_else_by_held_to_else_in_qemu():
     assert heads("onednn", "", "", True) == ["this CPU"]
 
 
+def test_what_the_machine_lacks_is_named(fake, monkeypatch):
+    """A ggml without a library for one ISA is measured with the others. No flags: one line."""
+    folder = fake / peers.LIBRARIES
+    (folder / "ggml/backends").mkdir(parents=True)
+    (folder / "ggml/backends/libggml-cpu-haswell.so").touch()
+    measurement = peers.Measurement("ggml", fake, math.inf)
+    file = measurement.measure(peers.Machine({"avx2", "avx_vnni"}, False))
+    assert file["tables"]["sums"][0][3:] == ["AVX2 (option)"]
+    lacking = f"{folder} has no ggml/*/libggml-cpu-alderlake.so"
+    assert measurement.left_out == [(lacking, f"pairing of {of}, AVX-VNNI (option)") for of in ("Q8", "Q4")]
+    with pytest.raises(ValueError, match="/proc/cpuinfo has no line 'flags'; expected"):
+        peers.cpu_flags("Features\t: fp asimd\n")
+
+
 SWEEP = {
     "version": "0.1.0",
     "machine": {"cpu": "AMD EPYC", "family": 26, "model": 2},
@@ -135,6 +150,7 @@ def fake(tmp_path, monkeypatch):
     program.write_text(INTACT)
     program.chmod(0o755)
     monkeypatch.setattr(peers, "INTACT", program)
+    (tmp_path / "library").touch()
     return tmp_path
 
 
@@ -189,10 +205,27 @@ def test_a_row_of_a_file_is_a_line(fake):
 
 def test_a_journal_of_another_build_is_replaced(fake):
     file = file_of(peers.Measurement("onednn", fake, math.inf))
-    for name in ("oneDNN_3_99_avx2_AVX2_option_", "oneDNN_3_99_avx2_this_CPU"):
-        (fake / "journals" / name).touch()
+    digest = hashlib.sha256(b"").hexdigest()[:16]
+    for head in ("AVX2_option_", "this_CPU"):
+        (fake / "journals" / f"oneDNN_3_99_avx2_{digest}_{head}").touch()
     assert file_of(peers.Measurement("onednn", fake, math.inf)) == file
     assert not list((fake / "journals").iterdir())
+
+
+def test_a_journal_is_kept_for_its_library(fake):
+    """Another library of the same version has journals of its own."""
+    peers.INTACT.write_text(
+        INTACT.replace('    sys.exit("a journal of', '    os._exit(3)  # "').replace(
+            "found =",
+            '"--journal" in arguments and open(arguments[arguments.index("--journal") + 1], "w")\nfound =',
+        )
+    )
+    for content in ("one", "other"):
+        (fake / "library").write_text(content)
+        measurement = peers.Measurement("onednn", fake, math.inf)
+        file_of(measurement)
+        assert [words for _, words in measurement.left_out] == ["pairing of onednn, AVX-512 (option)"]
+    assert len(list((fake / "journals").iterdir())) == 4
 
 
 def test_nothing_begins_after_the_time(fake):
@@ -238,12 +271,23 @@ ENGINES = {
     "Onednn": ("onednn", "MatMul", "QLinearConv"),
     "OpenVino": ("openvino", "MatMul", "QLinearConv"),
 }
-# Of a probe: groups, and the inputs of a group. Outputs of a group: a multiple of 4.
+# Of a probe: depth, groups, inputs and outputs of a group, and whether the output is wide.
 PROBES = {
-    "convolution 3x3, 3 channels": (1, 3),
-    "convolution 3x3, 4 channels": (1, 4),
-    "convolution 3x3, 2 groups of 3 channels": (2, 3),
-    "convolution 3x3, 2 groups of 4 channels": (2, 4),
+    "gemm": {"product, 5 rows": (16, 1, 1, 1, True)},
+    "conv": {
+        "convolution 3x3, 3 channels": (27, 1, 3, 4, False),
+        "convolution 3x3, 3 channels, wide": (27, 1, 3, 4, True),
+        "convolution 3x3, 4 channels": (36, 1, 4, 4, False),
+        "convolution 3x3, 2 groups of 3 channels": (27, 2, 3, 4, False),
+        "convolution 3x3, 2 groups of 4 channels": (36, 2, 4, 4, False),
+        "convolution 5x5, 1 channel": (25, 1, 1, 4, False),
+        "convolution 3x3, 1 channel, wide": (9, 1, 1, 4, True),
+        "convolution 5x5, 1 channel, wide": (25, 1, 1, 4, True),
+    },
+    "depthwise": {
+        "depthwise 3x3, wide": (9, 9, 1, 1, True),
+        "depthwise 3x3, 2 outputs for each channel, wide": (9, 9, 1, 2, True),
+    },
 }
 BOTH = ("within_tap", "flattened")  # which some probes do not tell apart
 ISAS = {"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512", "this CPU": "avx512_vnni"}
@@ -252,20 +296,21 @@ ISAS = {"AVX2": "avx2", "AVX-VNNI": "avx_vnni", "AVX-512": "avx512", "this CPU":
 def pairs_that_differ(tables):
     """Measured pairs that are not those of core/engines.json, and how many were compared."""
     differ, count = [], 0
+    has_new_probes = any(
+        "wide" in row[1] for row in tables["pairs"]
+    )  # the files of 2026-11-30 that were measured again
     probed = {tuple(row[:2]) + (types,): row[3:] for row in tables["pairs"][1:] for types in row[2].split()}
     for column, head in enumerate(tables["pairs"][0][3:]):
         isa = ISAS[head.split(" (")[0]]
         for label, operation, types in {tuple(row[:3]) for row in tables["sums"][1:]}:
             engine, product, conv = ENGINES.get(label.strip("`").split(":")[-1], ("", "", ""))
-            probes = (
-                {"gemm": {"product, 5 rows": (1, 1)}, "conv": PROBES}.get(operation, {}) if engine else {}
-            )
-            for probe, (groups, inputs) in probes.items():
+            for probe, (*shape, is_wide) in PROBES.get(operation, {}).items() if engine else ():
+                if ("wide" in probe or "5x5" in probe) and not has_new_probes:
+                    continue
                 cells = [probed.get((label, probe, types + c_type)) for c_type in ("u8", "s8", "f32", "s32")]
                 found = next((cells[column] for cells in cells if cells), "none")
-                shape = (16, 1, 1, 1) if operation == "gemm" else (9 * inputs, groups, inputs, 4)
                 op = product if operation == "gemm" else conv
-                expected = ask(engine, op, types, *shape, isa)[0]
+                expected = ask(engine, op, types, *shape, isa, is_wide=is_wide)[0]
                 words = peers.PAIR_WORDS.get(expected, expected)
                 count += 1
                 both = peers.PAIR_WORDS["within_tap_or_flattened"] if expected in BOTH else words

@@ -1076,6 +1076,18 @@ def test_pairs_of_two_engines_are_shortened_by_the_least_squares(seed):
     )
 
 
+def test_pairs_of_kernel_rows_and_columns_are_shortened():
+    """A weight is in several pairs, which form no chains."""
+    w = np.random.default_rng(0).integers(90, 128, (4, 5, 5, 1)).astype(np.int8)
+    layer = QuantizedLayer("n", "Conv", "Conv", False, "u8", "s8", w, (0, 255), "")
+    kinds = {"none", "flattened", "kernel_row", "kernel_column"}
+    short = _shorten.replace(layer, weights=_shorten.shortened(layer, kinds))
+    assert all(
+        certify(short, kind).is_proven and (kind == "none" or not certify(layer, kind).is_proven)
+        for kind in kinds
+    )
+
+
 def test_one_pair_is_shortened_by_the_least_squares():
     for one, other in itertools.product([-128, -127, -66, -65, -64, -1, 0, 1, 63, 64, 65, 127], repeat=2):
         layer = QuantizedLayer(

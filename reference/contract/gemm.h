@@ -18,6 +18,7 @@ namespace intact::reference {
 /// The taps that the depths of a lowered convolution belong to (reference/models/lowering.h).
 struct Taps {
   int64_t count = 1, channels = 1;
+  int64_t height = 1, width = 1;  // taps of a column and of a row of the kernel
   // m×count: whether the row's tap lies outside the input. Empty: all taps lie inside.
   std::vector<bool> outside;
 };

@@ -53,7 +53,7 @@ Gemm GroupOf(const Conv& conv, int64_t group, std::span<const int64_t> rows) {
   if (!conv.a_scales.empty()) gemm.a_scales.assign(rows.size(), conv.a_scales.front());
   gemm.n = g.GroupOutputs();
   gemm.k = g.Taps() * g.TapDepth();
-  gemm.taps = Taps{g.Taps(), g.GroupInputs(), TapsOutside(g, rows)};
+  gemm.taps = Taps{g.Taps(), g.GroupInputs(), g.axes[1].kernel, g.axes[2].kernel, TapsOutside(g, rows)};
   return gemm;
 }
 

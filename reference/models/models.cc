@@ -168,8 +168,17 @@ std::vector<std::vector<int64_t>> RowsOf(DepthOrder order, const Depths& depths)
     }
     return rows;
   }
-  for (int64_t tap = 0; tap < depths.taps; ++tap) {
-    if (order == DepthOrder::kTaps && tap > 0) rows.emplace_back();
+  const int64_t plane = depths.height * depths.width;
+  const int64_t taps_of_row = order == DepthOrder::kTaps      ? 1
+                              : order == DepthOrder::kRows    ? depths.width
+                              : order == DepthOrder::kColumns ? plane
+                                                              : depths.taps;
+  for (int64_t i = 0; i < depths.taps; ++i) {
+    if (i > 0 && i % taps_of_row == 0) rows.emplace_back();
+    int64_t tap = i;
+    if (order == DepthOrder::kColumns) {
+      tap += i % plane % depths.height * depths.width + i % plane / depths.height - i % plane;
+    }
     for (int64_t channel = 0; channel < depths.channels; ++channel) {
       rows.back().push_back(tap * depths.stride + channel);
     }
@@ -199,7 +208,8 @@ constexpr Prefixed kProducts = {"widened every ", " products"};
 constexpr Prefixed kQuads = {"converted every ", " quads"};
 constexpr Prefixed kLanes = {"", " lanes"};
 constexpr std::string_view kMaddubs = "maddubs", kAcc16 = "acc16", kFlat = "flattened depth",
-                           kChannels = "taps before channels", kHalves = "depths K/2 apart",
+                           kChannels = "taps before channels", kRows = "kernel rows",
+                           kColumns = "kernel columns", kHalves = "depths K/2 apart",
                            kUnsignedWeights = "unsigned weights", kMoved = "moved signs",
                            kWhole = "widened at the end", kWraps = "wrapping",
                            kSkipsPadding = "without padding", kFirst = "compensation first",
@@ -275,6 +285,10 @@ bool ReadModifier(std::string_view text, Model* model) {
     model->order = DepthOrder::kFlattened;
   } else if (text == kChannels) {
     model->order = DepthOrder::kChannels;
+  } else if (text == kRows) {
+    model->order = DepthOrder::kRows;
+  } else if (text == kColumns) {
+    model->order = DepthOrder::kColumns;
   } else if (text == kHalves) {
     model->distance = kHalfDepth;
   } else if (text == kUnsignedWeights) {
@@ -305,6 +319,8 @@ std::string ToString(const Model& model) {
   const auto add = [&text](std::string_view part) { text.append(", ").append(part); };
   if (model.order == DepthOrder::kFlattened) add(kFlat);
   if (model.order == DepthOrder::kChannels) add(kChannels);
+  if (model.order == DepthOrder::kRows) add(kRows);
+  if (model.order == DepthOrder::kColumns) add(kColumns);
   if (model.distance == kHalfDepth) {
     add(kHalves);
   } else if (model.distance != 1) {

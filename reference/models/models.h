@@ -34,6 +34,8 @@ enum class DepthOrder : uint8_t {
   kFlattened,  // the same order without padding: pairs cross taps. ONNX Runtime, and other engines that lower
                // to a GEMM
   kChannels,   // taps of a channel, channel after channel, without padding: lowering of NCHW
+  kRows,       // kFlattened for each row of the kernel; each row is padded: oneDNN, one input channel
+  kColumns,    // the same for each plane of the kernel, column after column: oneDNN, one input channel
 };
 
 /// Which operand of VPMADDUBSW is unsigned.
@@ -118,9 +120,10 @@ std::string ToString(const Model& model);
 /// The inverse of ToString().
 std::optional<Model> ParseModel(std::string_view text);
 
-/// The depths k of an output: k = tap·stride + channel.
+/// The depths k of an output: k = tap·stride + channel. Taps are numbered plane by plane, row by row.
 struct Depths {
   int64_t taps = 1, channels = 0, stride = 0;
+  int64_t height = 1, width = 1;  // taps of a column and of a row of the kernel
 };
 /// The depths of a GEMM.
 constexpr Depths DepthsOf(int64_t k) noexcept { return {1, k, k}; }

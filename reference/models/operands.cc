@@ -36,12 +36,21 @@ int8_t ShiftedWeight(const Gemm& gemm, int64_t k, int64_t n) noexcept {
   return static_cast<int8_t>(gemm.b[static_cast<size_t>(k * gemm.n + n)] + WeightShift(gemm));
 }
 
+namespace {
+
+Depths OrderedDepths(const Gemm& gemm) {
+  if (!gemm.taps) return DepthsOf(gemm.k);
+  const Taps& taps = *gemm.taps;
+  return {taps.count, taps.channels, gemm.k / taps.count, taps.height, taps.width};
+}
+
+}  // namespace
+
 Operands::Operands(const Gemm& gemm)
     : m(gemm.rows()),
       n(gemm.n),
       k(gemm.k),
-      depths(gemm.taps ? Depths{gemm.taps->count, gemm.taps->channels, gemm.k / gemm.taps->count}
-                       : DepthsOf(gemm.k)),
+      depths(OrderedDepths(gemm)),
       a_zero_points(gemm.a_zero_points),
       bias(gemm.bias_s32) {
   if (a_zero_points.empty()) a_zero_points.assign(static_cast<size_t>(m), gemm.a_zero_point);

@@ -28,6 +28,16 @@ TEST(InPairs, FillsTapsOrCrossesThem) {
   EXPECT_EQ(InPairs(model, depths), (Order{0, 4, 1, 5, 2, 6}));
 }
 
+TEST(InPairs, FillsRowsAndColumnsOfTheKernel) {
+  Model model = Model::kMaddubs;
+  model.order = DepthOrder::kRows;
+  const Depths depths = {12, 1, 2, 2, 3};  // two planes of 2×3 taps
+  EXPECT_EQ(InPairs(model, depths), (Order{0, 2, 4, -1, 6, 8, 10, -1, 12, 14, 16, -1, 18, 20, 22, -1}));
+  model.order = DepthOrder::kColumns;
+  EXPECT_EQ(InPairs(model, depths), (Order{0, 6, 2, 8, 4, 10, 12, 18, 14, 20, 16, 22}));
+  EXPECT_EQ(InPairs(model, {9, 1, 1, 3, 3}), (Order{0, 3, 6, 1, 4, 7, 2, 5, 8, -1}));
+}
+
 TEST(InPairs, TakesDepthsThatAreApart) {
   Model model = Model::kMaddubs;
   model.distance = 2;

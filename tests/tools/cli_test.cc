@@ -618,7 +618,7 @@ TEST_F(Cli, AnExpectedOutputThatNothingMakesIsSaidToBe) {
   EXPECT_EQ(outcome.status, 1);
   EXPECT_TRUE(outcome.out.starts_with(
       file +
-      ": no model reproduces it: 1 of 8000 outputs are unexplained, the first at m 799 n 9: "
+      ": no model reproduces it: 1 of 8000 outputs is unexplained, the first at m 799 n 9: "
       "implementation error; closest: pairs of adjacent depths clamped to int16 (maddubs)\n"))
       << outcome.out;
   EXPECT_THAT(outcome.out, testing::HasSubstr("2973 int16 saturation, 1 implementation error"));

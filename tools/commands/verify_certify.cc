@@ -59,6 +59,7 @@ struct FailingPair {
 struct Asked {
   intact_engine_pairs pairs;
   intact_isa isa = INTACT_ISA_ANY;
+  bool operator==(const Asked&) const = default;
 };
 
 struct PairingFindings {
@@ -215,20 +216,36 @@ Error AddHalves(const Weights& weights, const Asked& asked, const Create& create
   return AddMoved(WithHalvesApart(weights), asked, create, place, findings);
 }
 
-// Returns the weights of a convolution with the taps of a kernel row as channels of one tap. The layer has one
-// input channel in a group, so the values stay in place.
-Weights WithRowsAsTaps(Weights weights) {
+// Returns the weights of a convolution with the taps of a kernel row, or with the taps of a plane in the order of its
+// columns, as channels of one tap. The layer has one input channel in a group.
+Weights WithTapsAsChannels(Weights weights, intact_engine_pairs pairs) {
   reference::ConvGeometry& conv = *weights.conv;
-  conv.input_channels = conv.groups * std::exchange(conv.axes.back().kernel, 1);
+  int64_t channels = std::exchange(conv.axes.back().kernel, 1);
+  if (pairs == INTACT_ENGINE_PAIRS_KERNEL_COLUMN) {
+    const int64_t width = channels, height = std::exchange(conv.axes[conv.axes.size() - 2].kernel, 1);
+    channels = width * height;
+    const std::vector<uint8_t> values = weights.values;
+    for (int64_t i = 0; i < std::ssize(values); ++i) {
+      const int64_t plane = i / channels, tap = i % channels;
+      weights.values[static_cast<size_t>(plane * channels + tap % width * height + tap / width)] =
+          values[static_cast<size_t>(i)];
+    }
+  }
+  conv.input_channels = conv.groups * channels;
   return weights;
 }
 
 template <class Create>
-Error AddKernelRows(const Weights& weights, const Asked& asked, const Create& create, Findings* findings) {
-  const Weights rows = WithRowsAsTaps(weights);
-  const int64_t width = rows.conv->GroupInputs(), pitch = rows.conv->TapDepth();
-  const auto place = [&](int64_t k) { return (k / pitch * width + k % pitch) * weights.conv->TapDepth(); };
-  return AddMoved(rows, asked, create, place, findings);
+Error AddTaps(const Weights& weights, const Asked& asked, const Create& create, Findings* findings) {
+  const Weights moved = WithTapsAsChannels(weights, asked.pairs);
+  const int64_t channels = moved.conv->GroupInputs(), pitch = moved.conv->TapDepth();
+  const int64_t width = weights.conv->axes.back().kernel, height = channels / width;
+  const auto place = [&](int64_t k) {
+    int64_t tap = k % pitch;
+    if (asked.pairs == INTACT_ENGINE_PAIRS_KERNEL_COLUMN) tap = tap % height * width + tap / height;
+    return (k / pitch * channels + tap) * weights.conv->TapDepth();
+  };
+  return AddMoved(moved, asked, create, place, findings);
 }
 
 template <class Create>
@@ -241,8 +258,9 @@ Error AddCertificates(const Weights& weights, const std::vector<Asked>& all_aske
       findings->without_pairs.push_back(asked);
     } else if (asked.pairs == INTACT_ENGINE_PAIRS_HALVES) {
       RETURN_IF_ERROR(AddHalves(weights, asked, create, findings));
-    } else if (asked.pairs == INTACT_ENGINE_PAIRS_KERNEL_ROW) {
-      RETURN_IF_ERROR(AddKernelRows(weights, asked, create, findings));
+    } else if (asked.pairs == INTACT_ENGINE_PAIRS_KERNEL_ROW ||
+               asked.pairs == INTACT_ENGINE_PAIRS_KERNEL_COLUMN) {
+      RETURN_IF_ERROR(AddTaps(weights, asked, create, findings));
     } else {
       ASSIGN_OR_RETURN(const intact_certificate certificate, CertificateOf(plan, asked.pairs));
       ASSIGN_OR_RETURN(std::vector<FailingPair> witnesses, WitnessesOf(plan, weights, asked.pairs));
@@ -281,23 +299,24 @@ verify::EngineLayer LayerOf(const Weights& weights) {
 }
 
 // The kinds of pairs that differ. With an `engine`: its pairs, on CPUs with AVX2 and, if they differ, on CPUs
-// with AVX-512.
+// with AVX-512, for outputs of every width.
 Result<std::vector<Asked>> PairsToCertify(const Weights& weights, const core::Engine* engine) {
   const verify::EngineLayer layer = LayerOf(weights);
   std::vector<Asked> asked;
   if (engine == nullptr) {
     for (const intact_engine_pairs pairs : verify::PairsOf(layer)) asked.push_back({pairs});
-    const auto kernel_row = INTACT_ENGINE_PAIRS_KERNEL_ROW;
-    if (!verify::EnginesWith(kernel_row, layer).empty()) asked.push_back({kernel_row});
     return asked;
   }
   for (const core::Isa isa : {core::Isa::kAvx2, core::Isa::kAvx512}) {
-    const std::optional<intact_engine_pairs> pairs = core::PairsOf(*engine, layer, isa);
-    if (!pairs) return Error{INTACT_UNSUPPORTED, fmt::format("{}: nothing is known", engine->words)};
-    asked.push_back({*pairs, static_cast<intact_isa>(isa)});
+    for (const verify::EngineLayer& one : verify::WithAllWidths(layer)) {
+      const std::optional<intact_engine_pairs> pairs = core::PairsOf(*engine, one, isa);
+      if (!pairs) return Error{INTACT_UNSUPPORTED, fmt::format("{}: nothing is known", engine->words)};
+      const Asked asks = {*pairs, static_cast<intact_isa>(isa)};
+      if (asked.empty() || asked.back() != asks) asked.push_back(asks);
+    }
   }
-  if (verify::AreSame(asked[0].pairs, asked[1].pairs, layer)) return std::vector<Asked>{{asked[0].pairs}};
-  return asked;
+  const bool is_one = asked.size() == 2 && verify::AreSame(asked[0].pairs, asked[1].pairs, layer);
+  return is_one ? std::vector<Asked>{{asked[0].pairs}} : asked;
 }
 
 // "", " with AVX2", " with AVX-512": the CPUs that have these pairs.
@@ -465,17 +484,21 @@ class Total {
   Total(std::string_view words, std::string key, std::string_view name, Asked asked, bool is_optional = false)
       : words_(words), key_(std::move(key)), name_(name), asked_(asked), matters_(!is_optional) {}
 
-  // Adds the file's pairs that `asked` names, or the only kind of pairs that the file has.
+  // Adds the file's pairs that `asked` names, or the only kind of pairs that the file has. Of an engine with several
+  // kinds on some CPUs, the kind with the most pairs that can saturate counts.
   void Add(const std::string& file, const Findings& findings) {
     const auto is_asked = [this](const Asked& one) {
       return asked_.isa == INTACT_ISA_ANY ? one.pairs == asked_.pairs : one.isa == asked_.isa;
     };
-    const auto found = std::ranges::find_if(findings.pairings, is_asked, &PairingFindings::asked);
+    const intact_certificate* worst = nullptr;
+    for (const PairingFindings& of : findings.pairings) {
+      if (!is_asked(of.asked)) continue;
+      if (worst == nullptr || of.certificate.failing_pairs > worst->failing_pairs) worst = &of.certificate;
+    }
     const bool has_none = std::ranges::any_of(findings.without_pairs, is_asked);
-    matters_ = matters_ || has_none || found != findings.pairings.end();
-    const bool has_found = found != findings.pairings.end();
-    if (has_none || (!has_found && findings.pairings.size() != 1)) return;
-    Add(file, (has_found ? *found : findings.pairings.front()).certificate);
+    matters_ = matters_ || has_none || worst != nullptr;
+    if (has_none || (worst == nullptr && findings.pairings.size() != 1)) return;
+    Add(file, worst != nullptr ? *worst : findings.pairings.front().certificate);
   }
 
   bool Matters() const { return matters_; }
@@ -527,9 +550,11 @@ class Summary {
       return;
     }
     // A matrix has the same pairs in both pairings of convolutions.
-    for (const intact_engine_pairs pairs : {INTACT_ENGINE_PAIRS_WITHIN_TAP, INTACT_ENGINE_PAIRS_FLATTENED,
-                                            INTACT_ENGINE_PAIRS_HALVES, INTACT_ENGINE_PAIRS_KERNEL_ROW}) {
-      const bool is_optional = pairs == INTACT_ENGINE_PAIRS_HALVES || pairs == INTACT_ENGINE_PAIRS_KERNEL_ROW;
+    for (const intact_engine_pairs pairs :
+         {INTACT_ENGINE_PAIRS_WITHIN_TAP, INTACT_ENGINE_PAIRS_FLATTENED, INTACT_ENGINE_PAIRS_HALVES,
+          INTACT_ENGINE_PAIRS_KERNEL_ROW, INTACT_ENGINE_PAIRS_KERNEL_COLUMN}) {
+      const bool is_optional =
+          pairs != INTACT_ENGINE_PAIRS_WITHIN_TAP && pairs != INTACT_ENGINE_PAIRS_FLATTENED;
       totals_.emplace_back(verify::InWords(pairs), "pairing", verify::NameOf(pairs), Asked{pairs},
                            is_optional);
     }

@@ -38,6 +38,8 @@ int ListModels() {
   Print(
       "words may be joined: maddubs, flattened depth, moved signs; acc16, widened every 8 pairs, wrapping\n"
       "flattened depth: pairs and quads of a convolution cross taps\n"
+      "kernel rows: pairs are taps of a row of the kernel; kernel columns: taps of the kernel, column by "
+      "column\n"
       "N lanes: numbers are added to N sums in turn; every 3, 5, 9 … pairs is tried too\n"
       "how sums become outputs\n");
   for (const intact_type c : {INTACT_U8, INTACT_F32, INTACT_BF16}) {

@@ -1,4 +1,5 @@
 #include "verify/explain/identify.h"
+#include "support/counted.h"
 
 #include <fmt/format.h>
 
@@ -65,7 +66,7 @@ void AddPairings(DepthOrder order, std::vector<Model>* models) {
 
 // Models of oneDNN. Its GEMMs before VNNI cut depths within a range that depends on the ISA (SSE4.1, AVX2,
 // AVX-512). Convolutions that it lowers to a GEMM pair the flattened depth. Its direct convolutions do not
-// multiply padding.
+// multiply padding. With AVX-512 and one input channel its convolutions pair taps of the kernel's rows or columns.
 void AddOneDnns(const OperationKind& kind, std::vector<Model>* models) {
   constexpr std::array kCuts = {reference::Cut{257, 511}, reference::Cut{257, 767},
                                 reference::Cut{385, 1535}};
@@ -80,6 +81,10 @@ void AddOneDnns(const OperationKind& kind, std::vector<Model>* models) {
   if (kind.shape == OperationKind::Shape::kConv)
     models->push_back({.sum = Summation::kInt16, .skips_padding = true});
   models->push_back({.sum = Summation::kInt16, .order = row, .skips_padding = true});
+  for (const DepthOrder order : {DepthOrder::kRows, DepthOrder::kColumns}) {
+    models->push_back({.sum = Summation::kInt16, .order = order});
+    models->push_back({.sum = Summation::kInt16, .order = order, .skips_padding = true});
+  }
 }
 
 // Sums in int16. FBGEMM's 16-bit accumulation adds adjacent pairs, or the pairs of quads in two lanes, over a
@@ -638,6 +643,8 @@ std::string PairsInWords(const Model& model) {
                          : fmt::format("depths {} apart", model.distance);
   if (model.order == DepthOrder::kFlattened) text += " that cross taps";
   if (model.order == DepthOrder::kChannels) text += " with taps before channels";
+  if (model.order == DepthOrder::kRows) text += " of a kernel row";
+  if (model.order == DepthOrder::kColumns) text += " of the kernel read column by column";
   if (!model.cut.IsNone()) {
     text += fmt::format(", in each half if K is {} to {},", model.cut.from, model.cut.to);
   }
@@ -720,12 +727,14 @@ std::vector<Model> Identity::OtherModels() const {
 std::string InWords(const Identity& identity) {
   if (!identity.Found()) {
     return fmt::format(
-        "no model reproduces it: {} of {} outputs are unexplained, the first at {}: implementation error; "
+        "no model reproduces it: {} unexplained, the first at {}: implementation error; "
         "closest: {}",
-        identity.unexplained, identity.outputs, identity.first_place, InWords(identity.arithmetic));
+        support::PartOf(identity.unexplained, identity.outputs, "output"), identity.first_place,
+        InWords(identity.arithmetic));
   }
-  std::string text = fmt::format("{}{}: all {} outputs reproduced", InWords(identity.arithmetic),
-                                 OrOthers(identity.OtherRoundings()), identity.outputs);
+  std::string text =
+      fmt::format("{}{}: {} reproduced", InWords(identity.arithmetic), OrOthers(identity.OtherRoundings()),
+                  support::AllOf(identity.outputs, "output"));
   if (identity.arithmetic == Arithmetic()) {
     return text + (identity.would_show_clamping ? "; saturation would have shown"
                                                 : "; none of them could have shown saturation");

@@ -1,4 +1,5 @@
 #include "verify/explain/judge.h"
+#include "support/counted.h"
 
 #include <fmt/format.h>
 
@@ -49,8 +50,9 @@ void FailAsExact(const reference::Model& model, Judgement* judgement) {
   if (const Difference* other = FirstListed(comparison, Cause::kInt16Saturation, false)) {
     return FailBy(*other, judgement);
   }
-  judgement->failure = fmt::format("{} of {} outputs differ from the outputs with pairs clamped to int16",
-                                   comparison.off_maddubs, comparison.outputs);
+  judgement->failure =
+      support::PartOf(comparison.off_maddubs, comparison.outputs, "output", "differs", "differ") +
+      " from the outputs with pairs clamped to int16";
   judgement->kind = {FailureKind::kSaturation};
 }
 
@@ -82,7 +84,7 @@ void FailAsAny(Judgement* judgement) {
     return FailBy(*mistake, judgement);
   }
   judgement->failure =
-      fmt::format("{} of {} outputs are unexplained", comparison.Unexplained(), comparison.outputs);
+      support::PartOf(comparison.Unexplained(), comparison.outputs, "output") + " unexplained";
   judgement->kind = {FailureKind::kOutput, std::string(ToString(Cause::kImplementationError))};
 }
 
@@ -101,10 +103,10 @@ void FailAsClaimed(const Oracle& oracle, const Arithmetic& claim, const Bytes& o
   first.m = compared.first_differing / oracle.columns();
   first.n = compared.first_differing % oracle.columns();
   const std::string instead = Instead(comparison);
-  judgement->failure =
-      fmt::format("output {} is {} instead of {}; {} of {} outputs are not as claimed: {}{}{}",
-                  PlaceOf(comparison, first), compared.first_actual, compared.first_expected,
-                  compared.differing, compared.outputs, InWords(claim), instead.empty() ? "" : "; ", instead);
+  judgement->failure = fmt::format("output {} is {} instead of {}; {} not as claimed: {}{}{}",
+                                   PlaceOf(comparison, first), compared.first_actual, compared.first_expected,
+                                   support::PartOf(compared.differing, compared.outputs, "output"),
+                                   InWords(claim), instead.empty() ? "" : "; ", instead);
   judgement->kind = {FailureKind::kClaim, instead};
 }
 
@@ -170,8 +172,9 @@ Judgement JudgeGrouped(const Oracle& oracle, const Bytes& output, std::string_vi
   const Difference& first = comparison.listed.at(0);
   const GroupedNaming& naming = *comparison.grouped;
   judgement.failure =
-      fmt::format("{} of {} outputs differ; output ({}, {}) is {} instead of {}; {}", comparison.differing,
-                  comparison.outputs, first.m, first.n, first.actual, first.expected, naming.InWords());
+      fmt::format("{}; output ({}, {}) is {} instead of {}; {}",
+                  support::PartOf(comparison.differing, comparison.outputs, "output", "differs", "differ"),
+                  first.m, first.n, first.actual, first.expected, naming.InWords());
   judgement.kind = {FailureKind::kOutput, naming.arithmetic.empty() ? naming.InWords() : naming.arithmetic};
   return judgement;
 }

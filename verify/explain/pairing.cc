@@ -1,6 +1,7 @@
 #include "verify/explain/pairing.h"
 
 #include <algorithm>
+#include <array>
 #include <optional>
 
 #include "core/names.h"
@@ -13,9 +14,13 @@ std::string_view NameOf(intact_pairing pairing) {
 
 std::string_view NameOf(intact_engine_pairs pairs) {
   static constexpr Name<intact_engine_pairs> kPairs[] = {
-      {"none", INTACT_ENGINE_PAIRS_NONE},           {"depths", INTACT_ENGINE_PAIRS_DEPTHS},
-      {"halves", INTACT_ENGINE_PAIRS_HALVES},       {"within_tap", INTACT_ENGINE_PAIRS_WITHIN_TAP},
-      {"flattened", INTACT_ENGINE_PAIRS_FLATTENED}, {"kernel_row", INTACT_ENGINE_PAIRS_KERNEL_ROW}};
+      {"none", INTACT_ENGINE_PAIRS_NONE},
+      {"depths", INTACT_ENGINE_PAIRS_DEPTHS},
+      {"halves", INTACT_ENGINE_PAIRS_HALVES},
+      {"within_tap", INTACT_ENGINE_PAIRS_WITHIN_TAP},
+      {"flattened", INTACT_ENGINE_PAIRS_FLATTENED},
+      {"kernel_row", INTACT_ENGINE_PAIRS_KERNEL_ROW},
+      {"kernel_column", INTACT_ENGINE_PAIRS_KERNEL_COLUMN}};
   return intact::NameOf(kPairs, pairs);
 }
 
@@ -26,7 +31,8 @@ std::string_view InWords(intact_engine_pairs pairs) {
       {"adjacent depths of each half", INTACT_ENGINE_PAIRS_HALVES},
       {"adjacent channels of a tap", INTACT_ENGINE_PAIRS_WITHIN_TAP},
       {"adjacent depths of the flattened window", INTACT_ENGINE_PAIRS_FLATTENED},
-      {"adjacent taps of a kernel row", INTACT_ENGINE_PAIRS_KERNEL_ROW}};
+      {"adjacent taps of a kernel row", INTACT_ENGINE_PAIRS_KERNEL_ROW},
+      {"adjacent taps column by column", INTACT_ENGINE_PAIRS_KERNEL_COLUMN}};
   return intact::NameOf(kPairs, pairs);
 }
 
@@ -40,6 +46,8 @@ reference::Model MaddubsOf(intact_engine_pairs pairs, int64_t depth) {
   if (pairs == INTACT_ENGINE_PAIRS_NONE) return reference::Model::kExact;
   reference::Model model = reference::Model::kMaddubs;
   if (pairs == INTACT_ENGINE_PAIRS_FLATTENED) model.order = reference::DepthOrder::kFlattened;
+  if (pairs == INTACT_ENGINE_PAIRS_KERNEL_ROW) model.order = reference::DepthOrder::kRows;
+  if (pairs == INTACT_ENGINE_PAIRS_KERNEL_COLUMN) model.order = reference::DepthOrder::kColumns;
   if (pairs == INTACT_ENGINE_PAIRS_HALVES) {
     model.cut = {static_cast<int32_t>(depth), static_cast<int32_t>(depth)};
   }
@@ -65,6 +73,13 @@ EngineLayer EngineLayerOf(const reference::Operation& operation) {
   return EngineLayerOf(conv.geometry, 0, conv.b_type);
 }
 
+std::array<EngineLayer, 2> WithAllWidths(const EngineLayer& layer) {
+  std::array<EngineLayer, 2> layers = {layer, layer};
+  layers[0].is_wide = false;
+  layers[1].is_wide = true;
+  return layers;
+}
+
 bool AreSame(intact_engine_pairs one, intact_engine_pairs other, const EngineLayer& layer) {
   const auto is_of_conv = [](intact_engine_pairs pairs) {
     return pairs == INTACT_ENGINE_PAIRS_WITHIN_TAP || pairs == INTACT_ENGINE_PAIRS_FLATTENED;
@@ -74,8 +89,12 @@ bool AreSame(intact_engine_pairs one, intact_engine_pairs other, const EngineLay
 
 std::vector<intact_engine_pairs> PairsOf(const EngineLayer& layer) {
   if (layer.IsConv()) {
-    if (layer.PairingsAgree()) return {INTACT_ENGINE_PAIRS_WITHIN_TAP};
-    return {INTACT_ENGINE_PAIRS_WITHIN_TAP, INTACT_ENGINE_PAIRS_FLATTENED};
+    std::vector<intact_engine_pairs> found = {INTACT_ENGINE_PAIRS_WITHIN_TAP};
+    if (!layer.PairingsAgree()) found.push_back(INTACT_ENGINE_PAIRS_FLATTENED);
+    for (const auto pairs : {INTACT_ENGINE_PAIRS_KERNEL_ROW, INTACT_ENGINE_PAIRS_KERNEL_COLUMN}) {
+      if (!EnginesWith(pairs, layer).empty()) found.push_back(pairs);
+    }
+    return found;
   }
   if (EnginesWith(INTACT_ENGINE_PAIRS_HALVES, layer).empty()) return {INTACT_ENGINE_PAIRS_DEPTHS};
   return {INTACT_ENGINE_PAIRS_DEPTHS, INTACT_ENGINE_PAIRS_HALVES};
@@ -86,8 +105,10 @@ std::vector<EngineUse> EnginesWith(intact_engine_pairs pairs, const EngineLayer&
   for (const Engine& engine : core::Engines()) {
     if (skips_padding && !engine.skips_padding) continue;
     const auto has = [&](core::Isa isa) {
-      const std::optional<intact_engine_pairs> own = core::PairsOf(engine, layer, isa);
-      return own && AreSame(*own, pairs, layer);
+      return std::ranges::any_of(WithAllWidths(layer), [&](const EngineLayer& one) {
+        const std::optional<intact_engine_pairs> own = core::PairsOf(engine, one, isa);
+        return own && AreSame(*own, pairs, layer);
+      });
     };
     const bool with_avx2 = has(core::Isa::kAvx2);
     if (with_avx2 || has(core::Isa::kAvx512)) engines.push_back({&engine, !with_avx2});

@@ -6,6 +6,7 @@
 #include <intact/engines.h>
 #include <intact/intact.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -23,7 +24,7 @@ using core::EngineLayer;
 
 /// For programs: "within_tap", "flattened".
 std::string_view NameOf(intact_pairing pairing);
-/// For programs: "none", "depths", "halves", "within_tap", "flattened", "kernel_row".
+/// For programs: "none", "depths", "halves", "within_tap", "flattened", "kernel_row", "kernel_column".
 std::string_view NameOf(intact_engine_pairs pairs);
 /// For people: "adjacent depths", "adjacent channels of a tap", "adjacent depths of the flattened window".
 std::string_view InWords(intact_engine_pairs pairs);
@@ -39,10 +40,14 @@ reference::Model MaddubsOf(intact_engine_pairs pairs, int64_t depth);
 EngineLayer EngineLayerOf(const MaybeConv& conv, int64_t depth, intact_type b_type);
 EngineLayer EngineLayerOf(const reference::Operation& operation);
 
+/// The layer with narrow outputs, and with wide outputs. What holds for outputs of every size must hold for both.
+std::array<EngineLayer, 2> WithAllWidths(const EngineLayer& layer);
+
 /// Whether two kinds of pairs are the same pairs of `layer`.
 bool AreSame(intact_engine_pairs one, intact_engine_pairs other, const EngineLayer& layer);
 /// The kinds of pairs of this layer that differ. Of a matrix product: adjacent depths, and the depths of each
-/// half if an engine has such pairs. Of a convolution: both pairings.
+/// half if an engine has such pairs. Of a convolution: both pairings, and pairs of the kernel's rows and columns if an
+/// engine has such pairs.
 std::vector<intact_engine_pairs> PairsOf(const EngineLayer& layer);
 
 /// An engine with certain pairs. `only_with_avx512`: only on CPUs with AVX-512 and without VNNI, not on CPUs

@@ -40,8 +40,9 @@ std::string Percent(int64_t part, int64_t whole) {
 }
 
 std::string DifferenceCount(int64_t differing, int64_t outputs, double max_abs_difference) {
-  if (differing == 0) return fmt::format("equal, all {} outputs", outputs);
-  return fmt::format("{} of {} outputs differ ({}), by up to {}", differing, outputs,
+  if (differing == 0) return "equal, " + support::AllOf(outputs, "output");
+  return fmt::format("{} ({}), by up to {}",
+                     support::PartOf(differing, outputs, "output", "differs", "differ"),
                      Percent(differing, outputs), max_abs_difference);
 }
 
@@ -181,8 +182,9 @@ std::string ToText(const Comparison& comparison, int64_t max_listed) {
   Lines lines;
   lines.Add("against the exact reference", "{}",
             DifferenceCount(comparison.differing, comparison.outputs, comparison.max_abs_difference));
-  lines.Add("int16 intermediates", "{} of {} accumulators would clamp ({} pair sums)",
-            comparison.saturated_accumulators, comparison.outputs, comparison.saturated_pairs);
+  lines.Add("int16 intermediates", "{} of {} would clamp ({})", comparison.saturated_accumulators,
+            support::Counted(comparison.outputs, "accumulator"),
+            support::Counted(comparison.saturated_pairs, "pair sum"));
   return std::move(lines).text() + DifferenceList(comparison, max_listed);
 }
 
@@ -255,9 +257,9 @@ std::string PairingText(const Audit& audit) {
 std::string ToText(const Audit& audit) {
   Lines lines;
   lines.Add("pairs", "{}", PairingText(audit));
-  lines.Add("reduce_range", "{} ({}; activations seen {} to {}, {} of {} weight pairs at risk)",
-            InWords(audit.verdict()), audit.stated.premise, audit.min_activation, audit.max_activation,
-            audit.stated.pairs_at_risk, audit.weight_pairs);
+  lines.Add("reduce_range", "{} ({}; activations seen {} to {}, {} of {} at risk)", InWords(audit.verdict()),
+            audit.stated.premise, audit.min_activation, audit.max_activation, audit.stated.pairs_at_risk,
+            support::Counted(audit.weight_pairs, "weight pair"));
   for (const BoundAudit& remedy : audit.remedies) AddBound(remedy, audit.conv, &lines);
   lines.Add("  no u8 input can saturate up to", "{}", audit.largest_safe_activation);
   lines.Add("  7 bits would cost", "activations: {}, weights: {} (noise below the output)",
@@ -320,7 +322,8 @@ std::string RecordedTable(std::span<const Recorded> recorded) {
                         output.file, file_width, output.against_exact.differing, output.against_exact.outputs,
                         output.identity.Found() ? ArithmeticWithEngines(output) : WhatComputed(output));
   }
-  return text + fmt::format("{} of {} outputs match a named arithmetic\n", named, recorded.size());
+  return text + support::PartOf(named, std::ssize(recorded), "output", "matches", "match") +
+         " a named arithmetic\n";
 }
 
 namespace {
@@ -332,8 +335,8 @@ std::string SaturationInShort(const Audit& worst) {
     case Verdict::kProven:
       return fmt::format("safe: {} cannot make a wrong sum", worst.stated.premise);
     case Verdict::kHoldsOnData:
-      return fmt::format("right on this data, but {} of {} pairs of weights can make wrong sums in {}",
-                         worst.stated.pairs_at_risk, worst.weight_pairs, engines);
+      return fmt::format("right on this data, but {} of {} of weights can make wrong sums in {}",
+                         worst.stated.pairs_at_risk, support::Counted(worst.weight_pairs, "pair"), engines);
     case Verdict::kViolated:
       return fmt::format(
           "wrong on this data: {} sums of two products are clamped in {}; remedy: 7-bit weights "

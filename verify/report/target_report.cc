@@ -29,13 +29,15 @@ std::string ToText(const TargetFindings& findings) {
   std::string text = Described(findings) + "\n" + ToText(findings.fitted, "  ");
   text += ToText(findings.computes);
   for (const SweepCell& cell : findings.sweep.cells) {
-    text += fmt::format("  {} run, {} failed, {} skipped; {} of {} outputs are not exact, {} unexplained\n",
-                        support::Counted(cell.problems, "problem"), cell.failed, cell.skipped, cell.differing,
-                        cell.outputs, cell.Unexplained());
+    text += fmt::format("  {} run, {} failed, {} skipped; {} not exact, {} unexplained\n",
+                        support::Counted(cell.problems, "problem"), cell.failed, cell.skipped,
+                        support::PartOf(cell.differing, cell.outputs, "output"), cell.Unexplained());
   }
   if (findings.ramp) {
-    text += fmt::format("  ramp: {} of {} outputs step the wrong way\n", findings.ramp->NonMonotonic(),
-                        findings.ramp->steps * findings.ramp->columns);
+    text += fmt::format(
+        "  ramp: {} the wrong way\n",
+        support::PartOf(findings.ramp->NonMonotonic(), findings.ramp->steps * findings.ramp->columns,
+                        "output", "steps", "step"));
   }
   text += SkipsText(findings.sweep.skips) + FailuresText(findings.sweep, findings.target);
   text += NotRunText(findings.sweep);

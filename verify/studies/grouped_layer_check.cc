@@ -51,8 +51,10 @@ std::string ToText(const GroupedLayerCheck& check) {
     const Comparison& comparison = judgement.comparison;
     if (!judgement.failure.empty()) return judgement.failure;
     if (comparison.Parity()) return fmt::format("{}: exact", support::Counted(comparison.outputs, "output"));
-    return fmt::format("{} of {} outputs differ from exact: {}", comparison.differing, comparison.outputs,
-                       comparison.grouped->InWords());
+    return fmt::format(
+        "{} from exact: {}",
+        support::PartOf(comparison.differing, comparison.outputs, "output", "differs", "differ"),
+        comparison.grouped->InWords());
   };
   std::string text =
       fmt::format("{}: {}\n  {}: {}\n", check.layer, check.operation, check.by, in_words(check.judgement));

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <optional>
 #include <span>
+#include <tuple>
 
 #include "core/types.h"
 #include "reference/models/lowering.h"
@@ -29,7 +30,7 @@ constexpr int64_t kProductDepths = 24;
 constexpr double kLargestOutput = 100;  // for outputs that have scales: within u8 and s8
 constexpr size_t kPairsListed = 4;
 
-// An operator to probe. A convolution has a window of 3×3 and one output pixel.
+// An operator to probe. A convolution has one line of output.
 struct Operator {
   std::string_view name;
   int64_t rows = 0;      // a GEMM's rows; 0: a convolution
@@ -40,7 +41,12 @@ struct Operator {
   int64_t outputs = 0;
   // 8 of the 9 taps are outside the input, and the zero point is the largest activation.
   bool is_all_padding = false;
+  int64_t kernel_height = 3, kernel_width = 3;
+  int64_t columns = 1;  // of the output. Some engines take other kernels for wide outputs
+
+  int64_t Taps() const { return kernel_height * kernel_width; }
 };
+constexpr int64_t kWide = 8;
 constexpr int64_t kMultipleOfMany = 16;  // some kernels need output channels in multiples
 constexpr std::array kOperators = {
     Operator{"product, 1 row", 1},
@@ -54,8 +60,16 @@ constexpr std::array kOperators = {
     Operator{"depthwise 3x3", 0, 1, 0, 1},
     Operator{"depthwise 3x3, 2 outputs for each channel", 0, 1, 0, 2},
     Operator{"padding, convolution 3x3, 4 channels", 0, 4, 1, 0, true},
+    Operator{"convolution 5x5, 1 channel", 0, 1, 1, 0, false, 5, 5},
+    Operator{"convolution 1x4, 1 channel", 0, 1, 1, 0, false, 1, 4},
+    Operator{"convolution 3x3, 1 channel, wide", 0, 1, 1, 0, false, 3, 3, kWide},
+    Operator{"convolution 5x5, 1 channel, wide", 0, 1, 1, 0, false, 5, 5, kWide},
+    Operator{"convolution 1x4, 1 channel, wide", 0, 1, 1, 0, false, 1, 4, kWide},
+    Operator{"convolution 3x3, 3 channels, wide", 0, 3, 1, 0, false, 3, 3, kWide},
+    Operator{"depthwise 3x3, wide", 0, 1, 0, 1, false, 3, 3, kWide},
+    Operator{"depthwise 3x3, 2 outputs for each channel, wide", 0, 1, 0, 2, false, 3, 3, kWide},
 };
-constexpr int64_t kTaps = 9, kCentre = 4;
+constexpr int64_t kCentre = 4;  // of 3×3 taps
 
 constexpr int64_t RoundedUp(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
@@ -81,6 +95,17 @@ std::vector<DepthPair> PairsWithinTaps(int64_t depths, int64_t channels) {
   return pairs;
 }
 
+// Taps 2i and 2i + 1 in the order of the kernel's columns.
+std::vector<DepthPair> PairsOfColumns(int64_t height, int64_t width) {
+  std::vector<DepthPair> pairs = AdjacentPairs(0, height * width);
+  const auto tap = [=](int64_t k) { return k % height * width + k / height; };
+  for (auto& [first, second] : pairs) {
+    std::tie(first, second) = std::minmax(tap(first), tap(second));
+  }
+  std::ranges::sort(pairs);
+  return pairs;
+}
+
 // A probe without its tensors; nullopt if the target does not support its sizes.
 std::optional<Problem> ProblemOf(const Operator& op, const Taken& taken, int64_t depths, int64_t pairs) {
   Problem problem;
@@ -96,9 +121,10 @@ std::optional<Problem> ProblemOf(const Operator& op, const Taken& taken, int64_t
   }
   if (op.channels % taken.multiples[2] != 0) return std::nullopt;
   reference::ConvGeometry g;
-  for (size_t i = 1; i < g.axes.size(); ++i) {
-    g.axes.at(i) = {.input = op.is_all_padding ? 1 : 3, .kernel = 3};
-    if (op.is_all_padding) g.axes.at(i).pad_begin = g.axes.at(i).pad_end = 1;
+  g.axes[1] = {.input = op.kernel_height, .kernel = op.kernel_height};
+  g.axes[2] = {.input = op.kernel_width + op.columns - 1, .kernel = op.kernel_width};
+  for (size_t i = 1; op.is_all_padding && i < g.axes.size(); ++i) {
+    g.axes.at(i).input = g.axes.at(i).pad_begin = g.axes.at(i).pad_end = 1;
   }
   if (op.groups == 0) {
     g.groups = (pairs + op.outputs - 1) / op.outputs;
@@ -114,8 +140,8 @@ std::optional<Problem> ProblemOf(const Operator& op, const Taken& taken, int64_t
 }
 
 // The pair of each output column; columns beyond the last pair have none.
-std::vector<std::optional<DepthPair>> PairsOfColumns(const Operator& op, std::span<const DepthPair> pairs,
-                                                     int64_t columns) {
+std::vector<std::optional<DepthPair>> PairOfEachOutput(const Operator& op, std::span<const DepthPair> pairs,
+                                                       int64_t columns) {
   std::vector<std::optional<DepthPair>> of(static_cast<size_t>(columns));
   const auto in_group = static_cast<size_t>(op.rows != 0 || op.groups == 0 ? columns : columns / op.groups);
   for (size_t n = 0; n < of.size(); ++n) {
@@ -197,7 +223,7 @@ void Run(const Target& target, reference::Operation operation, const Operator& o
          ProbedPairs* probed) {
   const int64_t columns = OutputOf(operation).columns;
   const std::vector<DepthPair> pairs = AllPairs(probed->depths);
-  const std::vector<std::optional<DepthPair>> of_columns = PairsOfColumns(op, pairs, columns);
+  const std::vector<std::optional<DepthPair>> of_columns = PairOfEachOutput(op, pairs, columns);
   const int32_t weight = op.is_all_padding ? -kLargestWeight : kLargestWeight;
   const bool has_zero_points =
       (target.Features().Of(operation) & INTACT_TARGET_BIT(INTACT_TARGET_B_ZERO_POINT)) != 0;
@@ -222,7 +248,11 @@ std::optional<ProbedPairs> Probe(const Target& target, const Operator& op, const
   probed.is_padding = op.is_all_padding;
   probed.types = ToString(taken);
   probed.channels = op.channels;
-  probed.depths = op.rows != 0 ? RoundedUp(kProductDepths, taken.multiples[2]) : op.channels * kTaps;
+  probed.depths = op.rows != 0 ? RoundedUp(kProductDepths, taken.multiples[2]) : op.channels * op.Taps();
+  if (op.rows == 0) {
+    probed.kernel_height = op.kernel_height;
+    probed.kernel_width = op.kernel_width;
+  }
   const std::optional<Problem> problem =
       ProblemOf(op, taken, probed.depths, probed.depths * (probed.depths - 1) / 2);
   if (!problem) return std::nullopt;
@@ -240,8 +270,8 @@ std::string PairInWords(const ProbedPairs& pairs, const DepthPair& pair) {
   if (pairs.channels == 0) return fmt::format("{}-{}", pair.first, pair.second);
   const auto depth = [&](int64_t k) {
     const int64_t tap = k / pairs.channels;
-    return pairs.channels == 1 ? fmt::format("({},{})", tap / 3, tap % 3)
-                               : fmt::format("({},{}) {}", tap / 3, tap % 3, k % pairs.channels);
+    const std::string place = fmt::format("({},{})", tap / pairs.kernel_width, tap % pairs.kernel_width);
+    return pairs.channels == 1 ? place : fmt::format("{} {}", place, k % pairs.channels);
   };
   return fmt::format("{}-{}", depth(pair.first), depth(pair.second));
 }
@@ -273,6 +303,10 @@ std::string PairingOf(const ProbedPairs& pairs) {
       pairs.channels != 0 && pairs.clamping == PairsWithinTaps(pairs.depths, pairs.channels);
   if (is_flattened) return is_within_tap ? "within_tap_or_flattened" : "flattened";
   if (is_within_tap) return "within_tap";
+  if (pairs.channels == 1) {
+    if (pairs.clamping == PairsWithinTaps(pairs.depths, pairs.kernel_width)) return "kernel_row";
+    if (pairs.clamping == PairsOfColumns(pairs.kernel_height, pairs.kernel_width)) return "kernel_column";
+  }
   return pairs.clamping == AllPairs(pairs.depths) ? "all" : "other";
 }
 
@@ -291,6 +325,8 @@ std::string InWords(const ProbedPairs& pairs) {
     return fmt::format("adjacent {}: {}", pairs.channels == 1 ? "taps" : "depths of the flattened window",
                        List(pairs));
   }
+  if (pairing == "kernel_row") return "adjacent taps of a kernel row: " + List(pairs);
+  if (pairing == "kernel_column") return "adjacent taps column by column: " + List(pairs);
   if (pairing == "all") return "all pairs";
   if (pairs.other_sums != 0)
     return fmt::format("{} sums are neither exact nor those of a clamped pair", pairs.other_sums);

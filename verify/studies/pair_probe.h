@@ -27,6 +27,7 @@ struct ProbedPairs {
   bool is_padding = false;  // whether the input is one pixel: all taps except the centre read padding
   std::string types;        // "u8s8s32"
   int64_t channels = 0;     // a group's input channels; 0: the operator is a GEMM
+  int64_t kernel_height = 1, kernel_width = 1;
   int64_t depths = 0;
   std::vector<std::pair<int64_t, int64_t>> clamping;  // pairs of depths that clamp, ascending
   int64_t other_sums = 0;  // columns whose sum is neither exact nor clamped to int16
@@ -34,14 +35,15 @@ struct ProbedPairs {
 };
 
 /// The pairing as a word for programs: "none", "depths", "within_tap", "flattened", "within_tap_or_flattened"
-/// (if both rules give these pairs), "all" or "other". If the operator probes padding: "multiplied" or
+/// (if both rules give these pairs), "kernel_row", "kernel_column", "all" or "other". If the operator probes padding: "multiplied" or
 /// "skipped". Without a result: "failed" or "unsupported".
 std::string PairingOf(const ProbedPairs& pairs);
 /// The pairing in words for people.
 std::string InWords(const ProbedPairs& pairs);
 
 /// Probes GEMMs of one row and of five, and convolutions of 3×3: 1, 3 and 4 channels, groups of 2, 3 and 4,
-/// depthwise with one output and with two per channel, and padding. Probes all types that `target` supports,
+/// depthwise with one output and with two per channel, and padding. With one channel in a group the kernel is also 5×5 and
+/// 1×4, and the output also has 8 columns. Probes all types that `target` supports,
 /// and no feature that it lacks. `mode`, `isa` and `pairing` apply to our own kernels.
 std::vector<ProbedPairs> ProbePairs(const Target& target, intact_mode mode = INTACT_EXACT,
                                     intact_isa isa = INTACT_ISA_ANY,

@@ -23,8 +23,13 @@ _PIECE = 32768
 
 
 def pairings(engine: Engine, layer: QuantizedLayer) -> list[str]:
-    """The pairs on a CPU with AVX2, then the pairs on a CPU with AVX-512 and without VNNI, if they differ."""
-    return list(dict.fromkeys(pairs_of(engine, layer, isa) for isa in ("avx2", "avx512")))
+    """The pairs on a CPU with AVX2, then the pairs on a CPU with AVX-512 and without VNNI, if they differ: each for
+    narrow outputs, then for wide outputs, if they differ."""
+    return list(
+        dict.fromkeys(
+            pairs_of(engine, layer, isa, is_wide) for isa in ("avx2", "avx512") for is_wide in (False, True)
+        )
+    )
 
 
 @dataclass
@@ -110,9 +115,24 @@ class Audit:
         return sum(not layer.engines[engine].is_proven for layer in self.layers)
 
 
-def paired_depths(layer: QuantizedLayer, pairs: str) -> int:
-    """The number of depths of a convolution after which pairs within a tap, or within a kernel row, begin anew."""
-    return layer.weights.shape[-2 if pairs == "kernel_row" else -1]
+# pairs of a convolution that begin anew after some depths
+_BEGIN_ANEW = ("within_tap", "kernel_row", "kernel_column")
+
+
+def paired(depths: np.ndarray, layer: QuantizedLayer, pairs: str, nothing: int = 0) -> np.ndarray:
+    """The depths of a convolution, the last axis of `depths`, in an order in which pairs are adjacent. A depth without a
+    partner gets `nothing`."""
+    if pairs not in _BEGIN_ANEW:
+        return depths
+    first, kernel = depths.shape[:-1], layer.weights.shape[1:-1]
+    length = layer.weights.shape[-1] if pairs == "within_tap" else kernel[-1]
+    if pairs == "kernel_column" and len(kernel) > 1:
+        depths = depths.reshape(*first, -1, *kernel[-2:]).swapaxes(-1, -2)
+        length = kernel[-1] * kernel[-2]
+    depths = depths.reshape(*first, -1, length)
+    if length % 2:
+        depths = np.concatenate([depths, np.full_like(depths[..., :1], nothing)], axis=-1)
+    return depths.reshape(*first, -1)
 
 
 def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
@@ -123,10 +143,17 @@ def slices(layer: QuantizedLayer, pairs: str) -> list[np.ndarray]:
         return [np.insert(weights, (len(weights) + 1) // 2, nothing, axis=0)]
     if not layer.is_convolution:
         return [weights]
-    taps = weights.reshape(len(weights), -1, paired_depths(layer, pairs))
-    if pairs in ("within_tap", "kernel_row") and taps.shape[-1] % 2:  # an odd last channel or tap is alone
-        taps = np.concatenate([taps, np.full_like(taps[..., :1], nothing)], axis=2)
-    return [group.reshape(len(group), -1).T for group in np.split(taps, layer.groups)]
+    taps = paired(weights.reshape(len(weights), -1), layer, pairs, nothing)
+    return [group.T for group in np.split(taps, layer.groups)]
+
+
+def depths_of_slices(layer: QuantizedLayer, pairs: str) -> np.ndarray:
+    """The layer's depth of each row of a matrix of slices(); −1: an inserted row."""
+    if pairs == "halves":
+        return np.insert(np.arange(len(layer.weights)), (len(layer.weights) + 1) // 2, -1)
+    if not layer.is_convolution:
+        return np.arange(len(layer.weights))
+    return paired(np.arange(layer.weights[0].size), layer, pairs, -1)
 
 
 def certify(layer: QuantizedLayer, pairs: str) -> Certified:
@@ -159,14 +186,9 @@ def certify(layer: QuantizedLayer, pairs: str) -> Certified:
             if not witness:
                 pair = FailingPair(*found[beyond.argmax()].tolist())
                 column = f"{'output channel' if layer.is_convolution else 'column'} {pair.n + sum(len(part) for part in over)}"
-                depth = begin + pair.k
-                # the depths that slices() inserts
-                depth -= pairs == "halves" and depth > len(layer.weights) // 2
-                if pairs in ("within_tap", "kernel_row") and paired_depths(layer, pairs) % 2:
-                    depth -= depth // (paired_depths(layer, pairs) + 1)
+                one, other = depths_of_slices(layer, pairs)[begin + pair.k : begin + pair.k + 2]
                 witness = (
-                    f"{column}, depths {depth} {depth + 1}: "
-                    f"{pair.a0}*{pair.w0} + {pair.a1}*{pair.w1} = {pair.sum}"
+                    f"{column}, depths {one} {other}: {pair.a0}*{pair.w0} + {pair.a1}*{pair.w1} = {pair.sum}"
                 )
         over.append(excess.max(axis=0))
     columns = np.concatenate(over)

@@ -10,7 +10,7 @@ from typing import Any
 from .._engines.known_operators import float_nodes_by_cpu
 from .._engines.table import engines
 from .._graph.nodes import every_node
-from .._library import counted, excerpt
+from .._library import counted, excerpt, part_of
 from .audit import Audit, AuditedLayer, Certified, why_exact
 from .page import bar, listed, page, table, td, th
 
@@ -90,7 +90,8 @@ def _data_verdict(audit: Audit) -> str:
         )
     if seen:
         text += (
-            f"{changed} of {counted(len(audit.layers) - len(hidden), 'layer')} compute wrong sums in {name}"
+            part_of(changed, len(audit.layers) - len(hidden), "layer", "computes", "compute")
+            + f" wrong sums in {name}"
         )
     text += "; "
     if not data.stock_clamps or not data.outputs:
@@ -135,8 +136,8 @@ def _harm(output: Any) -> str:
     """Words on an output that clamped sums change by more than rounding noise. Only a distance from the float
     model is called an error."""
     text = (
-        f"{output.stock_changed:,} of {output.values:,} values of output {excerpt(output.name)!r} change"
-        f"{_share_in_words(output.stock)}; rounding noise alone changes "
+        f"{output.stock_changed:,} of {output.values:,} value{'s' * (output.values != 1)} of output {excerpt(output.name)!r} "
+        f"change{'s' * (1 in (output.stock_changed, output.values))}{_share_in_words(output.stock)}; rounding noise alone changes "
         + (f"{output.noise_changed:,}{_share_in_words(output.noise)}" if output.noise_changed else "none")
         + "; "
     )
@@ -195,7 +196,7 @@ def _on_data(audit: Audit, layer: AuditedLayer) -> str:
     found = audit.on_data.layers.get(layer.layer.name)
     if found is None:
         return f"not measured: {_why_hidden(layer)}" if _is_hidden(audit, layer) else ""
-    words = f"{found.changed:,} of {found.results:,} sums are wrong"
+    words = part_of(found.changed, found.results, "sum") + " wrong"
     words += " with AVX-512" * layer.engines[audit.on_data.engine].only_with_avx512
     return words + (f" ({decibels_in_words(found.sqnr)})" if found.changed else "")
 
@@ -215,7 +216,7 @@ def _result(layer: AuditedLayer, name: str) -> str:
         return "safe: no int16 sums"
     if certified.is_proven:
         return "safe: proven"
-    return f"unsafe{_where(certified)}: {certified.failing_pairs:,} of {certified.pairs:,} pairs"
+    return f"unsafe{_where(certified)}: {certified.failing_pairs:,} of {certified.pairs:,} pair{'s' * (certified.pairs != 1)}"
 
 
 def _where(certified: Certified) -> str:
@@ -251,7 +252,7 @@ def output_words(audit: Audit, output: Any) -> str:
     where += f", {data.compared} of {counted(data.runs, 'run')}," if data.compared < data.runs else ""
     words = (
         f"output {excerpt(output.name)}: ONNX Runtime {where} against exact sums: {decibels_in_words(output.stock)}, "
-        f"{output.stock_changed:,} of {output.values:,} values differ, by at most {output.stock_largest:.3g}; "
+        f"{part_of(output.stock_changed, output.values, 'value', 'differs', 'differ')}, by at most {output.stock_largest:.3g}; "
         + (
             f"rounding noise alone (float operators held to AVX2): {decibels_in_words(output.held)}, {output.held_changed:,} "
             "values; "
@@ -514,7 +515,7 @@ def _engine_cell(audit: Audit, layer: AuditedLayer, name: str) -> str:
     if c.is_proven:
         return td(label, html.escape(_result(layer, name)), 0, ' class="good"')
     share = 100 * c.failing_pairs / c.pairs
-    title = html.escape(f"{c.failing_pairs:,} of {c.pairs:,} pairs, {c.witness}")
+    title = html.escape(f"{c.failing_pairs:,} of {c.pairs:,} pair{'s' * (c.pairs != 1)}, {c.witness}")
     words = f'<span class="bad">{share:.2g} %</span> <small>{c.failing_pairs:,}{_where(c)}</small>'
     return td(label, words + ("" if audit.on_data else bar(share)), share, f' title="{title}"')
 

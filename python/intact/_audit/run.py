@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any, Callable, Iterator
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from .._engines.session import (
     held_to_avx2,
     session_of,
 )
-from .._engines.table import Engine, engines
+from .._engines.table import Engine, engines, pairs_of
 from .._formats.model import QuantizedLayer
 from .._graph.control import control_variant
 from .._graph.nodes import array_of_tensor, attributes, every_node, input_of
@@ -29,7 +29,7 @@ from .._graph.scope import Scope
 from .._graph.weights import SHARED_SIZE, set_array
 from .._library import counted, excerpt, invalid, isas
 from .._plans.gemm import Gemm
-from .audit import Audit, paired_depths, slices
+from .audit import Audit, paired, slices
 
 _MOST_KEPT = 1 << 28  # bytes of weights up to which the plans of all layers are kept
 _BASE = 300 << 20  # bytes of Python and ONNX Runtime
@@ -199,9 +199,9 @@ def exact_variant(audit: Audit, owner: Any = None) -> Any:
     return proto
 
 
-def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
-    """The windows of a convolution's input, tap by tap. The input has the shape (batch, I, *extents), the
-    result (batch·pixels, groups, taps·I/groups). The padding is `fill`, the activations' zero point."""
+def _view(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
+    """The windows of a convolution's input (batch, I, *extents): (batch, *output extents, I, *taps). The padding is `fill`,
+    the activations' zero point."""
     node = layer.graph_node
     values = attributes(node)
     kernel = layer.weights.shape[1:-1]
@@ -238,7 +238,19 @@ def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
         )
     ]
     order = [0, *range(2, 2 + dims), 1, *range(2 + dims, 2 + 2 * dims)]
-    view = view.transpose(order)  # batch, pixels, channel, taps
+    return view.transpose(order)
+
+
+def is_wide(a: np.ndarray, layer: QuantizedLayer) -> bool:
+    """Whether a convolution of this input is wide, as in intact_engine_layer."""
+    dilations = attributes(layer.graph_node).get("dilations", [1])
+    return _view(a, layer, 0).shape[a.ndim - 2] >= 5 and max(dilations) == 1
+
+
+def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
+    """The windows of a convolution's input, tap by tap: (batch·pixels, groups, taps·I/groups). See _view()."""
+    view, kernel = _view(a, layer, fill), layer.weights.shape[1:-1]
+    dims = len(kernel)
     pixels = int(np.prod(view.shape[: 1 + dims]))
     taps = int(np.prod(kernel))
     flat = view.reshape(pixels, layer.groups, -1, taps)
@@ -294,11 +306,7 @@ class Sums:
                     np.insert(a, (depth + 1) // 2, 0, axis=1) if self.pairs == "halves" else a
                 )
             ]
-        rows = windows(a, self.layer, fill)
-        depth = paired_depths(self.layer, self.pairs)
-        if self.pairs in ("within_tap", "kernel_row") and depth % 2:
-            taps = rows.reshape(*rows.shape[:2], -1, depth)
-            rows = np.pad(taps, [(0, 0)] * 3 + [(0, 1)]).reshape(*rows.shape[:2], -1)
+        rows = paired(windows(a, self.layer, fill), self.layer, self.pairs)
         return [np.ascontiguousarray(rows[:, group]) for group in range(self.layer.groups)]
 
     def __call__(self, a: np.ndarray, fill: int) -> tuple[np.ndarray, np.ndarray]:
@@ -408,14 +416,19 @@ def _compare_outputs(
 ) -> None:
     """Compares the outputs of the runs that end before the time is over."""
     names = [output.name for output in exact.graph.output]
-    right = list(_before_the_end(session_of(exact), inputs, sources))
-    control = list(_before_the_end(session_of(control_variant(exact, audit)), inputs[: len(right)], sources))
+
+    def results(make: Callable[[], Any], of: list) -> list[dict[str, np.ndarray]]:
+        """Makes the session only if there is time for it."""
+        return list(_before_the_end(session_of(make()), of, sources)) if of and not is_time_over() else []
+
+    right = results(lambda: exact, inputs)
+    control = results(lambda: control_variant(exact, audit), inputs[: len(right)])
     inputs = inputs[: len(control)]
     if not emulate:
-        stock = list(_before_the_end(session_of(audit.model.path), inputs, sources))
+        stock = results(lambda: audit.model.path, inputs)
     elif inputs and not is_time_over():
-        results = emulated(audit.model.path, names, inputs, may_end_early=True)
-        stock = [dict(zip(names, values)) for values in results]
+        there = emulated(audit.model.path, names, inputs, may_end_early=True)
+        stock = [dict(zip(names, values)) for values in there]
     else:
         stock = []
     on_data.compared = len(stock)
@@ -462,14 +475,17 @@ class _Counter:
         # of the certificate: the pairs with AVX-512, if only these can clamp
         self.pairs = {audited.layer.name: audited.engines[engine.name].pairing for audited in audit.layers}
         self.keeps_plans = sum(audited.layer.weights.nbytes for audited in audit.layers) < _MOST_KEPT
-        self.plans: dict[str, Sums] = {}
+        self.plans: dict[tuple[str, str], Sums] = {}
 
-    def _sums(self, layer: QuantizedLayer) -> Sums:
-        if layer.name in self.plans:
-            return self.plans[layer.name]
-        made = Sums(layer, self.pairs[layer.name], self.engine.skips_padding)
+    def _sums(self, layer: QuantizedLayer, a: np.ndarray) -> Sums:
+        pairs = self.pairs[layer.name]
+        if pairs in ("kernel_row", "kernel_column"):
+            pairs = pairs_of(self.engine, layer, "avx512", is_wide(a, layer))
+        if (layer.name, pairs) in self.plans:
+            return self.plans[layer.name, pairs]
+        made = Sums(layer, pairs, self.engine.skips_padding)
         if self.keeps_plans:
-            self.plans[layer.name] = made
+            self.plans[layer.name, pairs] = made
         return made
 
     def add(self, values: "dict[str, np.ndarray]") -> None:
@@ -486,7 +502,7 @@ class _Counter:
                     a = dynamically_quantized(a)[0]
                 if a.dtype == np.int8 and layer.a_type == "u8":
                     a, point = (a.astype(np.int16) + 128).astype(np.uint8), point + 128
-                right, wrong = self._sums(layer)(a, point)
+                right, wrong = self._sums(layer, a)(a, point)
                 found = self.on_data.layers[layer.name]
                 found.results += right.size
                 found.largest = max(found.largest, int(a.max(initial=0)))

@@ -406,7 +406,12 @@ class _Runs:
         result.on_data = OnData(len(runs), "onnxruntime", result.cpu_clamps or found.is_emulated)
         self.inputs = [inputs_of(self.plain, run) for run in runs]
         before = [inputs_of(self.before, run, found.float_path) for run in runs]
-        elsewhere = emulated(result.model.path, self.names, self.inputs) if found.is_emulated else []
+        begin_unit("the comparison")
+        elsewhere = None
+        if found.is_emulated:  # samples that were emulated are compared, also when the time is over
+            elsewhere = emulated(result.model.path, self.names, self.inputs, may_end_early=True)
+            if not elsewhere and runs:
+                raise TimeOver("the comparison")
         probes = {
             i: _Probe(layer, engine)
             for i, layer in enumerate(found.layers)
@@ -416,9 +421,7 @@ class _Runs:
         gathered: dict[str, list] = {name: [] for name in self.names}
         fed, wanted = [], []
         for done, (run, run_before) in enumerate(zip(self.inputs, before)):
-            if not done:
-                begin_unit("the comparison")
-            elif is_time_over():
+            if done and (done == len(elsewhere) if elsewhere else is_time_over()):
                 found.missing.append(f"{len(runs) - done} of {counted(len(runs), 'sample')}")
                 break
             source = str(runs[done].source)
@@ -459,9 +462,12 @@ class _Runs:
                 )
         if fed:
             try:
-                self._emulated(fed, wanted, chosen)
+                count = self._emulated(fed, wanted, chosen)
             except TimeOver:
-                found.missing.append("the layers on the emulated CPU")
+                count = 0
+            if count < len(fed):
+                of = f" of {len(fed) - count} of {counted(len(fed), 'sample')}" if count else ""
+                found.missing.append(f"the layers{of} on the emulated CPU")
 
     def _feeds(self, floats: dict, probes: dict[int, _Probe], source: str) -> dict[str, np.ndarray]:
         """The inputs of the layers that were cut out: the float model's tensors, quantized as each layer
@@ -521,13 +527,14 @@ class _Runs:
             layer.here = distance(layer.here, exact, others[0])
         layer.control = distance(layer.control, exact, others[-1])
 
-    def _emulated(self, fed: list[dict], wanted: list[dict], chosen: dict) -> None:
-        """Adds the stock engine's results of the layers that were cut out, on the emulated CPU."""
+    def _emulated(self, fed: list[dict], wanted: list[dict], chosen: dict) -> int:
+        """Adds the stock engine's results of the layers that were cut out, on the emulated CPU. Returns for how many
+        samples the time sufficed."""
         names = [output.name for output in self.own_stored.graph.output]
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "own.onnx"))
             write_model(self.own_stored, Path(path))
-            results = emulated(path, names, fed)
+            results = emulated(path, names, fed, may_end_early=True)
         for exact, values in zip(wanted, results):
             stock = dict(zip(names, values))
             for i, (k, _) in chosen.items():
@@ -537,3 +544,4 @@ class _Runs:
                 if name in stock:
                     a, b = (output.real(one[name]).reshape(-1) for one in (exact, stock))
                     layer.here = (layer.here or Distance()).add(a, b, output.scale or 1.0)
+        return len(results)

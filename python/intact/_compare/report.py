@@ -12,7 +12,7 @@ from .._audit.report import finite, output_words, table_lines
 from .._deadline import IS_OVER
 from .._engines.data import decibels
 from .._engines.table import engines
-from .._library import counted, excerpt
+from .._library import counted, excerpt, part_of
 from .comparison import KINDS, Advice, ComparedLayer, Comparison, Distance
 
 JSON_SCHEMA = "intact-compare"
@@ -279,7 +279,7 @@ def verdict(comparison: Comparison) -> str:
         )
     clamping = sum(layer.clamped > 0 for layer in comparison.layers)
     hidden, of = len(comparison.uncounted), len(comparison.layers)
-    others = f"{clamping or 'none'} of {counted(of - hidden, 'layer')} compute wrong sums on this data"
+    others = part_of(clamping, of - hidden, "layer", "computes", "compute") + " wrong sums on this data"
     parts.append(
         "on CPUs without VNNI "
         + (

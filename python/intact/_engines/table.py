@@ -11,7 +11,7 @@ from .._library import check, ffi, isa_of, lib, text, type_of
 
 _PAIRS = {
     getattr(lib, f"INTACT_ENGINE_PAIRS_{name.upper()}"): name
-    for name in ("none", "depths", "halves", "within_tap", "flattened", "kernel_row")
+    for name in ("none", "depths", "halves", "within_tap", "flattened", "kernel_row", "kernel_column")
 }
 
 
@@ -38,10 +38,11 @@ def engines() -> dict[str, Engine]:
     return found
 
 
-def pairs_of(engine: Engine | str, layer: QuantizedLayer, isa: str = "avx2") -> str:
+def pairs_of(engine: Engine | str, layer: QuantizedLayer, isa: str = "avx2", is_wide: bool = True) -> str:
     """The pairs in which an engine adds a layer's products in int16 on a CPU whose best instruction set is
     `isa`: "depths", "halves" (adjacent depths that begin anew after ⌈K/2⌉, an odd number), "within_tap",
-    "flattened", "kernel_row" (adjacent taps of a row of the kernel), or "none": also for a layer that the engine computes in floats.
+    "flattened", "kernel_row" (adjacent taps of a row of the kernel), "kernel_column" (adjacent taps of the kernel read column by
+    column), or "none": also for a layer that the engine computes in floats. `is_wide`: as in intact_engine_layer.
 
     Raises `Error` if nothing is known about the layer's operator and types in this engine."""
     name = engine if isinstance(engine, str) else engine.name
@@ -57,6 +58,7 @@ def pairs_of(engine: Engine | str, layer: QuantizedLayer, isa: str = "avx2") -> 
         "group_inputs": 1,
         "group_outputs": 1,
         "isa": isa_of(isa),
+        "is_wide": int(is_wide),
     }
     if layer.is_convolution:
         asked |= {

@@ -25,7 +25,7 @@ from .._engines.session import SESSION, constants_size, emulated, float_session,
 from .._graph.control import control_variant
 from .._graph.nodes import load_onnx
 from .._graph.weights import write_model
-from .._library import excerpt, invalid
+from .._library import excerpt, invalid, part_of
 from .result import Repair
 
 _RUNS = 3
@@ -91,7 +91,7 @@ class Check:
 
             def distance(differ: int, by: float) -> str:
                 if differ:
-                    return f"{differ:,} of {output.values:,} values differ ({by:.1f} dB)"
+                    return f"{part_of(differ, output.values, 'value', 'differs', 'differ')} ({by:.1f} dB)"
                 return "equal bit for bit"
 
             repaired = (

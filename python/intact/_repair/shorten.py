@@ -79,7 +79,12 @@ def _chain(excess: "list[int]") -> "list[int]":
 
 def shortened(layer: QuantizedLayer, pairings: Iterable[str]) -> np.ndarray:
     """The layer's weights, changed so that no pair of any pairing can saturate. The sum of squared changes is
-    the least."""
+    the least, except with "kernel_column" among other pairings."""
+    if (
+        "kernel_column" in pairings and len({*pairings} - {"none"}) > 1
+    ):  # its pairs form no chains with others
+        layer = replace(layer, weights=shortened(layer, ["kernel_column"]))
+        pairings = {*pairings} - {"kernel_column"}
     stored = centered(layer.weights).reshape(-1)
     high = max(largest_activation(layer), 1)
     kinds = sorted(set(pairings) - {"none"})

@@ -28,8 +28,9 @@
 
 namespace {
 
-constexpr int64_t kNever = -1;
-std::atomic<int64_t> until_failure = kNever;  // allocations
+constexpr int64_t kNever = -1, kAlways = -2;
+std::atomic<int64_t> until_failure = kNever;  // allocations; kAlways: all fail
+std::atomic<int64_t> always_failed = 0;       // of kAlways
 
 }  // namespace
 
@@ -40,8 +41,13 @@ namespace {
 constexpr bool kCanFail = true;
 
 bool Fails() {
-  if (until_failure.load(std::memory_order_relaxed) == kNever) return false;
-  if (until_failure.fetch_sub(1) != 0) return false;
+  const int64_t left = until_failure.load(std::memory_order_relaxed);
+  if (left == kNever) return false;
+  if (left == kAlways) {
+    ++always_failed;
+  } else if (until_failure.fetch_sub(1) != 0) {
+    return false;
+  }
   errno = ENOMEM;
   return true;
 }
@@ -562,7 +568,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"conv_memory", KeepConvInMemory}, Case{"conv_tune", TuneConv}),
     [](const auto& tested) { return tested.param.name; });
 
-// A run that was not prepared generates its kernels. Without memory for them, it uses slower kernels.
+// A run that was not prepared generates its kernels. Without memory for them, it uses slower kernels. Preparation then
+// generates them.
 TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
   if (!kCanFail) GTEST_SKIP() << "the sanitizer has the allocator";
   static std::array<uint8_t, 1 << 20> scratch;
@@ -572,6 +579,21 @@ TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
     const intact_status status = run();
     failures += until_failure.exchange(kNever) < 0 ? 1 : 0;
     ASSERT_EQ(status, INTACT_OK) << intact_last_error();
+  };
+  const auto fail_all = [&](const std::function<intact_status()>& run) {
+    until_failure = kAlways;
+    const intact_status status = run();
+    until_failure = kNever;
+    failures += always_failed.exchange(0) > 0 ? 1 : 0;
+    ASSERT_EQ(status, INTACT_OK) << intact_last_error();
+  };
+  // Allocations of a preparation that succeeds.
+  const auto prepare = [&](const intact_gemm* gemm, const intact_gemm_args& args) {
+    constexpr int64_t kMany = int64_t{1} << 40;
+    intact_run_info info = INTACT_RUN_INFO_INIT;
+    until_failure = kMany;
+    EXPECT_EQ(intact_gemm_prepare(gemm, &args, &info), INTACT_OK) << intact_last_error();
+    return kMany - until_failure.exchange(kNever);
   };
   const auto run_all = [&](int32_t max_isa) {
     failures = 0;
@@ -583,14 +605,18 @@ TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
       args.threads = 1;
       args.scratch = scratch.data();
       args.scratch_bytes = scratch.size();
+      int64_t in_order = 0;
       for (const bool fails : {false, true}) {
         intact_gemm* gemm = nullptr;
         ASSERT_EQ(CreateGemm(&gemm, INTACT_EXACT, 0, max_isa), INTACT_OK);
         args.c = fails ? c.data() : expected.data();
         const auto run = [&] { return intact_gemm_run(gemm, &args); };
         if (fails) {
-          fail_once(run);
+          fail_all(run);
+          constexpr int64_t kGrowth = 4;  // of the code cache, now and then; a kernel takes 10 or more
+          EXPECT_GE(prepare(gemm, args) + kGrowth, in_order) << "m = " << m;
         } else {
+          in_order = prepare(gemm, args);
           ASSERT_EQ(run(), INTACT_OK);
         }
         intact_gemm_destroy(gemm);

@@ -495,7 +495,8 @@ void ExpectFirstFit(const StripScheduler<kColumns>& scheduler, int amax, int lar
   };
   std::vector<uint16_t> heaviest_first(count);
   std::iota(heaviest_first.begin(), heaviest_first.end(), uint16_t{0});
-  std::ranges::stable_sort(heaviest_first, std::greater<>(), mean);
+  const bool fits_all = kMaxPairLoad * largest_group <= std::min(capacity.positive, capacity.negative);
+  if (!fits_all) std::ranges::stable_sort(heaviest_first, std::greater<>(), mean);
 
   std::vector<std::vector<uint16_t>> expected;
   std::vector<std::vector<int>> sums;

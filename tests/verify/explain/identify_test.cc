@@ -67,14 +67,15 @@ reference::Gemm MakeGemm(const OperationKind& kind, int64_t m, int64_t n, int64_
 }
 
 reference::Conv MakeConv(const OperationKind& kind, int64_t inputs, int64_t outputs, int64_t groups,
-                         int64_t kernel) {
+                         int64_t kernel, int64_t lines = 1) {
   reference::Conv conv;
   conv.a_type = kind.a_type;
   conv.b_type = kind.b_type;
-  conv.geometry.dims = 1;
+  conv.geometry.dims = 2;
   conv.geometry.input_channels = inputs;
   conv.geometry.output_channels = outputs;
   conv.geometry.groups = groups;
+  conv.geometry.axes[1].input = conv.geometry.axes[1].kernel = lines;
   conv.geometry.axes[2].input = conv.geometry.axes[2].kernel = kernel;
   return conv;
 }
@@ -101,7 +102,7 @@ void Pad(reference::Conv* conv) {
 // distances.
 std::vector<reference::Conv> StandardConvs(const OperationKind& kind) {
   if (kind.shape == Shape::kDepthwise) {
-    std::vector<reference::Conv> convs = {MakeConv(kind, 24, 24, 24, 301), MakeConv(kind, 24, 24, 24, 577),
+    std::vector<reference::Conv> convs = {MakeConv(kind, 24, 24, 24, 43, 7), MakeConv(kind, 24, 24, 24, 577),
                                           MakeConv(kind, 12, 12, 12, 9000), MakeConv(kind, 3, 3, 3, 80000)};
     FillWithAnything(24 * 301, 24 * 301, &convs[0]);
     FillWithAnything(24 * 577, 24 * 577, &convs[1]);
@@ -110,7 +111,7 @@ std::vector<reference::Conv> StandardConvs(const OperationKind& kind) {
     for (size_t i = 0; i < 2; ++i) Pad(&convs[i]);
     return convs;
   }
-  std::vector<reference::Conv> convs = {MakeConv(kind, 3, 24, 1, 99), MakeConv(kind, 3, 24, 1, 195),
+  std::vector<reference::Conv> convs = {MakeConv(kind, 3, 24, 1, 11, 9), MakeConv(kind, 3, 24, 1, 195),
                                         MakeConv(kind, 70, 12, 1, 5), MakeConv(kind, 3, 12, 1, 3001),
                                         MakeConv(kind, 2, 3, 1, 40000)};
   FillWithAnything(3 * 99, 24 * 3 * 99, &convs[0]);

@@ -66,7 +66,15 @@ std::map<std::string, std::string> Expected(const std::string& product, const st
           {"convolution 3x3, 2 groups of 4 channels", even},
           {"depthwise 3x3", one},
           {"depthwise 3x3, 2 outputs for each channel", one},
-          {"padding, convolution 3x3, 4 channels", padding}};
+          {"padding, convolution 3x3, 4 channels", padding},
+          {"convolution 5x5, 1 channel", one},
+          {"convolution 1x4, 1 channel", one},
+          {"convolution 3x3, 1 channel, wide", one},
+          {"convolution 5x5, 1 channel, wide", one},
+          {"convolution 1x4, 1 channel, wide", one},
+          {"convolution 3x3, 3 channels, wide", odd},
+          {"depthwise 3x3, wide", one},
+          {"depthwise 3x3, 2 outputs for each channel, wide", one}};
 }
 
 Model Maddubs(DepthOrder order, bool skips_padding = false) {
@@ -84,6 +92,18 @@ TEST(PairProbe, FindsThePairsOfEachOrder) {
             Expected("depths", "none", "within_tap", "within_tap_or_flattened", "skipped"));
   EXPECT_EQ(Pairings(ModelTarget(Maddubs(DepthOrder::kFlattened))),
             Expected("depths", "flattened", "flattened", "within_tap_or_flattened", "multiplied"));
+}
+
+TEST(PairProbe, FindsPairsOfRowsAndColumns) {
+  for (const auto& [order, name] :
+       {std::pair(DepthOrder::kRows, "kernel_row"), std::pair(DepthOrder::kColumns, "kernel_column")}) {
+    const std::map<std::string, std::string> found = Pairings(ModelTarget(Maddubs(order)));
+    for (const std::string operation : {"convolution 3x3, 1 channel", "convolution 5x5, 1 channel",
+                                        "convolution 5x5, 1 channel, wide", "depthwise 3x3, wide"}) {
+      EXPECT_EQ(found.at(operation), name) << operation;
+    }
+    EXPECT_EQ(found.at("convolution 1x4, 1 channel"), "flattened");  // one row
+  }
 }
 
 TEST(PairProbe, SeesPairsBehindEveryType) {
