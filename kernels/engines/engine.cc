@@ -194,10 +194,11 @@ bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes, int64_t
 bool Streams(const RunBuffers& buffers, const KernelData& data, core::Isa isa, int64_t least_quads) {
   constexpr int64_t kBankBytes = 512, kPageBytes = 4096;
   if (!buffers.may_stream) return false;
-  // Memory takes lines more slowly than L3 does.
-  const double half_cycles = HalfCycles(isa) * static_cast<double>(data.weights.quads());
-  if (buffers.l3_holds_c && half_cycles < Costs().layout.streaming_half_cycles) return false;
   const int64_t stride = buffers.output.c_stride_bytes;
+  // Memory takes lines more slowly than L3 does. But rows at a distance of pages share a set of L1.
+  const double half_cycles = HalfCycles(isa) * static_cast<double>(data.weights.quads());
+  const bool is_shallow = half_cycles < Costs().layout.streaming_half_cycles;
+  if (buffers.l3_holds_c && is_shallow && stride % kPageBytes != 0) return false;
   const bool share_banks = stride % kBankBytes == 0 && stride % kPageBytes != 0;
   return !share_banks || data.weights.quads() >= least_quads;
 }
