@@ -21,10 +21,11 @@ __m128i UnpackHigh(__m128i a, __m128i b) {
   return sizeof(Element) == 1 ? _mm_unpackhi_epi8(a, b) : _mm_unpackhi_epi32(a, b);
 }
 
-// Transposes kSide × kSide elements; a vector has kSide elements. Row i and row i + kSide/2 are
-// interleaved; after log2(kSide) rounds element (i, j) has moved to (j, i).
+// Transposes kSide × kSide elements, and writes the first `columns` columns; a vector has kSide elements. Row i and row
+// i + kSide/2 are interleaved; after log2(kSide) rounds element (i, j) has moved to (j, i).
 template <class Element>
-void TransposeSquare(const Element* source, int64_t source_stride, Element* target, int64_t target_stride) {
+void TransposeSquare(const Element* source, int64_t source_stride, Element* target, int64_t target_stride,
+                     size_t columns = 16 / sizeof(Element)) {
   constexpr size_t kSide = 16 / sizeof(Element);
   __m128i rows[kSide], next[kSide];
   for (size_t i = 0; i < kSide; ++i)
@@ -37,7 +38,7 @@ void TransposeSquare(const Element* source, int64_t source_stride, Element* targ
     }
     std::copy_n(next, kSide, rows);
   }
-  for (size_t i = 0; i < kSide; ++i)
+  for (size_t i = 0; i < columns; ++i)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(target + static_cast<int64_t>(i) * target_stride), rows[i]);
 }
 
@@ -56,7 +57,15 @@ void TransposeMatrix(const Element* source, int64_t source_stride, Element* targ
       TransposeSquare(source + r * source_stride + c, source_stride, target + c * target_stride + r,
                       target_stride);
   by_element(square_rows, rows, 0, square_columns);
-  by_element(0, rows, square_columns, columns);
+  // Vectors of the tail of the columns also read the next row, if there is one.
+  const int64_t tail = columns - square_columns;
+  const int64_t last = (rows - 1) * source_stride + tail - kSide;  // where a vector may begin
+  const int64_t tail_rows =
+      tail == 0 || last < 0 ? 0 : std::min(last / source_stride + 1, rows) / kSide * kSide;
+  for (int64_t r = 0; r < tail_rows; r += kSide)
+    TransposeSquare(source + r * source_stride + square_columns, source_stride,
+                    target + square_columns * target_stride + r, target_stride, static_cast<size_t>(tail));
+  by_element(tail_rows, rows, square_columns, columns);
 }
 
 }  // namespace
@@ -73,6 +82,11 @@ int Run::PartsOf(const PlanWork& work) const {
 
 void Transpose(const float* source, int64_t source_stride, float* target, int64_t target_stride, int64_t rows,
                int64_t columns) {
+  TransposeMatrix(source, source_stride, target, target_stride, rows, columns);
+}
+
+void Transpose(const uint8_t* source, int64_t source_stride, uint8_t* target, int64_t target_stride,
+               int64_t rows, int64_t columns) {
   TransposeMatrix(source, source_stride, target, target_stride, rows, columns);
 }
 

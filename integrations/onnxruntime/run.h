@@ -157,9 +157,11 @@ void Run::ForEach(int64_t count, Work work, int64_t most_parts) const {
   if (call.failure) std::rethrow_exception(call.failure);
 }
 
-/// Writes the transpose of rows × columns floats. Strides: from a row of `source` and of `target` to the next one, in elements.
+/// Writes the transpose of rows × columns elements. Strides: from a row of `source` and of `target` to the next one, in elements.
 void Transpose(const float* source, int64_t source_stride, float* target, int64_t target_stride, int64_t rows,
                int64_t columns);
+void Transpose(const uint8_t* source, int64_t source_stride, uint8_t* target, int64_t target_stride,
+               int64_t rows, int64_t columns);
 
 /// Throws the message of this thread's last call of intact, unless `status` is INTACT_OK.
 void Check(intact_status status);
