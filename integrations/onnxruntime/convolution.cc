@@ -42,6 +42,10 @@ class Conv : public Layer {
     plan_ = MakeConvPlan(geometry_.desc, linear, weights, [&] { return ChannelsLast(w); });
   }
 
+  ElementOrder GetOrder() const override {
+    return geometry_.channels_last ? ElementOrder::kChannelsFirst : ElementOrder::kEither;
+  }
+
   void Compute(Run& run) const override {
     const auto x = run.Input(0);
     const Shape shape = x.GetTensorTypeAndShapeInfo().GetShape();
@@ -58,8 +62,9 @@ class Conv : public Layer {
     const int64_t in_pixels = CountOf(std::span(args.input).first(dims));
     const int64_t out_pixels = CountOf(std::span(out).subspan(first, dims));
     // A matrix of one row or one column is its own transpose.
-    const bool turns_x = !geometry_.channels_last && channels > 1 && in_pixels > 1;
-    const bool turns_y = !geometry_.channels_last && output_channels > 1 && out_pixels > 1;
+    const bool turns_x = !geometry_.channels_last && !run.IsChannelsLast(0) && channels > 1 && in_pixels > 1;
+    const bool turns_y =
+        !geometry_.channels_last && !run.IsOutputChannelsLast() && output_channels > 1 && out_pixels > 1;
     args.a = x.GetTensorRawData();
     if (turns_x) {
       void* const pixels = run.Allocate(static_cast<size_t>(args.batch * channels * in_pixels) * x_bytes_);

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "chain.h"
 #include "layer.h"
 #include "ort.h"
 #include "reports.h"
@@ -32,8 +33,9 @@ class Provider : public OrtEp {
 
  private:
   void TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info);
+  bool WantsNhwc(const Flow& flow) const;
   bool RefusesNodes(Ort::ConstGraph graph, std::map<size_t, Fate>* fates, OrtEpGraphSupportInfo* info);
-  Compiled* CompileGroup(Ort::ConstNode fused);
+  Compiled* CompileChain(Ort::ConstNode fused);
   std::map<size_t, std::string> NodesLeft(const std::vector<Ort::ConstNode>& nodes,
                                           std::vector<std::unique_ptr<Layer>>* kept) const;
 
@@ -45,17 +47,15 @@ class Provider : public OrtEp {
   };
   std::map<std::string, GraphReport> reports_;  // by the name of the graph: a model may have subgraphs
   // Of the graph that the session asked about last: it compiles them next.
-  struct Taken {
-    std::vector<std::string> inputs, outputs;  // names; "": not given
-    std::unique_ptr<Layer> layer;
-  };
-  std::vector<Taken> taken_;
-  std::string refusal_;  // why a reproducible session cannot be had; "" if it can
+  std::vector<Step> taken_;
+  std::vector<std::vector<size_t>> chains_;  // of taken_
+  std::string refusal_;                      // why a reproducible session cannot be had; "" if it can
   // Refusals of graphs without a taken node, by the graph: ONNX Runtime may ask again when it has replaced functions.
   std::map<std::string, std::string> deferred_;
   // Whether the graph's bytes depend on which tensors ONNX Runtime would move to u8. Transpositions for NHWC come between
   // QuantizeLinear and DequantizeLinear, and would hide these tensors.
   bool needs_nchw_ = false;
+  bool asks_for_nhwc_;  // whether ONNX Runtime shall move nodes to NHWC
 };
 
 }  // namespace intact::onnxruntime
