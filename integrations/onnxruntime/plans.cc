@@ -42,11 +42,13 @@ class ContentKey {
   // What no content knows.
   struct Random {
     Random() {
-      std::random_device device;
+      std::random_device device;  // takes a microsecond for each number
       std::uniform_int_distribution<uint64_t> any(0, kPrime - 1);
       for (uint64_t& point : points) point = any(device);
+      std::seed_seq seed{device(), device(), device(), device(), device(), device(), device(), device()};
+      std::mt19937 generator(seed);
       for (auto& of_sum : keys)
-        for (uint32_t& key : of_sum) key = device();
+        for (uint32_t& key : of_sum) key = static_cast<uint32_t>(generator());
     }
     std::array<uint64_t, 2> points;
     std::array<std::array<uint32_t, 2 * kPairs>, kSums> keys;

@@ -294,15 +294,13 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   for (const auto& node : nodes) {
     if (IsFused(node)) continue;
     const Fate& fate = fates.at(node.GetId());
-    part.all.push_back(JsonOf(node, fate));
+    part.all.push_back({node.GetName(), node.GetOperatorType(), node.GetDomain(), fate});
     if (fate.is_taken) part.taken.push_back(part.all.back());
   }
   if (report_id_.empty()) return;
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const auto& [name, each] : reports_)
-    for (const auto& node : each.all) all.push_back(node);
-  // A name of a model need not be UTF-8.
-  Reports::Set(report_id_, this, all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  std::vector<ReportedNode> all;
+  for (const auto& [name, each] : reports_) all.insert(all.end(), each.all.begin(), each.all.end());
+  Reports::Set(report_id_, this, std::move(all));
 }
 
 Compiled* Provider::CompileChain(Ort::ConstNode fused) {

@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -43,7 +42,7 @@ class Provider : public OrtEp {
   const std::string report_id_;
   const Ort::MemoryInfo memory_ = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
   struct GraphReport {
-    std::vector<nlohmann::ordered_json> all, taken;  // all nodes, and the nodes that were taken
+    std::vector<ReportedNode> all, taken;  // all nodes, and the nodes that were taken
   };
   std::map<std::string, GraphReport> reports_;  // by the name of the graph: a model may have subgraphs
   // Of the graph that the session asked about last: it compiles them next.
