@@ -159,21 +159,17 @@ bool Tensors::IsUnfinished(int slot) const {
 }
 
 void Run::Begin(ElementOrder order, bool has_channels_last) {
-  is_output_channels_last_ = order == ElementOrder::kEither && has_channels_last;
-  if (order == ElementOrder::kEither) return;
-  const auto shape_of = [&](int slot) { return tensors_.Get(slot).GetTensorTypeAndShapeInfo().GetShape(); };
-  const auto is_given = [](int slot) { return slot >= 0; };
-  if (const auto first = std::ranges::find_if(places_.inputs, is_given);
-      order == ElementOrder::kElementwise && first != places_.inputs.end() &&
-      tensors_.IsChannelsLast(*first)) {
-    const auto shape = shape_of(*first);
-    is_output_channels_last_ = std::ranges::all_of(places_.inputs, [&](int slot) {
-      return !is_given(slot) || (tensors_.IsChannelsLast(slot) && shape_of(slot) == shape);
-    });
+  if (order == ElementOrder::kEither) {
+    is_output_channels_last_ = has_channels_last;
+    return;
+  }
+  if (order == ElementOrder::kElementwise) {
+    is_output_channels_last_ = std::ranges::all_of(
+        places_.inputs, [&](int slot) { return slot < 0 || tensors_.IsChannelsLast(slot); });
     if (is_output_channels_last_) return;
   }
   for (const int slot : places_.inputs)
-    if (is_given(slot) && tensors_.IsChannelsLast(slot)) PutChannelsFirst(slot);
+    if (slot >= 0 && tensors_.IsChannelsLast(slot)) PutChannelsFirst(slot);
 }
 
 void Run::End() {

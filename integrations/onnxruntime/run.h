@@ -62,7 +62,7 @@ struct Slot {
 enum class ElementOrder {
   kChannelsFirst,  ///< as the graph has it
   kEither,         ///< input 0 and output 0 each as Run says
-  kElementwise,    ///< in one order, if all inputs have one shape
+  kElementwise,    ///< in one order for all; inputs have one shape, except for the first extent
   kBroadcast,      ///< as the graph has it; the order of dimensions may decide bytes
 };
 

@@ -404,8 +404,8 @@ def test_layers_in_a_row_are_one_node(how, tmp_path):
 
 
 def test_another_node_divides_a_chain(tmp_path):
-    """An output of the model and the other node also read what a convolution passes on to a convolution. Because of a sum of
-    int8 tensors intact does not ask for NHWC."""
+    """An output of the model, the other node and a sum that broadcasts also read what a convolution passes on to a convolution.
+    Because of a sum of int8 tensors intact does not ask for NHWC."""
     networks = pytest.importorskip("networks", reason="needs onnxruntime.quantization")
     shape, r = [2, 3, 9, 9], layers.Random(8)
     node = onnx.helper.make_node
@@ -415,12 +415,14 @@ def test_another_node_divides_a_chain(tmp_path):
         node("AveragePool", ["a"], ["p"], kernel_shape=[3, 3], pads=[1] * 4),
         node("Add", ["b", "p"], ["m"]),
         node("Conv", ["m", "w"], ["y"]),
+        node("Add", ["a", "bias"], ["c"]),
+        node("Add", ["b", "c"], ["z"]),
     ]
     weights = {
         name: r.integers(np.int8, size).astype(np.float32)
-        for name, size in (("v", (7, 3, 3, 3)), ("w", (7, 7, 1, 1)))
+        for name, size in (("v", (7, 3, 3, 3)), ("w", (7, 7, 1, 1)), ("bias", (7, 1, 1)))
     }
-    outputs = {"y": (np.float32, None), "a": (np.float32, None)}
+    outputs = {name: (np.float32, None) for name in "yaz"}
     made = onnx.load_from_string(layers.model_of(nodes, {"x": (np.float32, shape)}, outputs, weights))
     quantized = networks.quantized(onnx.shape_inference.infer_shapes(made), "QDQ", shape)
     ends = [
