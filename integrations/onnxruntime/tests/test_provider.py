@@ -448,6 +448,20 @@ def test_another_node_divides_a_chain(tmp_path):
             assert_same(output, of_cpu, "output")
 
 
+def test_weights_that_differ_in_one_byte_have_two_plans():
+    k, n = 37, 131
+    weights = {"b": layers.Random(2).integers(np.int8, (k, n))}
+    for i in range(0, k * n, 389):
+        weights[f"b{i}"] = weights["b"].copy()
+        weights[f"b{i}"].flat[i] ^= 1
+    nodes = [onnx.helper.make_node("MatMulInteger", ["a", name], [f"of_{name}"]) for name in weights]
+    outputs = {f"of_{name}": (np.int32, None) for name in weights}
+    session = session_of(layers.model_of(nodes, {"a": (np.uint8, [1, k])}, outputs, weights))
+    a = np.arange(1, k + 1, dtype=np.uint8)[None]
+    for (name, b), output in zip(weights.items(), session.run(None, {"a": a}), strict=True):
+        assert_same(output, a.astype(np.int32) @ b.astype(np.int32), name)
+
+
 def test_nodes_that_nothing_reads_stay():
     nodes = [onnx.helper.make_node("MatMulInteger", ["a", "b"], [name]) for name in ("y", "unread")]
     model = layers.model_of(
