@@ -198,10 +198,11 @@ bool Provider::RefusesNodes(Ort::ConstGraph graph, std::map<size_t, Fate>* fates
 }
 
 // Whether ONNX Runtime shall move nodes to NHWC: not if the provider itself passes on channels last with two transpositions at
-// most, as many as ONNX Runtime leaves, and the order of dimensions decides no byte.
-bool Provider::WantsNhwc(const Flow& flow) const {
-  if (!settings_.is_nhwc || needs_nchw_) return false;
-  if (settings_.is_reproducible || settings_.is_like_avx2) return true;
+// most, as many as ONNX Runtime leaves, and no byte changes. Of s8 tensors transpositions change which ones become u8.
+// `depends_on_moves`: whether there are such tensors.
+bool Provider::WantsNhwc(const Flow& flow, bool depends_on_moves) const {
+  if (!settings_.is_nhwc) return false;
+  if (settings_.is_reproducible || settings_.is_like_avx2 || depends_on_moves) return true;
   const auto is_any = [&](ElementOrder order) {
     return std::ranges::any_of(taken_, [&](const Step& step) { return step.layer->GetOrder() == order; });
   };
@@ -256,10 +257,14 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
     } catch (const std::exception&) {
       continue;  // its nodes are taken one by one
     }
+  bool depends_on_moves = !left.empty();
   for (const Ort::ConstNode& node : nodes) try {
       if (const auto found = left.find(node.GetId()); found != left.end()) throw Refusal(found->second);
       // A convolution that was taken once is taken again; without `like` its bytes do not depend on what is moved.
-      needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
+      if (DependsOnMoves(node)) {
+        depends_on_moves = true;
+        needs_nchw_ |= settings_.is_like_avx2 || node.GetOperatorType() != "Conv";
+      }
       if (!in_functions.contains(node.GetId())) take(GroupOf(node));
     } catch (const std::exception& error) {
       Fate fate{false, error.what()};
@@ -282,7 +287,7 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
         Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, fused.data(), fused.size(), &options));
   }
   const bool refuses_nodes = RefusesNodes(graph, &fates, info);
-  asks_for_nhwc_ = is_nhwc ? settings_.is_nhwc : WantsNhwc(flow);
+  asks_for_nhwc_ = is_nhwc ? settings_.is_nhwc : WantsNhwc(flow, depends_on_moves);
   if (refuses_nodes) return;
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
   if (is_nhwc && !is_new) return;

@@ -32,7 +32,7 @@ class Provider : public OrtEp {
 
  private:
   void TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info);
-  bool WantsNhwc(const Flow& flow) const;
+  bool WantsNhwc(const Flow& flow, bool depends_on_moves) const;
   bool RefusesNodes(Ort::ConstGraph graph, std::map<size_t, Fate>* fates, OrtEpGraphSupportInfo* info);
   Compiled* CompileChain(Ort::ConstNode fused);
   std::map<size_t, std::string> NodesLeft(const std::vector<Ort::ConstNode>& nodes,
