@@ -198,8 +198,8 @@ bool Provider::RefusesNodes(Ort::ConstGraph graph, std::map<size_t, Fate>* fates
 }
 
 // Whether ONNX Runtime shall move nodes to NHWC: not if the provider itself passes on channels last with two transpositions at
-// most, as many as ONNX Runtime leaves, and no byte changes. Of s8 tensors transpositions change which ones become u8.
-// `depends_on_moves`: whether there are such tensors.
+// most, and no byte changes. ONNX Runtime leaves two transpositions too. `depends_on_moves`: whether ONNX Runtime moves s8
+// tensors to u8. Transpositions change which ones it moves.
 bool Provider::WantsNhwc(const Flow& flow, bool depends_on_moves) const {
   if (!settings_.is_nhwc) return false;
   if (settings_.is_reproducible || settings_.is_like_avx2 || depends_on_moves) return true;
