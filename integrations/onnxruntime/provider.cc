@@ -33,6 +33,12 @@ bool IsMovedToNhwc(std::string_view type) {
   return type == "Conv" || type == "QLinearConv" || type == "MaxPool";
 }
 
+// Whether ONNX Runtime has moved nodes to NHWC.
+bool HasNhwc(const std::vector<Ort::ConstNode>& nodes) {
+  return std::ranges::any_of(nodes,
+                             [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
+}
+
 // Whether a node is one that was taken when ONNX Runtime asked before.
 bool IsFused(Ort::ConstNode node) { return node.GetOperatorType().starts_with(kProviderName); }
 
@@ -49,6 +55,15 @@ std::string IdOf(Ort::ConstGraph graph) {
   std::string id = graph.GetName();
   for (const std::string& output : NamesOf(graph.GetOutputs())) id += "\n" + output;
   return id;
+}
+
+Step StepOf(const Group& group, std::unique_ptr<Layer> layer) {
+  std::vector<Ort::ConstValueInfo> outputs = group.more_outputs;
+  outputs.insert(outputs.begin(), group.output);
+  Step step{std::move(layer), NamesOf(group.inputs), NamesOf(outputs), {}};
+  for (const auto& output : outputs)
+    step.types.push_back(output == nullptr ? ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED : ElementTypeOf(output));
+  return step;
 }
 
 }  // namespace
@@ -223,22 +238,12 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
       takers[each.GetId()] = taken_.size();
     }
     taken_nodes.emplace_back(group.nodes.begin(), group.nodes.end());
-    Step& taken = taken_.emplace_back();
-    taken.inputs = NamesOf(group.inputs);
-    taken.layer = std::move(layer);
-    const auto add_output = [&](Ort::ConstValueInfo output) {
-      taken.outputs.push_back(NamesOf({output}).front());
-      taken.types.push_back(output == nullptr ? ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED
-                                              : ElementTypeOf(output));
-    };
-    add_output(group.output);
-    for (const auto& output : group.more_outputs) add_output(output);
+    taken_.push_back(StepOf(group, std::move(layer)));
   };
   // Layers that decide where functions of bytes end. They keep their plans until the nodes are taken below.
   std::vector<std::unique_ptr<Layer>> kept;
   // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
-  const bool is_nhwc =
-      std::ranges::any_of(nodes, [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
+  const bool is_nhwc = HasNhwc(nodes);
   const auto left = is_nhwc ? std::map<size_t, std::string>() : NodesLeft(nodes, &kept);
   needs_nchw_ = !left.empty();  // transpositions would hide tensors that nodes share with their neighbors
   const auto is_taken = [&](Ort::ConstNode node) {
@@ -289,8 +294,14 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   const bool refuses_nodes = RefusesNodes(graph, &fates, info);
   asks_for_nhwc_ = is_nhwc ? settings_.is_nhwc : WantsNhwc(flow, depends_on_moves);
   if (refuses_nodes) return;
+  Report(graph, nodes, fates);
+}
+
+// Describes the nodes in the report of the session.
+void Provider::Report(Ort::ConstGraph graph, const std::vector<Ort::ConstNode>& nodes,
+                      const std::map<size_t, Fate>& fates) {
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
-  if (is_nhwc && !is_new) return;
+  if (!is_new && HasNhwc(nodes)) return;
   // It also asks once more if it has replaced functions of ONNX by their nodes. Then the nodes that were taken
   // before are fused nodes.
   GraphReport& part = report->second;

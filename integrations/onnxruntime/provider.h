@@ -34,6 +34,8 @@ class Provider : public OrtEp {
   void TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info);
   bool WantsNhwc(const Flow& flow, bool depends_on_moves) const;
   bool RefusesNodes(Ort::ConstGraph graph, std::map<size_t, Fate>* fates, OrtEpGraphSupportInfo* info);
+  void Report(Ort::ConstGraph graph, const std::vector<Ort::ConstNode>& nodes,
+              const std::map<size_t, Fate>& fates);
   Compiled* CompileChain(Ort::ConstNode fused);
   std::map<size_t, std::string> NodesLeft(const std::vector<Ort::ConstNode>& nodes,
                                           std::vector<std::unique_ptr<Layer>>* kept) const;
