@@ -5,8 +5,6 @@
 #include <set>
 #include <stdexcept>
 
-#include "graph.h"
-
 namespace intact::onnxruntime {
 namespace {
 
@@ -19,12 +17,8 @@ bool MayBeChannelsLast(const Layer& layer) {
 Flow::Flow(const std::vector<Ort::ConstNode>& nodes, const std::map<size_t, size_t>& takers,
            const std::vector<Step>& steps)
     : steps_(steps), chain_of_(steps.size()) {
-  // A wave: how often a path to a node comes from another node to a layer, at most. Layers of one wave have no other node
-  // between them.
-  struct Producer {
-    int step = -1;  // −1: another node
-    size_t wave = 0;
-  };
+  // The wave of a node: how often a path to it leads from another node to a layer, at most. No path between layers of one wave
+  // leads through another node.
   std::unordered_map<std::string, size_t> other_waves;  // of tensors of other nodes
   std::vector<size_t> waves(steps.size());
   std::vector<std::pair<size_t, size_t>> edges;  // between steps
@@ -69,7 +63,6 @@ Flow::Flow(const std::vector<Ort::ConstNode>& nodes, const std::map<size_t, size
   order_.resize(steps.size());
   std::iota(order_.begin(), order_.end(), size_t{0});
   std::ranges::sort(order_, {}, [&](size_t step) { return last_node[step]; });
-  // Edges come in topological order of their ends, but chains may meet at any of them.
   std::iota(chain_of_.begin(), chain_of_.end(), size_t{0});
   const auto root_of = [&](size_t step) {
     while (chain_of_[step] != step) step = chain_of_[step] = chain_of_[chain_of_[step]];
