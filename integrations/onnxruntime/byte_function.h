@@ -31,6 +31,7 @@ class ByteFunction : public Layer {
   /// ONNX Runtime's CPU provider runs the nodes of `group` with each of 256 bytes. So the table has the bytes that this provider
   /// computes in the model. Throws Refusal if it cannot run them.
   ByteFunction(const Group& group, const Settings& settings);
+  ElementOrder GetOrder() const override { return ElementOrder::kElementwise; }
   void Compute(Run& run) const override;
   std::string Kernel() const override { return "table"; }
 

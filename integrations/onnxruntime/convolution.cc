@@ -16,21 +16,15 @@ namespace {
 // Bytes of an element; of eight bits also without a type.
 constexpr size_t SizeOf(int32_t type) { return type == INTACT_S32 || type == INTACT_F32 ? 4 : 1; }
 
-// O…I from OI….
-std::vector<std::byte> ChannelsLast(const Constant& weights) {
+// O…I from OI…; empty if both are the same.
+std::vector<uint8_t> ChannelsLast(const Constant& weights) {
   const int64_t channels = weights.shape[1];
   const int64_t taps = CountOf(std::span(weights.shape).subspan(2));
-  const auto* source = static_cast<const std::byte*>(weights.data);
-  std::vector<std::byte> reordered(static_cast<size_t>(weights.count));
-  if (channels == 1 || taps == 1) {
-    std::copy_n(source, reordered.size(), reordered.data());
-    return reordered;
-  }
-  for (int64_t o = 0; o < weights.shape[0]; ++o) {
-    std::byte* const target = &reordered[static_cast<size_t>(o * channels * taps)];
-    for (int64_t c = 0; c < channels; ++c)
-      for (int64_t t = 0; t < taps; ++t) target[t * channels + c] = *source++;
-  }
+  if (channels == 1 || taps == 1) return {};
+  const auto* const source = static_cast<const uint8_t*>(weights.data);
+  std::vector<uint8_t> reordered(static_cast<size_t>(weights.count));
+  for (int64_t first = 0; first < weights.count; first += channels * taps)
+    Transpose(source + first, taps, &reordered[static_cast<size_t>(first)], channels, channels, taps);
   return reordered;
 }
 
@@ -44,8 +38,12 @@ class Conv : public Layer {
         x_bytes_(SizeOf(linear.desc.a_source_type)),
         y_bytes_(SizeOf(linear.desc.c_type)),
         depth_(w.count / w.shape.front()) {
-    const std::span weights(static_cast<const std::byte*>(w.data), static_cast<size_t>(w.count));
+    const std::span weights(static_cast<const uint8_t*>(w.data), static_cast<size_t>(w.count));
     plan_ = MakeConvPlan(geometry_.desc, linear, weights, [&] { return ChannelsLast(w); });
+  }
+
+  ElementOrder GetOrder() const override {
+    return geometry_.channels_last ? ElementOrder::kChannelsFirst : ElementOrder::kEither;
   }
 
   void Compute(Run& run) const override {
@@ -64,8 +62,9 @@ class Conv : public Layer {
     const int64_t in_pixels = CountOf(std::span(args.input).first(dims));
     const int64_t out_pixels = CountOf(std::span(out).subspan(first, dims));
     // A matrix of one row or one column is its own transpose.
-    const bool turns_x = !geometry_.channels_last && channels > 1 && in_pixels > 1;
-    const bool turns_y = !geometry_.channels_last && output_channels > 1 && out_pixels > 1;
+    const bool turns_x = !geometry_.channels_last && !run.IsChannelsLast(0) && channels > 1 && in_pixels > 1;
+    const bool turns_y =
+        !geometry_.channels_last && !run.IsOutputChannelsLast() && output_channels > 1 && out_pixels > 1;
     args.a = x.GetTensorRawData();
     if (turns_x) {
       void* const pixels = run.Allocate(static_cast<size_t>(args.batch * channels * in_pixels) * x_bytes_);

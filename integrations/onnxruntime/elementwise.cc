@@ -114,10 +114,21 @@ std::string InDigits(float value) {
   return text.data();
 }
 
+// Of tensors of one shape, except perhaps the first extent, no operand repeats elements along the other dimensions.
+ElementOrder OrderOf(const Node& node) {
+  const Shape a = node.ShapeOf(0), b = node.ShapeOf(3);
+  const bool has_two_dimensions = !a.empty() && a.size() <= 2 && !b.empty() && b.size() <= 2;
+  const bool is_of_one_shape =
+      !a.empty() && a.size() == b.size() && std::equal(a.begin() + 1, a.end(), b.begin() + 1) &&
+      std::all_of(a.begin() + 1, a.end(), [](int64_t extent) { return extent >= 0; });
+  if (!has_two_dimensions && !is_of_one_shape) return ElementOrder::kBroadcast;
+  return node.IsFromRun(0) && node.IsFromRun(3) ? ElementOrder::kElementwise : ElementOrder::kChannelsFirst;
+}
+
 }  // namespace
 
 QLinearElementwise::QLinearElementwise(const Node& node, const Context& context)
-    : has_avx2_(HasAvx2(context.settings)) {
+    : has_avx2_(HasAvx2(context.settings)), order_(OrderOf(node)) {
   const intact_type type = node.Type(0, {INTACT_U8, INTACT_S8});
   node.Type(3, {type});
   node.OutputType({type});

@@ -25,6 +25,7 @@ struct Coding {
 /// zero point of the output. A or B may be a constant.
 class QLinearElementwise : public Layer {
  public:
+  ElementOrder GetOrder() const override { return order_; }
   void Compute(Run& run) const override;
 
  protected:
@@ -60,6 +61,7 @@ class QLinearElementwise : public Layer {
   static bool IsExchanged(const Shape& a, const Shape& b);
 
   std::array<std::optional<ConstantOperand>, 2> constants_;  // A and B
+  const ElementOrder order_;
 };
 
 /// y = clamp(rne(fma(a, a_ratio, fma(b, b_ratio, fixed)))) in float32, as ONNX Runtime's kernel for AVX2 computes it:

@@ -1,5 +1,6 @@
 #include "graph.h"
 
+#include <cstring>
 #include <optional>
 
 #include "node.h"
@@ -17,7 +18,10 @@ std::optional<int32_t> S8ZeroPointOf(Ort::ConstNode node) {
 }  // namespace
 
 bool Is(Ort::ConstNode node, const char* type) {
-  return node != nullptr && node.GetOperatorType() == type && DomainOf(node).empty();
+  if (node == nullptr) return false;
+  const char* given = nullptr;  // GetOperatorType() would copy it
+  Ort::ThrowOnError(Ort::GetApi().Node_GetOperatorType(node, &given));
+  return std::strcmp(given, type) == 0 && DomainOf(node).empty();
 }
 
 Ort::ConstNode ProducerOf(Ort::ConstValueInfo value) {

@@ -12,6 +12,8 @@ namespace intact::onnxruntime {
 class Layer {
  public:
   virtual ~Layer() = default;
+  /// In which order it takes and makes the elements of tensors.
+  virtual ElementOrder GetOrder() const { return ElementOrder::kChannelsFirst; }
   /// Computes the output. Any number of threads may.
   virtual void Compute(Run& run) const = 0;
   /// What its plan chose: the name of the kernel.

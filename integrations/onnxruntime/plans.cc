@@ -14,42 +14,19 @@
 namespace intact::onnxruntime {
 namespace {
 
-// A key of a layer's content: two polynomials of its words, at random points, modulo the prime 2^61 − 1. Two
-// contents of n words have equal keys with a probability of at most (n/2^61)^2, whatever the contents: less
-// than 2^-67 for a gigabyte.
+// A key of a layer's content: two polynomials at random points, modulo the prime 2^61 − 1. Their words are the content's, or of
+// whole blocks four random sums of products (NH), which are equal for two blocks with a probability of 2^-128. Two contents of n
+// words have equal keys with a probability of about (n/2^61)^2, whatever the contents: less than 2^-67 for a gigabyte.
 class ContentKey {
  public:
   void Add(const void* data, size_t bytes) {
-    static const Points kPoints;
-    for (size_t i = 0; i < values_.size(); ++i) {
-      uint64_t value = Step(values_[i], kPoints[i][1], bytes);
-      const auto* from = static_cast<const std::byte*>(data);
-      size_t left = bytes;
-      if (left > kChains * kWordBytes) {
-        // A chain takes every kChains-th word, so that no product waits for the one before it.
-        std::array<uint64_t, kChains> chains = {};
-        chains.back() = value;
-        for (; left > kChains * kWordBytes; left -= kChains * kWordBytes) {
-          for (uint64_t& chain : chains) {
-            uint64_t word = 0;
-            std::memcpy(&word, from, sizeof word);
-            chain = Step(chain, kPoints[i][kChains], word & kWordMask);
-            from += kWordBytes;
-          }
-        }
-        value = 0;
-        for (const uint64_t chain : chains) value = Step(value, kPoints[i][1], chain);
-      }
-      while (left > 0) {
-        const size_t taken = std::min(left, kWordBytes);
-        uint64_t word = 0;
-        std::memcpy(&word, from, taken);
-        value = Step(value, kPoints[i][1], word);
-        left -= taken;
-        from += taken;
-      }
-      values_[i] = value;
+    AddWord(bytes);
+    const auto* from = static_cast<const std::byte*>(data);
+    for (; bytes >= kBlockBytes; bytes -= kBlockBytes, from += kBlockBytes) {
+      const std::array sums = SumsOf(from);
+      AddWords(reinterpret_cast<const std::byte*>(sums.data()), sizeof sums);
     }
+    AddWords(from, bytes);
   }
   template <class T>
   void Add(const std::vector<T>& values) {
@@ -58,25 +35,55 @@ class ContentKey {
   auto operator<=>(const ContentKey&) const = default;
 
  private:
-  static constexpr size_t kWordBytes = 7;  // of the content: a word is less than the prime
-  static constexpr uint64_t kWordMask = (uint64_t{1} << 8 * kWordBytes) - 1;
+  static constexpr size_t kWordBytes = 7;  // a word is less than the prime
   static constexpr uint64_t kPrime = (uint64_t{1} << 61) - 1;
+  static constexpr size_t kPairs = 128, kBlockBytes = kPairs * 2 * sizeof(uint32_t), kSums = 4;
 
-  static constexpr size_t kChains = 8;
-
-  // Of each polynomial: the powers of its point up to kChains.
-  struct Points {
-    Points() {
-      std::random_device device;
+  // What no content knows.
+  struct Random {
+    Random() {
+      std::random_device device;  // takes a microsecond for each number
       std::uniform_int_distribution<uint64_t> any(0, kPrime - 1);
-      for (auto& powers : of_polynomial) {
-        powers = {1, any(device)};
-        for (size_t i = 2; i <= kChains; ++i) powers[i] = Step(powers[i - 1], powers[1], 0);
-      }
+      for (uint64_t& point : points) point = any(device);
+      std::seed_seq seed{device(), device(), device(), device(), device(), device(), device(), device()};
+      std::mt19937 generator(seed);
+      for (auto& of_sum : keys)
+        for (uint32_t& key : of_sum) key = static_cast<uint32_t>(generator());
     }
-    const std::array<uint64_t, kChains + 1>& operator[](size_t i) const { return of_polynomial[i]; }
-    std::array<std::array<uint64_t, kChains + 1>, 2> of_polynomial;
+    std::array<uint64_t, 2> points;
+    std::array<std::array<uint32_t, 2 * kPairs>, kSums> keys;
   };
+  static const Random& Secrets() {
+    static const Random secrets;
+    return secrets;
+  }
+
+  // Of each sum: the products of words i and i + kPairs, each plus its key, modulo 2^64.
+  static std::array<uint64_t, kSums> SumsOf(const std::byte* block) {
+    std::array<uint32_t, 2 * kPairs> words;
+    std::memcpy(words.data(), block, sizeof words);
+    std::array<uint64_t, kSums> sums = {};
+    for (size_t s = 0; s < kSums; ++s) {
+      const auto& keys = Secrets().keys[s];
+      for (size_t i = 0; i < kPairs; ++i)
+        sums[s] += uint64_t{words[i] + keys[i]} * uint64_t{words[i + kPairs] + keys[i + kPairs]};
+    }
+    return sums;
+  }
+
+  void AddWord(uint64_t word) {
+    for (size_t i = 0; i < values_.size(); ++i) values_[i] = Step(values_[i], Secrets().points[i], word);
+  }
+  void AddWords(const std::byte* from, size_t bytes) {
+    while (bytes > 0) {
+      const size_t taken = std::min(bytes, kWordBytes);
+      uint64_t word = 0;
+      std::memcpy(&word, from, taken);
+      AddWord(word);
+      bytes -= taken;
+      from += taken;
+    }
+  }
 
   // value · point + word, modulo the prime.
   static uint64_t Step(uint64_t value, uint64_t point, uint64_t word) {
@@ -145,11 +152,13 @@ GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* 
   return Shared<intact_gemm>(KeyOf(desc, linear, b, static_cast<size_t>(bytes)), make);
 }
 
-ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const std::byte> weights,
-                      const std::function<std::vector<std::byte>()>& reordered) {
+ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const uint8_t> weights,
+                      const std::function<std::vector<uint8_t>()>& reordered) {
   const auto make = [&] {
     intact_conv* plan = nullptr;
-    RefuseUnlessOk(intact_conv_create(&desc, linear.Complete(), reordered().data(), &plan));
+    const std::vector<uint8_t> ordered = reordered();
+    RefuseUnlessOk(intact_conv_create(&desc, linear.Complete(),
+                                      ordered.empty() ? weights.data() : ordered.data(), &plan));
     return ConvPlan(plan, intact_conv_destroy);
   };
   return Shared<intact_conv>(KeyOf(desc, linear, weights.data(), weights.size()), make);

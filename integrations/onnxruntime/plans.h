@@ -26,10 +26,10 @@ using GroupedPlan = std::shared_ptr<const intact_grouped>;
 /// Refusal.
 GemmPlan MakeGemmPlan(const intact_gemm_desc& desc, Linear& linear, const void* b);
 
-/// A plan for `weights`. `reordered` is called for a new plan, and returns the weights in the order that
-/// intact expects. This order must depend on `desc` only. Throws Refusal.
-ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const std::byte> weights,
-                      const std::function<std::vector<std::byte>()>& reordered);
+/// A plan for `weights`. `reordered` is called for a new plan, and returns the weights in the order that intact expects,
+/// or no weights if they are in this order. The order must depend on `desc` only. Throws Refusal.
+ConvPlan MakeConvPlan(const intact_conv_desc& desc, Linear& linear, std::span<const uint8_t> weights,
+                      const std::function<std::vector<uint8_t>()>& reordered);
 
 /// How a model stores grouped weights.
 enum class StoredWeights {

@@ -107,12 +107,13 @@ void MaxPool::Compute(Run& run) const {
   if (elements == 0) return;
   void* target = result;
   const int64_t pixels = in_height * in_width;
-  if (!channels_last_) {
+  if (!channels_last_ && !run.IsChannelsLast(0)) {
     void* const transposed = run.Allocate(static_cast<size_t>(batch * pixels * channels));
     run.Transpose(source, transposed, 1, batch, channels, pixels);
     source = transposed;
-    target = run.Allocate(static_cast<size_t>(elements));
   }
+  const bool turns_y = !channels_last_ && !run.IsOutputChannelsLast();
+  if (turns_y) target = run.Allocate(static_cast<size_t>(elements));
   const auto compute = [&]<class Element>(const Element* inputs, Element* outputs) {
     run.ForEach(batch * height, [&](int64_t row) {
       ComputeRow(inputs + row / height * pixels * channels, images.extents, channels, row % height, width,
@@ -124,7 +125,7 @@ void MaxPool::Compute(Run& run) const {
   } else {
     compute(static_cast<const uint8_t*>(source), static_cast<uint8_t*>(target));
   }
-  if (!channels_last_) run.Transpose(target, result, 1, batch, height * width, channels);
+  if (turns_y) run.Transpose(target, result, 1, batch, height * width, channels);
 }
 
 }  // namespace intact::onnxruntime

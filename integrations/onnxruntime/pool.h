@@ -43,6 +43,9 @@ struct PooledImages {
 class MaxPool : public Layer {
  public:
   explicit MaxPool(const Node& node);
+  ElementOrder GetOrder() const override {
+    return channels_last_ ? ElementOrder::kChannelsFirst : ElementOrder::kEither;
+  }
   void Compute(Run& run) const override;
   std::string Kernel() const override { return "max_pool"; }
 

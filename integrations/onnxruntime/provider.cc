@@ -28,15 +28,15 @@ bool IsTakenAsFloats(Ort::ConstNode node, const Settings& settings) {
           (type == "MaxPool" && node.GetOutputs().size() == 1));
 }
 
-// Where `names` are in `given`; −1: nowhere.
-std::vector<int> PlacesOf(const std::vector<std::string>& names, const std::vector<std::string>& given) {
-  std::vector<int> places;
-  places.reserve(names.size());
-  for (const std::string& name : names) {
-    const auto place = name.empty() ? given.end() : std::ranges::find(given, name);
-    places.push_back(place == given.end() ? -1 : static_cast<int>(place - given.begin()));
-  }
-  return places;
+// Whether ONNX Runtime moves nodes of an operator of ONNX to NHWC if the provider asks for it.
+bool IsMovedToNhwc(std::string_view type) {
+  return type == "Conv" || type == "QLinearConv" || type == "MaxPool";
+}
+
+// Whether ONNX Runtime has moved nodes to NHWC.
+bool HasNhwc(const std::vector<Ort::ConstNode>& nodes) {
+  return std::ranges::any_of(nodes,
+                             [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
 }
 
 // Whether a node is one that was taken when ONNX Runtime asked before.
@@ -57,25 +57,27 @@ std::string IdOf(Ort::ConstGraph graph) {
   return id;
 }
 
+Step StepOf(const Group& group, std::unique_ptr<Layer> layer) {
+  std::vector<Ort::ConstValueInfo> outputs = group.more_outputs;
+  outputs.insert(outputs.begin(), group.output);
+  Step step{std::move(layer), NamesOf(group.inputs), NamesOf(outputs), {}};
+  for (const auto& output : outputs)
+    step.types.push_back(output == nullptr ? ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED : ElementTypeOf(output));
+  return step;
+}
+
 }  // namespace
 
-// A group of nodes as a session runs it.
+// Layers as a session runs them.
 struct Compiled : OrtNodeComputeInfo {
-  Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Places places_of_run, std::string name);
+  Compiled(const Provider& owner, Chain computed);
 
   const Provider& provider;
-  const std::unique_ptr<Layer> layer;
-  const Places places;
-  const std::string output;  // the name of the first output, as in a report
+  const Chain chain;
 };
 
-Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Places places_of_run,
-                   std::string name)
-    : OrtNodeComputeInfo{},
-      provider(owner),
-      layer(std::move(computed)),
-      places(std::move(places_of_run)),
-      output(std::move(name)) {
+Compiled::Compiled(const Provider& owner, Chain computed)
+    : OrtNodeComputeInfo{}, provider(owner), chain(std::move(computed)) {
   ort_version_supported = ORT_API_VERSION;
   OrtNodeComputeInfo::CreateState = [](OrtNodeComputeInfo* self, OrtNodeComputeContext*,
                                        void** state) -> OrtStatus* {
@@ -86,18 +88,13 @@ Compiled::Compiled(const Provider& owner, std::unique_ptr<Layer> computed, Place
   OrtNodeComputeInfo::Compute = [](OrtNodeComputeInfo* self, void*, OrtKernelContext* context) {
     return Guard([&] {
       const auto& compiled = *static_cast<Compiled*>(self);
-      Run run(context, compiled.places, compiled.provider.settings(), compiled.provider.memory());
-      try {
-        compiled.layer->Compute(run);
-      } catch (const std::invalid_argument& error) {
-        throw std::invalid_argument("output " + compiled.output + ": " + error.what());
-      }
+      compiled.chain.Compute(context, compiled.provider.settings(), compiled.provider.memory());
     });
   };
 }
 
 Provider::Provider(Settings settings, std::string report_id)
-    : OrtEp{}, settings_(settings), report_id_(std::move(report_id)) {
+    : OrtEp{}, settings_(settings), report_id_(std::move(report_id)), asks_for_nhwc_(settings.is_nhwc) {
   ort_version_supported = ORT_API_VERSION;
   OrtEp::GetName = [](const OrtEp*) noexcept { return kProviderName; };
   OrtEp::GetCapability = [](OrtEp* self, const OrtGraph* graph, OrtEpGraphSupportInfo* info) noexcept {
@@ -107,21 +104,19 @@ Provider::Provider(Settings settings, std::string report_id)
                       OrtNodeComputeInfo** compiled, OrtNode**) noexcept {
     return Guard([&] {
       for (size_t i = 0; i < count; ++i)
-        compiled[i] = static_cast<Provider*>(self)->CompileGroup(Ort::ConstNode(fused[i]));
+        compiled[i] = static_cast<Provider*>(self)->CompileChain(Ort::ConstNode(fused[i]));
     });
   };
+  // Called again behind GetCapability. ONNX Runtime then moves nodes and asks once more, or compiles what was taken.
   OrtEp::GetPreferredDataLayout = [](OrtEp* self, OrtEpDataLayout* layout) noexcept -> OrtStatus* {
-    *layout = static_cast<Provider*>(self)->settings_.is_nhwc ? OrtEpDataLayout_NHWC : OrtEpDataLayout_NCHW;
+    *layout = static_cast<Provider*>(self)->asks_for_nhwc_ ? OrtEpDataLayout_NHWC : OrtEpDataLayout_NCHW;
     return nullptr;
   };
   // Called for operators of nodes that were taken.
   OrtEp::ShouldConvertDataLayoutForOp = [](OrtEp* self, const char* domain, const char* type, OrtEpDataLayout,
                                            int* should_convert) noexcept -> OrtStatus* {
-    const std::string_view name = type;
-    *should_convert = !static_cast<Provider*>(self)->needs_nchw_ && *domain == '\0' &&
-                              (name == "Conv" || name == "QLinearConv" || name == "MaxPool")
-                          ? 1
-                          : 0;
+    *should_convert =
+        !static_cast<Provider*>(self)->needs_nchw_ && *domain == '\0' && IsMovedToNhwc(type) ? 1 : 0;
     return nullptr;
   };
   OrtEp::OnRunStart = [](OrtEp* self, const OrtRunOptions*) noexcept {
@@ -217,30 +212,38 @@ bool Provider::RefusesNodes(Ort::ConstGraph graph, std::map<size_t, Fate>* fates
   return true;
 }
 
+// Whether ONNX Runtime shall move nodes to NHWC: not if the provider itself passes on channels last with two transpositions at
+// most, and no byte changes. ONNX Runtime leaves two transpositions too. `depends_on_moves`: whether ONNX Runtime moves s8
+// tensors to u8. Transpositions change which ones it moves.
+bool Provider::WantsNhwc(const Flow& flow, bool depends_on_moves) const {
+  if (!settings_.is_nhwc) return false;
+  if (settings_.is_reproducible || settings_.is_like_avx2 || depends_on_moves) return true;
+  const auto is_any = [&](ElementOrder order) {
+    return std::ranges::any_of(taken_, [&](const Step& step) { return step.layer->GetOrder() == order; });
+  };
+  return is_any(ElementOrder::kEither) && (is_any(ElementOrder::kBroadcast) || flow.Transpositions() > 2);
+}
+
 void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   // Keeps the plans that ONNX Runtime asked for before: layers that it asks for again share them.
-  const std::vector<Taken> taken_before = std::exchange(taken_, {});
+  const std::vector<Step> taken_before = std::exchange(taken_, {});
   const auto nodes = graph.GetNodes();
   std::map<size_t, Fate> fates;
+  std::map<size_t, size_t> takers;  // of the id of a node that was taken: which of taken_
+  std::vector<std::vector<const OrtNode*>> taken_nodes;  // of each of taken_
   const auto take = [&](const Group& group) {
     std::unique_ptr<Layer> layer = MakeLayer(group, settings_);
-    for (const auto& each : group.nodes)
+    for (const auto& each : group.nodes) {
       fates[each.GetId()] = {true, layer->Kernel(), group.note, NamesOf({group.output}).front()};
-    Taken& taken = taken_.emplace_back();
-    taken.inputs = NamesOf(group.inputs);
-    taken.outputs = NamesOf(group.more_outputs);
-    taken.outputs.insert(taken.outputs.begin(), NamesOf({group.output}).front());
-    taken.layer = std::move(layer);
-    const std::vector<const OrtNode*> fused(group.nodes.begin(), group.nodes.end());
-    const OrtNodeFusionOptions options{ORT_API_VERSION, true};  // the plan has the constants
-    Ort::ThrowOnError(
-        Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, fused.data(), fused.size(), &options));
+      takers[each.GetId()] = taken_.size();
+    }
+    taken_nodes.emplace_back(group.nodes.begin(), group.nodes.end());
+    taken_.push_back(StepOf(group, std::move(layer)));
   };
   // Layers that decide where functions of bytes end. They keep their plans until the nodes are taken below.
   std::vector<std::unique_ptr<Layer>> kept;
   // ONNX Runtime asks once more when it has moved convolutions to NHWC. The graph then has its transpositions.
-  const bool is_nhwc =
-      std::ranges::any_of(nodes, [](const Ort::ConstNode& node) { return node.GetDomain() == kNhwcDomain; });
+  const bool is_nhwc = HasNhwc(nodes);
   const auto left = is_nhwc ? std::map<size_t, std::string>() : NodesLeft(nodes, &kept);
   needs_nchw_ = !left.empty();  // transpositions would hide tensors that nodes share with their neighbors
   const auto is_taken = [&](Ort::ConstNode node) {
@@ -259,10 +262,14 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
     } catch (const std::exception&) {
       continue;  // its nodes are taken one by one
     }
+  bool depends_on_moves = !left.empty();
   for (const Ort::ConstNode& node : nodes) try {
       if (const auto found = left.find(node.GetId()); found != left.end()) throw Refusal(found->second);
       // A convolution that was taken once is taken again; without `like` its bytes do not depend on what is moved.
-      needs_nchw_ |= (settings_.is_like_avx2 || node.GetOperatorType() != "Conv") && DependsOnMoves(node);
+      if (DependsOnMoves(node)) {
+        depends_on_moves = true;
+        needs_nchw_ |= settings_.is_like_avx2 || node.GetOperatorType() != "Conv";
+      }
       if (!in_functions.contains(node.GetId())) take(GroupOf(node));
     } catch (const std::exception& error) {
       Fate fate{false, error.what()};
@@ -274,9 +281,27 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
         }
       fates.try_emplace(node.GetId(), std::move(fate));  // unless a group has the node
     }
-  if (RefusesNodes(graph, &fates, info)) return;
+  const Flow flow(nodes, takers, taken_);
+  chains_ = flow.Chains();
+  for (const auto& chain : chains_) {
+    std::vector<const OrtNode*> fused;
+    for (const size_t step : chain)
+      fused.insert(fused.end(), taken_nodes[step].begin(), taken_nodes[step].end());
+    const OrtNodeFusionOptions options{ORT_API_VERSION, true};  // the plans have the constants
+    Ort::ThrowOnError(
+        Ort::GetEpApi().EpGraphSupportInfo_AddNodesToFuse(info, fused.data(), fused.size(), &options));
+  }
+  const bool refuses_nodes = RefusesNodes(graph, &fates, info);
+  asks_for_nhwc_ = is_nhwc ? settings_.is_nhwc : WantsNhwc(flow, depends_on_moves);
+  if (refuses_nodes) return;
+  Report(graph, nodes, fates);
+}
+
+// Describes the nodes in the report of the session.
+void Provider::Report(Ort::ConstGraph graph, const std::vector<Ort::ConstNode>& nodes,
+                      const std::map<size_t, Fate>& fates) {
   const auto [report, is_new] = reports_.try_emplace(graph.GetName());
-  if (is_nhwc && !is_new) return;
+  if (!is_new && HasNhwc(nodes)) return;
   // It also asks once more if it has replaced functions of ONNX by their nodes. Then the nodes that were taken
   // before are fused nodes.
   GraphReport& part = report->second;
@@ -285,27 +310,29 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
   for (const auto& node : nodes) {
     if (IsFused(node)) continue;
     const Fate& fate = fates.at(node.GetId());
-    part.all.push_back(JsonOf(node, fate));
+    part.all.push_back({node.GetName(), node.GetOperatorType(), node.GetDomain(), fate});
     if (fate.is_taken) part.taken.push_back(part.all.back());
   }
   if (report_id_.empty()) return;
-  nlohmann::ordered_json all = nlohmann::ordered_json::array();
-  for (const auto& [name, each] : reports_)
-    for (const auto& node : each.all) all.push_back(node);
-  // A name of a model need not be UTF-8.
-  Reports::Set(report_id_, this, all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  std::vector<ReportedNode> all;
+  for (const auto& [name, each] : reports_) all.insert(all.end(), each.all.begin(), each.all.end());
+  Reports::Set(report_id_, this, std::move(all));
 }
 
-Compiled* Provider::CompileGroup(Ort::ConstNode fused) {
+Compiled* Provider::CompileChain(Ort::ConstNode fused) {
   if (!refusal_.empty()) throw std::invalid_argument(refusal_);
   const auto inputs = NamesOf(fused.GetInputs()), outputs = NamesOf(fused.GetOutputs());
-  const auto found = std::ranges::find_if(taken_, [&](const Taken& taken) {
-    return taken.layer != nullptr && std::ranges::find(taken.outputs, outputs.at(0)) != taken.outputs.end();
-  });
-  if (found == taken_.end())
+  const auto makes_output = [&](size_t step) {
+    return taken_[step].layer != nullptr &&
+           std::ranges::find(taken_[step].outputs, outputs.at(0)) != taken_[step].outputs.end();
+  };
+  const auto found = std::ranges::find_if(
+      chains_, [&](const auto& chain) { return std::ranges::any_of(chain, makes_output); });
+  if (found == chains_.end())
     throw std::runtime_error("output " + outputs[0] + ": is of no node that was taken");
-  return new Compiled(*this, std::move(found->layer),
-                      {PlacesOf(found->inputs, inputs), PlacesOf(found->outputs, outputs)}, outputs[0]);
+  std::vector<Step> steps;
+  for (const size_t step : *found) steps.push_back(std::move(taken_[step]));
+  return new Compiled(*this, Chain(std::move(steps), inputs, outputs));
 }
 
 }  // namespace intact::onnxruntime

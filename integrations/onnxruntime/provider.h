@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "chain.h"
 #include "layer.h"
 #include "ort.h"
 #include "reports.h"
@@ -32,8 +32,11 @@ class Provider : public OrtEp {
 
  private:
   void TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info);
+  bool WantsNhwc(const Flow& flow, bool depends_on_moves) const;
   bool RefusesNodes(Ort::ConstGraph graph, std::map<size_t, Fate>* fates, OrtEpGraphSupportInfo* info);
-  Compiled* CompileGroup(Ort::ConstNode fused);
+  void Report(Ort::ConstGraph graph, const std::vector<Ort::ConstNode>& nodes,
+              const std::map<size_t, Fate>& fates);
+  Compiled* CompileChain(Ort::ConstNode fused);
   std::map<size_t, std::string> NodesLeft(const std::vector<Ort::ConstNode>& nodes,
                                           std::vector<std::unique_ptr<Layer>>* kept) const;
 
@@ -41,21 +44,19 @@ class Provider : public OrtEp {
   const std::string report_id_;
   const Ort::MemoryInfo memory_ = Ort::MemoryInfo::CreateCpu(OrtDeviceAllocator, OrtMemTypeDefault);
   struct GraphReport {
-    std::vector<nlohmann::ordered_json> all, taken;  // all nodes, and the nodes that were taken
+    std::vector<ReportedNode> all, taken;  // all nodes, and the nodes that were taken
   };
   std::map<std::string, GraphReport> reports_;  // by the name of the graph: a model may have subgraphs
   // Of the graph that the session asked about last: it compiles them next.
-  struct Taken {
-    std::vector<std::string> inputs, outputs;  // names; "": not given
-    std::unique_ptr<Layer> layer;
-  };
-  std::vector<Taken> taken_;
-  std::string refusal_;  // why a reproducible session cannot be had; "" if it can
+  std::vector<Step> taken_;
+  std::vector<std::vector<size_t>> chains_;  // of taken_
+  std::string refusal_;                      // why a reproducible session cannot be had; "" if it can
   // Refusals of graphs without a taken node, by the graph: ONNX Runtime may ask again when it has replaced functions.
   std::map<std::string, std::string> deferred_;
   // Whether the graph's bytes depend on which tensors ONNX Runtime would move to u8. Transpositions for NHWC come between
   // QuantizeLinear and DequantizeLinear, and would hide these tensors.
   bool needs_nchw_ = false;
+  bool asks_for_nhwc_;  // whether ONNX Runtime shall move nodes to NHWC
 };
 
 }  // namespace intact::onnxruntime

@@ -3,11 +3,13 @@
 #include <nlohmann/json.hpp>
 
 namespace intact::onnxruntime {
+namespace {
 
-nlohmann::ordered_json JsonOf(Ort::ConstNode node, const Fate& fate) {
-  nlohmann::ordered_json json = {{"name", node.GetName()},
-                                 {"op", node.GetOperatorType()},
-                                 {"domain", node.GetDomain()},
+nlohmann::ordered_json JsonOf(const ReportedNode& node) {
+  const Fate& fate = node.fate;
+  nlohmann::ordered_json json = {{"name", node.name},
+                                 {"op", node.type},
+                                 {"domain", node.domain},
                                  {"taken", fate.is_taken},
                                  {fate.is_taken ? "kernel" : "reason", fate.detail},
                                  {"same_bytes", fate.depends.empty()}};
@@ -16,6 +18,8 @@ nlohmann::ordered_json JsonOf(Ort::ConstNode node, const Fate& fate) {
   if (!fate.note.empty()) json["note"] = fate.note;
   return json;
 }
+
+}  // namespace
 
 std::string DependentNodes(const std::vector<Ort::ConstNode>& nodes, const std::map<size_t, Fate>& fates) {
   constexpr int kMostNamed = 5;
@@ -34,15 +38,19 @@ std::string DependentNodes(const std::vector<Ort::ConstNode>& nodes, const std::
          named + (count > kMostNamed ? "; ..." : "");
 }
 
-void Reports::Set(const std::string& id, const void* session, std::string json) {
+void Reports::Set(const std::string& id, const void* session, std::vector<ReportedNode> nodes) {
   const std::lock_guard lock(mutex_);
-  reports_[id] = {session, std::move(json)};
+  reports_[id] = {session, std::move(nodes)};
 }
 
 std::string Reports::Get(const std::string& id) {
   const std::lock_guard lock(mutex_);
   const auto found = reports_.find(id);
-  return found == reports_.end() ? "" : found->second.second;
+  if (found == reports_.end()) return "";
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const ReportedNode& node : found->second.second) all.push_back(JsonOf(node));
+  // A name of a model need not be UTF-8.
+  return all.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 void Reports::Drop(const std::string& id, const void* session) {

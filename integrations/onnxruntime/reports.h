@@ -4,7 +4,6 @@
 
 #include <map>
 #include <mutex>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,7 +23,10 @@ struct Fate {
 };
 
 /// A node in a report.
-nlohmann::ordered_json JsonOf(Ort::ConstNode node, const Fate& fate);
+struct ReportedNode {
+  std::string name, type, domain;
+  Fate fate;
+};
 
 /// Names the nodes that may have other bytes on another CPU or with other threads; "" if there are none. `fates`: by the id of the node.
 std::string DependentNodes(const std::vector<Ort::ConstNode>& nodes, const std::map<size_t, Fate>& fates);
@@ -33,14 +35,14 @@ std::string DependentNodes(const std::vector<Ort::ConstNode>& nodes, const std::
 /// with one value it is the last one's.
 class Reports {
  public:
-  static void Set(const std::string& id, const void* session, std::string json);
-  /// "" if there is none.
+  static void Set(const std::string& id, const void* session, std::vector<ReportedNode> nodes);
+  /// As JSON; "" if there is none.
   static std::string Get(const std::string& id);
   static void Drop(const std::string& id, const void* session);
 
  private:
   static inline std::mutex mutex_;
-  static inline std::map<std::string, std::pair<const void*, std::string>> reports_;
+  static inline std::map<std::string, std::pair<const void*, std::vector<ReportedNode>>> reports_;
 };
 
 }  // namespace intact::onnxruntime

@@ -21,10 +21,11 @@ __m128i UnpackHigh(__m128i a, __m128i b) {
   return sizeof(Element) == 1 ? _mm_unpackhi_epi8(a, b) : _mm_unpackhi_epi32(a, b);
 }
 
-// Transposes kSide × kSide elements; a vector has kSide elements. Row i and row i + kSide/2 are
-// interleaved; after log2(kSide) rounds element (i, j) has moved to (j, i).
+// Transposes kSide × kSide elements, and writes the first `columns` columns; a vector has kSide elements. Row i and row
+// i + kSide/2 are interleaved; after log2(kSide) rounds element (i, j) has moved to (j, i).
 template <class Element>
-void TransposeSquare(const Element* source, int64_t source_stride, Element* target, int64_t target_stride) {
+void TransposeSquare(const Element* source, int64_t source_stride, Element* target, int64_t target_stride,
+                     size_t columns = 16 / sizeof(Element)) {
   constexpr size_t kSide = 16 / sizeof(Element);
   __m128i rows[kSide], next[kSide];
   for (size_t i = 0; i < kSide; ++i)
@@ -37,8 +38,38 @@ void TransposeSquare(const Element* source, int64_t source_stride, Element* targ
     }
     std::copy_n(next, kSide, rows);
   }
-  for (size_t i = 0; i < kSide; ++i)
+  for (size_t i = 0; i < columns; ++i)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(target + static_cast<int64_t>(i) * target_stride), rows[i]);
+}
+
+// Transposes three rows of bytes, the channels of an image. Returns how many columns: some are left, for a store writes two bytes
+// beyond its columns.
+int64_t TransposeThreeRows(const uint8_t* source, int64_t source_stride, uint8_t* target, int64_t columns) {
+  const auto row = [&](int64_t i, int64_t c) {
+    return _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i * source_stride + c));
+  };
+  const __m128i even = _mm_set1_epi64x(0xFFFFFF), odd = _mm_set1_epi64x(0xFFFFFF000000);
+  int64_t c = 0;
+  for (; c + 16 < columns; c += 16) {
+    const __m128i rows[] = {row(0, c), row(1, c), row(2, c)};
+    for (const bool is_high : {false, true}) {
+      const auto unpack = [&](__m128i a, __m128i b) {
+        return is_high ? _mm_unpackhi_epi8(a, b) : _mm_unpacklo_epi8(a, b);
+      };
+      const __m128i first = unpack(rows[0], rows[1]), last = unpack(rows[2], _mm_setzero_si128());
+      uint8_t* const pixels = target + (c + (is_high ? 8 : 0)) * 3;
+      for (const bool is_second : {false, true}) {
+        // Four columns, three bytes of each four.
+        const __m128i four = is_second ? _mm_unpackhi_epi16(first, last) : _mm_unpacklo_epi16(first, last);
+        const __m128i packed =
+            _mm_or_si128(_mm_and_si128(four, even), _mm_and_si128(_mm_srli_epi64(four, 8), odd));
+        uint8_t* const at = pixels + (is_second ? 12 : 0);
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(at), packed);
+        _mm_storel_epi64(reinterpret_cast<__m128i*>(at + 6), _mm_unpackhi_epi64(packed, packed));
+      }
+    }
+  }
+  return c;
 }
 
 template <class Element>
@@ -50,13 +81,25 @@ void TransposeMatrix(const Element* source, int64_t source_stride, Element* targ
       for (int64_t r = row_begin; r < row_end; ++r)
         target[c * target_stride + r] = source[r * source_stride + c];
   };
+  if constexpr (sizeof(Element) == 1) {
+    if (rows == 3 && target_stride == 3)
+      return by_element(0, rows, TransposeThreeRows(source, source_stride, target, columns), columns);
+  }
   const int64_t square_rows = rows - rows % kSide, square_columns = columns - columns % kSide;
   for (int64_t c = 0; c < square_columns; c += kSide)
     for (int64_t r = 0; r < square_rows; r += kSide)
       TransposeSquare(source + r * source_stride + c, source_stride, target + c * target_stride + r,
                       target_stride);
   by_element(square_rows, rows, 0, square_columns);
-  by_element(0, rows, square_columns, columns);
+  // Vectors of the tail of the columns also read the next row, if there is one.
+  const int64_t tail = columns - square_columns;
+  const int64_t last = (rows - 1) * source_stride + tail - kSide;  // where a vector may begin
+  const int64_t tail_rows =
+      tail == 0 || last < 0 ? 0 : std::min(last / source_stride + 1, rows) / kSide * kSide;
+  for (int64_t r = 0; r < tail_rows; r += kSide)
+    TransposeSquare(source + r * source_stride + square_columns, source_stride,
+                    target + square_columns * target_stride + r, target_stride, static_cast<size_t>(tail));
+  by_element(tail_rows, rows, square_columns, columns);
 }
 
 }  // namespace
@@ -76,19 +119,78 @@ void Transpose(const float* source, int64_t source_stride, float* target, int64_
   TransposeMatrix(source, source_stride, target, target_stride, rows, columns);
 }
 
+void Transpose(const uint8_t* source, int64_t source_stride, uint8_t* target, int64_t target_stride,
+               int64_t rows, int64_t columns) {
+  TransposeMatrix(source, source_stride, target, target_stride, rows, columns);
+}
+
 void Check(intact_status status) {
   if (status != INTACT_OK) throw std::runtime_error(intact_last_error());
 }
 
-Run::Run(OrtKernelContext* context, const Places& places, const Settings& settings,
-         const OrtMemoryInfo* memory)
-    : context_(context), places_(places), settings_(settings), allocated_(memory) {}
+OrtAllocator* Tensors::Allocator() {
+  if (allocator_ == nullptr) allocator_.reset(context_.GetAllocator(*memory_));
+  return allocator_.get();
+}
+
+Ort::ConstValue Tensors::Get(int slot) const {
+  const auto place = static_cast<size_t>(slot);
+  if (slots_[place].input >= 0) return context_.GetInput(static_cast<size_t>(slots_[place].input));
+  const Tensor& tensor = tensors_[place];
+  return tensor.own != nullptr ? tensor.own.GetConst() : Ort::ConstValue(tensor.output);
+}
+
+void* Tensors::Make(int slot, const std::vector<int64_t>& shape, bool is_channels_last) {
+  const Slot& given = slots_[static_cast<size_t>(slot)];
+  Tensor& tensor = tensors_[static_cast<size_t>(slot)];
+  if (given.output >= 0 && !is_channels_last) {
+    auto value = context_.GetOutput(static_cast<size_t>(given.output), shape);
+    tensor.output = value;
+    return value.GetTensorMutableRawData();
+  }
+  tensor.own = Ort::Value::CreateTensor(Allocator(), shape.data(), shape.size(), given.type);
+  tensor.is_channels_last = is_channels_last;
+  return tensor.own.GetTensorMutableRawData();
+}
+
+bool Tensors::IsUnfinished(int slot) const {
+  const auto place = static_cast<size_t>(slot);
+  return slots_[place].output >= 0 && tensors_[place].is_channels_last && tensors_[place].output == nullptr;
+}
+
+void Run::Begin(ElementOrder order, bool has_channels_last) {
+  if (order == ElementOrder::kEither) {
+    is_output_channels_last_ = has_channels_last;
+    return;
+  }
+  if (order == ElementOrder::kElementwise) {
+    is_output_channels_last_ = std::ranges::all_of(
+        places_.inputs, [&](int slot) { return slot < 0 || tensors_.IsChannelsLast(slot); });
+    if (is_output_channels_last_) return;
+  }
+  for (const int slot : places_.inputs)
+    if (slot >= 0 && tensors_.IsChannelsLast(slot)) PutChannelsFirst(slot);
+}
+
+void Run::End() {
+  const int slot = places_.outputs.at(0);
+  if (slot >= 0 && tensors_.IsUnfinished(slot)) PutChannelsFirst(slot);
+}
+
+void Run::PutChannelsFirst(int slot) const {
+  tensors_.PutChannelsFirst(
+      slot, [&](const void* source, void* target, size_t element_bytes, std::span<const int64_t> shape) {
+        int64_t pixels = 1;
+        for (const int64_t extent : shape.subspan(2)) pixels *= extent;
+        if (pixels * shape[1] > 0) Transpose(source, target, element_bytes, shape[0], pixels, shape[1]);
+      });
+}
 
 void* Run::Allocate(size_t bytes) {
-  if (allocator_ == nullptr) allocator_.reset(context_.GetAllocator(*allocated_));
-  void* const memory = allocator_->Alloc(allocator_.get(), std::max<size_t>(bytes, 1));
+  OrtAllocator* const allocator = tensors_.Allocator();
+  void* const memory = allocator->Alloc(allocator, std::max<size_t>(bytes, 1));
   if (memory == nullptr) throw std::bad_alloc();
-  memory_.emplace_back(memory, Free{allocator_.get()});
+  memory_.emplace_back(memory, Free{allocator});
   return memory;
 }
 

@@ -12,6 +12,7 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "../parts.h"
@@ -46,9 +47,67 @@ bool HasAvx2(const Settings& settings);
 /// Whether loops may use AVX-512 F, BW, DQ and VL: the CPU and the caps have them.
 bool HasAvx512(const Settings& settings);
 
-/// The places of an operator's inputs and outputs among the inputs and outputs of a run; −1: the run does not have it.
+/// The slots of an operator's inputs and outputs; −1: the run does not have it.
 struct Places {
   std::vector<int> inputs, outputs;
+};
+
+/// A place for a tensor in the runs of a node: an input of the node, an output, or a tensor between layers.
+struct Slot {
+  int input = -1, output = -1;                                               ///< which one; −1: none
+  ONNXTensorElementDataType type = ONNX_TENSOR_ELEMENT_DATA_TYPE_UNDEFINED;  ///< except of an input
+};
+
+/// In which order a layer takes and makes the elements of tensors of N C … extents.
+enum class ElementOrder {
+  kChannelsFirst,  ///< as the graph has it
+  kEither,         ///< input 0 and output 0 each as Run says
+  kElementwise,    ///< in one order for all; inputs have one shape, except for the first extent
+  kBroadcast,      ///< as the graph has it; the order of dimensions may decide bytes
+};
+
+/// The tensors of one run of a node.
+class Tensors {
+ public:
+  /// `memory`: the kind that Allocate() returns.
+  Tensors(OrtKernelContext* context, std::span<const Slot> slots, const OrtMemoryInfo* memory)
+      : context_(context), slots_(slots), memory_(memory), tensors_(slots.size()) {}
+  Tensors(const Tensors&) = delete;
+  Tensors& operator=(const Tensors&) = delete;
+
+  const Ort::KernelContext& context() const { return context_; }
+  /// The allocator of the session.
+  OrtAllocator* Allocator();
+  /// The tensor of a slot.
+  Ort::ConstValue Get(int slot) const;
+  /// Whether its elements are channels last. Its shape is N C … always.
+  bool IsChannelsLast(int slot) const { return tensors_[static_cast<size_t>(slot)].is_channels_last; }
+  /// Makes the tensor of a slot, and returns its elements.
+  void* Make(int slot, const std::vector<int64_t>& shape, bool is_channels_last);
+  /// Makes a tensor of channels last one of channels first. An output of the node gets its elements; layers may read the other
+  /// ones until the second call. Calls transpose(source, target, element_bytes, shape).
+  template <class Transpose>
+  void PutChannelsFirst(int slot, Transpose transpose);
+  /// Whether a slot is an output of the node that only has channels last.
+  bool IsUnfinished(int slot) const;
+  /// Frees the memory of a tensor between layers.
+  void Drop(size_t slot) { tensors_[slot] = {}; }
+
+ private:
+  struct ReleaseAllocator {
+    void operator()(OrtAllocator* allocator) const { Ort::GetApi().ReleaseAllocator(allocator); }
+  };
+  struct Tensor {
+    OrtValue* output = nullptr;  // of the node
+    Ort::Value own{nullptr};
+    bool is_channels_last = false;  // `own`
+  };
+
+  Ort::KernelContext context_;
+  std::span<const Slot> slots_;
+  const OrtMemoryInfo* memory_;
+  std::unique_ptr<OrtAllocator, ReleaseAllocator> allocator_;  // null before the first allocation
+  std::vector<Tensor> tensors_;
 };
 
 using integrations::PlanWork;
@@ -72,21 +131,44 @@ inline void TakeOver([[maybe_unused]] void* object) {
 #endif
 }
 
-/// One run of a node.
+template <class Transpose>
+void Tensors::PutChannelsFirst(int slot, Transpose transpose) {
+  const Slot& given = slots_[static_cast<size_t>(slot)];
+  Tensor& tensor = tensors_[static_cast<size_t>(slot)];
+  Ort::Value last = std::move(tensor.own);
+  tensor.is_channels_last = false;
+  if (tensor.output != nullptr) return;
+  const std::vector<int64_t> shape = last.GetTensorTypeAndShapeInfo().GetShape();
+  void* const target = Make(slot, shape, false);
+  const bool is_byte =
+      given.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_UINT8 || given.type == ONNX_TENSOR_ELEMENT_DATA_TYPE_INT8;
+  transpose(last.GetTensorRawData(), target, size_t{is_byte ? 1U : 4U}, std::span(shape));
+  if (given.output < 0) return;
+  tensor.own = std::move(last);
+  tensor.is_channels_last = true;
+}
+
+/// One run of a layer.
 class Run {
  public:
-  /// `places`: where the operator's inputs and outputs are among the run's. `memory`: the kind that Allocate() returns.
-  Run(OrtKernelContext* context, const Places& places, const Settings& settings, const OrtMemoryInfo* memory);
+  /// `places`: where the operator's inputs and outputs are among the tensors.
+  Run(Tensors& tensors, const Places& places, const Settings& settings)
+      : tensors_(tensors), places_(places), settings_(settings) {}
+
+  /// Prepares the inputs of a layer. `has_channels_last`: whether a layer of kEither makes channels last.
+  void Begin(ElementOrder order, bool has_channels_last);
+  /// Completes outputs of the node.
+  void End();
 
   /// The input that the operator's definition has at `input`.
-  Ort::ConstValue Input(size_t input) const {
-    return context_.GetInput(static_cast<size_t>(places_.inputs.at(input)));
-  }
+  Ort::ConstValue Input(size_t input) const { return tensors_.Get(places_.inputs.at(input)); }
+  /// Whether the elements of an input or of output 0 are channels last, although the shape is N C ….
+  bool IsChannelsLast(size_t input) const { return tensors_.IsChannelsLast(places_.inputs.at(input)); }
+  bool IsOutputChannelsLast() const { return is_output_channels_last_; }
   /// The elements of the output that the operator's definition has at `output`; null if nothing reads it.
   void* Output(const std::vector<int64_t>& shape, size_t output = 0) const {
     const int place = output < places_.outputs.size() ? places_.outputs[output] : -1;
-    return place < 0 ? nullptr
-                     : context_.GetOutput(static_cast<size_t>(place), shape).GetTensorMutableRawData();
+    return place < 0 ? nullptr : tensors_.Make(place, shape, output == 0 && is_output_channels_last_);
   }
   /// Memory of the session's allocator, until the end of the run.
   void* Allocate(size_t bytes);
@@ -111,19 +193,17 @@ class Run {
     OrtAllocator* allocator;
     void operator()(void* memory) const { allocator->Free(allocator, memory); }
   };
-  struct ReleaseAllocator {
-    void operator()(OrtAllocator* allocator) const { Ort::GetApi().ReleaseAllocator(allocator); }
-  };
+
+  void PutChannelsFirst(int slot) const;
 
   template <class Plan, class Args, class RunPart>
   void ComputeParts(const Plan& plan, const Args& args, const PlanWork& work, Chunks chunks,
                     RunPart run_part) const;
 
-  Ort::KernelContext context_;
+  Tensors& tensors_;
   const Places& places_;
   const Settings& settings_;
-  const OrtMemoryInfo* allocated_;
-  std::unique_ptr<OrtAllocator, ReleaseAllocator> allocator_;  // null before the first allocation
+  bool is_output_channels_last_ = false;
   std::vector<std::unique_ptr<void, Free>> memory_;
 };
 
@@ -152,14 +232,16 @@ void Run::ForEach(int64_t count, Work work, int64_t most_parts) const {
     HandOver(data);
   };
   HandOver(&call);
-  context_.ParallelFor(call_part, static_cast<size_t>(parts), 0, &call);
+  tensors_.context().ParallelFor(call_part, static_cast<size_t>(parts), 0, &call);
   TakeOver(&call);
   if (call.failure) std::rethrow_exception(call.failure);
 }
 
-/// Writes the transpose of rows × columns floats. Strides: from a row of `source` and of `target` to the next one, in elements.
+/// Writes the transpose of rows × columns elements. Strides: from a row of `source` and of `target` to the next one, in elements.
 void Transpose(const float* source, int64_t source_stride, float* target, int64_t target_stride, int64_t rows,
                int64_t columns);
+void Transpose(const uint8_t* source, int64_t source_stride, uint8_t* target, int64_t target_stride,
+               int64_t rows, int64_t columns);
 
 /// Throws the message of this thread's last call of intact, unless `status` is INTACT_OK.
 void Check(intact_status status);

@@ -377,8 +377,8 @@ def operators_of_run(model: bytes, given: dict, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("how", ["QOperator", "QDQ"])
-def test_convolutions_in_a_row_keep_their_channels_last(how, tmp_path):
-    """ONNX Runtime transposes before the first one and behind the last one."""
+def test_layers_in_a_row_are_one_node(how, tmp_path):
+    """Its layers pass on channels last, so that ONNX Runtime transposes nothing."""
     networks = pytest.importorskip("networks", reason="needs onnxruntime.quantization")
     shape = [1, 3, 20, 20]
     model = networks.quantized(
@@ -396,7 +396,70 @@ def test_convolutions_in_a_row_keep_their_channels_last(how, tmp_path):
         shape,
     )
     operators = operators_of_run(model, {"x": np.ones(shape, np.float32)}, tmp_path)
-    assert operators.count("Transpose") == 2, operators
+    assert [operator.split("_")[0] for operator in operators] == [
+        "QuantizeLinear",
+        intact.onnxruntime.NAME,
+        "DequantizeLinear",
+    ]
+
+
+def test_another_node_divides_a_chain(tmp_path):
+    """An output of the model, the other node and a sum that broadcasts also read what a convolution passes on to a convolution.
+    Because of a sum of int8 tensors intact does not ask for NHWC."""
+    networks = pytest.importorskip("networks", reason="needs onnxruntime.quantization")
+    shape, r = [2, 3, 9, 9], layers.Random(8)
+    node = onnx.helper.make_node
+    nodes = [
+        node("Conv", ["x", "v"], ["a"]),
+        node("Conv", ["a", "w"], ["b"]),
+        node("AveragePool", ["a"], ["p"], kernel_shape=[3, 3], pads=[1] * 4),
+        node("Add", ["b", "p"], ["m"]),
+        node("Conv", ["m", "w"], ["y"]),
+        node("Add", ["a", "bias"], ["c"]),
+        node("Add", ["b", "c"], ["z"]),
+    ]
+    weights = {
+        name: r.integers(np.int8, size).astype(np.float32)
+        for name, size in (("v", (7, 3, 3, 3)), ("w", (7, 7, 1, 1)), ("bias", (7, 1, 1)))
+    }
+    outputs = {name: (np.float32, None) for name in "yaz"}
+    made = onnx.load_from_string(layers.model_of(nodes, {"x": (np.float32, shape)}, outputs, weights))
+    quantized = networks.quantized(onnx.shape_inference.infer_shapes(made), "QDQ", shape)
+    ends = [
+        node("DequantizeLinear", ["s", "one", "zero"], ["s_f"]),
+        node("DequantizeLinear", ["t", "one", "zero"], ["t_f"]),
+        node("Add", ["s_f", "t_f"], ["u_f"]),
+        node("QuantizeLinear", ["u_f", "one", "zero"], ["u"]),
+    ]
+    constants = {"one": np.float32(1), "zero": np.int8(0)}
+    integers = {name: (np.int8, [2, 5]) for name in "stu"}
+    u = integers.pop("u")
+    of_s8 = onnx.load_from_string(layers.model_of(ends, integers, {"u": u}, constants))
+    both = onnx.compose.merge_models(onnx.load_from_string(quantized), of_s8, [])
+    model = both.SerializeToString()
+    given = {name: r.integers(np.int8, size) for name, (_, size) in integers.items()}
+    given["x"] = np.random.default_rng(3).normal(size=shape).astype(np.float32)
+    operators = operators_of_run(model, given, tmp_path)
+    assert sum(operator.startswith(intact.onnxruntime.NAME) for operator in operators) == 3, operators
+    assert "Transpose" not in operators
+    if CPU_IS_EXACT:
+        expected = cpu_session_of(model).run(None, given)
+        for output, of_cpu in zip(session_of(model).run(None, given), expected, strict=True):
+            assert_same(output, of_cpu, "output")
+
+
+def test_weights_that_differ_in_one_byte_have_two_plans():
+    k, n = 37, 131
+    weights = {"b": layers.Random(2).integers(np.int8, (k, n))}
+    for i in range(0, k * n, 389):
+        weights[f"b{i}"] = weights["b"].copy()
+        weights[f"b{i}"].flat[i] ^= 1
+    nodes = [onnx.helper.make_node("MatMulInteger", ["a", name], [f"of_{name}"]) for name in weights]
+    outputs = {f"of_{name}": (np.int32, None) for name in weights}
+    session = session_of(layers.model_of(nodes, {"a": (np.uint8, [1, k])}, outputs, weights))
+    a = np.arange(1, k + 1, dtype=np.uint8)[None]
+    for (name, b), output in zip(weights.items(), session.run(None, {"a": a}), strict=True):
+        assert_same(output, a.astype(np.int32) @ b.astype(np.int32), name)
 
 
 def test_nodes_that_nothing_reads_stay():
