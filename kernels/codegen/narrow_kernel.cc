@@ -225,11 +225,12 @@ class NarrowKernel {
   }
 
   void Store() {
+    const Gp compensation = steps_;
+    code().mov(compensation, Argument(offsetof(NarrowKernelArgs, compensation)));
     std::vector<std::vector<Vec>> outputs;
     for (int i = 0; i < spec_.width; ++i) {
       const Vec sums = Outputs(static_cast<size_t>(i * spec_.quads()));
-      code().mov(steps_, Argument(offsetof(NarrowKernelArgs, compensation)));
-      code().vpaddd(sums, sums, x86::ptr(steps_));
+      code().vpaddd(sums, sums, x86::ptr(compensation));
       outputs.push_back({sums});
     }
     epilogue_.StoreRows(outputs, c_, Argument(offsetof(NarrowKernelArgs, c_vector_bytes)));

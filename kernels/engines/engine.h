@@ -4,6 +4,7 @@
 #ifndef INTACT_KERNELS_ENGINES_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_ENGINE_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -38,7 +39,7 @@ struct RunBuffers {
   OutputMap output;
   /// MayStream(): whether kernels may store C past the caches, see EpilogueVariant::streams.
   bool may_stream = false;
-  bool l3_holds_c = false;  // if may_stream
+  bool l3_holds_c = false;  // whether L3 has room for C; read only if may_stream
   /// Values of the rows of A from `row_values_begin` on; null if EpilogueSpec has no row values.
   const uint8_t* row_values = nullptr;
   int64_t row_values_begin = 0;
@@ -189,6 +190,8 @@ struct EngineTile {
 
 /// The most rows of a run that are bound. The calls of more rows are not worth their memory.
 inline constexpr int64_t kMostBoundRows = 4096;
+/// The most kernel calls of a bound run, so that it takes little memory.
+inline constexpr size_t kMostBoundCalls = 256;
 
 /// Kernel calls with arguments that never change. Run() is not thread-safe.
 class BoundCalls {
@@ -198,6 +201,8 @@ class BoundCalls {
   BoundCalls(const BoundCalls&) = delete;
   BoundCalls& operator=(const BoundCalls&) = delete;
   virtual void Run() const noexcept = 0;
+  /// The number of kernel calls.
+  virtual size_t count() const = 0;
 };
 
 class Engine {

@@ -6,20 +6,16 @@
 #include "kernels/engines/panel_engine.h"
 
 namespace intact::kernels {
-namespace {
 
-constexpr size_t kMostCalls = 256;  // so that a bound run takes little memory
-
-}  // namespace
-
-// Records the calls of a range, and repeats them. Kernels change their arguments, so each call gets a copy.
+// Records the calls of a range, and repeats them. Kernels change their arguments, so each call gets a copy. Calls
+// beyond kMostBoundCalls are only counted: the range is then not bound.
 class PanelEngine::Recorder final : public BoundCalls, private Calls {
  public:
   Recorder(const PanelEngine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch)
       : engine_(engine), buffers_(buffers), range_(range), scratch_(scratch) {
     engine_.RunBy(buffers_, range_, scratch_, this);
   }
-  size_t calls() const { return calls_.size(); }
+  size_t count() const override { return count_; }
   void Run() const noexcept override {
     if (engine_.is_staged_) engine_.Stage(buffers_.rows(), range_.row_begin, range_.row_end, scratch_);
     for (const auto& [kernel, args, rows, tiles, column, columns] : calls_) {
@@ -44,9 +40,11 @@ class PanelEngine::Recorder final : public BoundCalls, private Calls {
   };
 
   void Call(const MicrokernelFunction& kernel, int64_t rows, MicrokernelArgs* call) override {
+    if (++count_ > kMostBoundCalls) return;
     calls_.push_back({&kernel, *call, Keep(call->rows, rows * call->tiles), {}, 0, 0});
   }
   void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) override {
+    if (++count_ > kMostBoundCalls) return;
     calls_.push_back({nullptr, *call, Keep(call->rows, tiles.all_rows()), tiles, column, columns});
   }
   // The calls of adjacent columns share their rows.
@@ -63,6 +61,7 @@ class PanelEngine::Recorder final : public BoundCalls, private Calls {
   RunBuffers buffers_;
   Range range_;
   uint8_t* scratch_;
+  size_t count_ = 0;
   std::vector<Recorded> calls_;
   Rows kept_;  // of the last call
   int64_t kept_count_ = 0;
@@ -74,7 +73,7 @@ std::unique_ptr<BoundCalls> PanelEngine::Bind(const RunBuffers& buffers, const R
   const bool is_block = !is_staged_ || rows <= BlockRows(rows);
   if (rows > kMostBoundRows || !is_block || buffers.weights != nullptr || buffers.may_stream) return nullptr;
   auto recorder = std::make_unique<Recorder>(*this, buffers, range, scratch);
-  return recorder->calls() > kMostCalls ? nullptr : std::move(recorder);
+  return recorder->count() > kMostBoundCalls ? nullptr : std::move(recorder);
 }
 
 }  // namespace intact::kernels

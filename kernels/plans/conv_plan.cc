@@ -91,14 +91,16 @@ RunBuffers ConvPlan::BuffersOf(const PerRunColumnConstants* columns, const Outpu
 bool ConvPlan::Bind(const ConvInput& input, const OutputMap& output, const ConvRun& run, const Range& share,
                     uint8_t* scratch, std::vector<std::unique_ptr<BoundCalls>>* calls) const {
   if (share.Empty() || run.spread_bytes != 0 || run.is_by_line ||
-      share.row_end - share.row_begin > kMostBoundRows)
+      share.row_end - share.row_begin > kMostBoundRows) {
     return false;
+  }
   const RunBuffers buffers = BuffersOf(nullptr, output, run);
   bool is_bound = true;
+  size_t count = 0;
   ForEachChunk(run, share, [&](const Range& chunk) {
     if (!is_bound) return;
     auto of_chunk = kernels_->Bind(input, buffers, run, chunk, scratch);
-    is_bound = of_chunk != nullptr;
+    is_bound = of_chunk != nullptr && (count += of_chunk->count()) <= kMostBoundCalls;
     if (is_bound) calls->push_back(std::move(of_chunk));
   });
   return is_bound;

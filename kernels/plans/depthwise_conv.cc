@@ -163,6 +163,7 @@ class DepthwiseConv::BoundLine final : public BoundCalls {
     Stage();
     conv_.lines_.engine->RunRow(row_, chunk_.column_begin, chunk_.column_end);
   }
+  size_t count() const override { return 1; }
 
  private:
   RowMap Stage() const noexcept {

@@ -382,6 +382,7 @@ class UnitConv::BoundChunk final : public BoundCalls {
     source_.Stage(input_, 0, chunk_.row_begin, chunk_.row_end, scratch_);
     calls_->Run();
   }
+  size_t count() const override { return calls_->count(); }
 
  private:
   const InputSource& source_;

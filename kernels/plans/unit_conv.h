@@ -73,9 +73,9 @@ class UnitConv final : public ConvKernels {
   bool HasOneUnit() const { return units_.size() == 1; }
   /// Whether a chunk is staged at once and computed by one unit.
   bool IsOneGemm() const { return HasOneUnit() && source_->groups() == geometry_.groups; }
-  /// `buffers`, and the columns of `range`, are of unit `number` alone.
   /// Sets the rows and taps of `buffers` if the engine can read the chunk's input where it lies.
   bool ReadInPlace(const ConvInput& input, const ConvRun& run, const Range& chunk, RunBuffers* buffers) const;
+  /// `buffers`, and the columns of `range`, are of unit `number` alone.
   void RunUnit(size_t number, const ConvRun& run, const RunBuffers& buffers, const Range& range,
                uint8_t* scratch) const;
 
