@@ -13,6 +13,9 @@ namespace x86 = asmjit::x86;
 
 namespace {
 
+constexpr x86::KReg kLastColumns = x86::k3;  // of the last vector
+constexpr x86::KReg kLastBytes = x86::k4;    // of the last packed vectors
+
 std::string TypeName(intact_type type) { return std::string(core::NameOf(type)); }
 
 }  // namespace
@@ -25,7 +28,8 @@ std::string EpilogueSpec::Name() const {
   return TypeName(c_type) + scale + (has_b_zero_points ? "_zb" : "") + (has_one_b_zero_point ? "1" : "") +
          (has_row_zero_points ? "_za" : "") + (has_row_scales ? "_rows" : "") +
          (has_run_scale ? "_run" : "") + (has_residual() ? "_plus_" + TypeName(residual) : "") +
-         (variant.streams ? "_streamed" : "") + (variant.is_quartered ? "_quartered" : "") +
+         (variant.masked_vectors != 0 ? "_masked" : "") + (variant.streams ? "_streamed" : "") +
+         (variant.is_quartered ? "_quartered" : "") +
          (variant.is_bounded_above   ? ""
           : variant.is_bounded_below ? "_floored"
                                      : "_plain") +
@@ -91,6 +95,7 @@ void Epilogue::Prepare(const jit::Gp& args, int offset) {
     emitter_.code().mov(pointer, Argument(member));
     return pointer;
   };
+  if (spec_.variant.masked_vectors != 0) LoadMasks();
   if (spec_.has_row_values()) row_ = load("row", offsetof(EpilogueArgs, row_values));
   if (spec_.c_type != INTACT_S32 || SharesRegister()) {
     scales_ = load("scales", offsetof(EpilogueArgs, factors));
@@ -103,6 +108,23 @@ void Epilogue::Prepare(const jit::Gp& args, int offset) {
   }
   constants_ = load("constants", offsetof(EpilogueArgs, constants));
   if (spec_.has_residual()) residual_ = load("residual", offsetof(EpilogueArgs, residual));
+}
+
+void Epilogue::LoadMasks() {
+  x86::Assembler& code = emitter_.code();
+  code.kmovq(kLastColumns, Argument(offsetof(EpilogueArgs, last_columns)));
+  if (core::BytesOf(spec_.c_type) != 1) return;
+  // Vectors are packed by four, two or one.
+  const int vectors = spec_.variant.masked_vectors;
+  const int others = (vectors == 3 ? 1 : vectors) - 1;
+  const jit::Gp mask = emitter_.registers().NewGeneral("mask");
+  code.mov(mask, Argument(offsetof(EpilogueArgs, last_columns)));
+  for (int i = 0; i < others; ++i) {
+    code.shl(mask, emitter_.lanes());
+    code.or_(mask, (1 << emitter_.lanes()) - 1);
+  }
+  code.kmovq(kLastBytes, mask);
+  emitter_.registers().Free(mask);
 }
 
 void Epilogue::Advance() {
@@ -137,11 +159,28 @@ void Epilogue::StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const j
       continue;
     }
     PackBytes(vectors);
+    const int bytes = static_cast<int>(width) * emitter_.lanes();
     for (size_t row = 0; row < packed; ++row) {
-      emitter_.StorePart(x86::ptr(c), vectors[0], static_cast<int>(width) * emitter_.lanes(),
-                         static_cast<int>(row));
+      if (spec_.variant.masked_vectors == 0) {
+        emitter_.StorePart(x86::ptr(c), vectors[0], bytes, static_cast<int>(row));
+      } else {
+        StoreMaskedPart(x86::ptr(c), vectors, bytes, static_cast<int>(row));
+      }
       emitter_.code().add(c, c_stride_bytes);
     }
+  }
+}
+
+void Epilogue::StoreMaskedPart(const jit::Mem& to, const std::vector<jit::Vec>& packed, int bytes, int part) {
+  x86::Assembler& code = emitter_.code();
+  if (part == 0) {
+    code.k(kLastBytes).vmovdqu8(to, packed[0]);
+  } else if (bytes == 16) {
+    code.vextracti32x4(packed[1].xmm(), packed[0], part);
+    code.k(kLastBytes).vmovdqu8(to, packed[1].xmm());
+  } else {
+    code.vextracti32x8(packed[1].ymm(), packed[0], part);
+    code.k(kLastBytes).vmovdqu8(to, packed[1].ymm());
   }
 }
 
@@ -179,7 +218,9 @@ void Epilogue::Store(const std::vector<jit::Vec>& accumulators, const jit::Mem& 
   const auto address = [&](size_t j) { return c.cloneAdjusted(static_cast<int64_t>(j) * vector_stride); };
   if (core::BytesOf(spec_.c_type) == 4) {
     for (size_t j = 0; j < accumulators.size(); ++j) {
-      if (spec_.variant.streams) {
+      if (IsMasked(static_cast<int>(j))) {
+        emitter_.code().k(kLastColumns).vmovdqu32(address(j), accumulators[j]);
+      } else if (spec_.variant.streams) {
         emitter_.code().vmovntdq(address(j), accumulators[j]);
       } else {
         emitter_.Store(address(j), accumulators[j]);
@@ -188,7 +229,9 @@ void Epilogue::Store(const std::vector<jit::Vec>& accumulators, const jit::Mem& 
     return;
   }
   if (core::IsHalfFloat(spec_.c_type)) {
-    for (size_t j = 0; j < accumulators.size(); ++j) StoreHalves(accumulators[j], address(j));
+    for (size_t j = 0; j < accumulators.size(); ++j) {
+      StoreHalves(accumulators[j], static_cast<int>(j), address(j));
+    }
     return;
   }
   size_t first = 0;
@@ -255,16 +298,21 @@ void Epilogue::StoreBytes(const std::vector<jit::Vec>& accumulators, size_t firs
   const auto begin = accumulators.begin() + static_cast<std::ptrdiff_t>(first);
   const std::vector<jit::Vec> vectors(begin, begin + static_cast<std::ptrdiff_t>(count));
   PackBytes(vectors);
-  emitter_.StorePart(to, vectors[0], static_cast<int>(count) * emitter_.lanes(), 0);
+  if (IsMasked(static_cast<int>(first + count) - 1)) {
+    emitter_.code().k(kLastBytes).vmovdqu8(to, vectors[0]);
+  } else {
+    emitter_.StorePart(to, vectors[0], static_cast<int>(count) * emitter_.lanes(), 0);
+  }
 }
 
 // Rounds to nearest even. For bfloat16, adding bfloat16_middle carries if the cut-off bits are more than half
 // of the last bit; adding the last bit too makes exactly half carry, but only from odd to even. No value is
 // NaN: Bound() has replaced NaNs by lo.
-void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
+void Epilogue::StoreHalves(const jit::Vec& accumulator, int vector, const jit::Mem& to) {
   x86::Assembler& code = emitter_.code();
   if (spec_.c_type == INTACT_F16) {
-    constexpr int kToNearestEven = 0;  // regardless of MXCSR; subnormal results are never flushed
+    constexpr int kToNearestEven = 0;            // regardless of MXCSR; subnormal results are never flushed
+    if (IsMasked(vector)) code.k(kLastColumns);  // of the next instruction
     code.vcvtps2ph(to, accumulator, kToNearestEven);
     return;
   }
@@ -278,7 +326,11 @@ void Epilogue::StoreHalves(const jit::Vec& accumulator, const jit::Mem& to) {
   emitter_.Load(odd, Constant(offsetof(EpilogueConstants, half_order)));
   code.vpermd(accumulator, odd, accumulator);
   emitter_.registers().Free(odd);
-  emitter_.StorePart(to, accumulator, emitter_.vector_bytes() / 2, 0);
+  if (IsMasked(vector)) {
+    code.k(kLastColumns).vmovdqu16(to, accumulator);
+  } else {
+    emitter_.StorePart(to, accumulator, emitter_.vector_bytes() / 2, 0);
+  }
 }
 
 // Modulo 2³², as all accumulation. The plan has proven that the result fits, or it may wrap.
@@ -462,6 +514,7 @@ void Epilogue::AddResidual(const std::vector<jit::Vec>& accumulators) {
 void Epilogue::LoadResidual(const jit::Vec& to, int vector) {
   x86::Assembler& code = emitter_.code();
   const jit::Mem from = x86::ptr(residual_, vector * emitter_.lanes() * core::BytesOf(spec_.residual));
+  if (IsMasked(vector)) code.k(kLastColumns).z();  // of the next instruction
   if (spec_.residual == INTACT_F32) return emitter_.Load(to, from);
   if (spec_.residual == INTACT_U8) {
     code.vpmovzxbd(to, from);

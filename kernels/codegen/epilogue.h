@@ -54,6 +54,9 @@ struct EpilogueVariant {
   // the vectors in order. Rows have no residual.
   bool is_quartered = false;
   KnownOutput known = KnownOutput::kNothing;  // always kNothing with an f32 residual
+  // The vectors of a row if its last vector has columns beyond the row, which masks leave out (zmm registers); 0:
+  // all columns exist.
+  int masked_vectors = 0;
   // For float outputs: whether f may be below lo (or NaN), and whether it may be above hi.
   bool is_bounded_below = true, is_bounded_above = true;
   auto operator<=>(const EpilogueVariant&) const = default;
@@ -110,7 +113,7 @@ EpilogueConstants MakeEpilogueConstants(const OutputBounds& bounds, const Residu
                                         core::Isa isa);
 
 /// Arguments of the generated code, for the columns of one tile. The arrays cover the tile's whole vectors.
-/// Whole vectors of the residual are read too.
+/// Whole vectors of the residual are read too, except with EpilogueVariant::masked_vectors.
 struct EpilogueArgs {
   const void* factors = nullptr;  // float32 scales; with fixed point, int32 multipliers
   const void* addends = nullptr;  // float32 bias; with fixed point, int32 shifts
@@ -119,6 +122,7 @@ struct EpilogueArgs {
   const int32_t* column_sums = nullptr;  // Σ_k (b − zb) as kernels see them
   const uint8_t* row_values = nullptr;   // RowValues of the tile's first row
   const uint8_t* residual = nullptr;     // at the tile's first row
+  uint64_t last_columns = 0;             // with masked_vectors: a bit for each column of the last vector
   int64_t residual_stride_bytes = 0;
 };
 
@@ -197,12 +201,18 @@ class Epilogue {
   jit::Mem Argument(size_t member) const {
     return asmjit::x86::ptr(args_, offset_ + static_cast<int>(member));
   }
+  /// Whether vector number `vector` of a row is the masked one.
+  bool IsMasked(int vector) const { return vector + 1 == spec_.variant.masked_vectors; }
+  void LoadMasks();
+  /// Stores a row, part number `part` of the packed vectors, `bytes` with the columns that C does not have.
+  /// Destroys the second vector.
+  void StoreMaskedPart(const jit::Mem& to, const std::vector<jit::Vec>& packed, int bytes, int part);
   /// Whether the pointers to the values of columns share one register, because the values of rows or the
   /// residual take the other register.
   bool SharesRegister() const { return spec_.has_residual() || spec_.has_row_values(); }
   void LoadColumns(size_t member);
-  /// Stores half floats.
-  void StoreHalves(const jit::Vec& accumulator, const jit::Mem& to);
+  /// Stores half floats of vector number `vector`.
+  void StoreHalves(const jit::Vec& accumulator, int vector, const jit::Mem& to);
 
   EpilogueSpec spec_;
   jit::Emitter& emitter_;

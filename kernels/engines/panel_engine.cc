@@ -191,7 +191,10 @@ Error PanelEngine::GenerateHeight(int rows) const {
       RETURN_IF_ERROR(generate(block_.vectors, false, &kernels.whole));
       if (can_prefetch_) RETURN_IF_ERROR(generate(block_.vectors, true, &kernels.prefetching));
     }
-    if (EdgeVectors() != 0) RETURN_IF_ERROR(generate(EdgeVectors(), false, &kernels.edge));
+    if (EdgeVectors() == 0) continue;
+    if (MasksEdge()) spec.epilogue.variant.masked_vectors = EdgeVectors();
+    RETURN_IF_ERROR(generate(EdgeVectors(), false, &kernels.edge));
+    spec.epilogue.variant.masked_vectors = 0;
   }
   height.state.store(Height::State::kMade, std::memory_order_release);
   return {};
@@ -199,7 +202,7 @@ Error PanelEngine::GenerateHeight(int rows) const {
 
 Error PanelEngine::Generate(MicrokernelSpec spec, ByStores* kernels) const {
   ASSIGN_OR_RETURN(kernels->front(), GetMicrokernel(spec));
-  if (!can_stream_) return {};
+  if (!can_stream_ || spec.epilogue.variant.masked_vectors != 0) return {};
   spec.epilogue.variant.streams = true;
   ASSIGN_OR_RETURN(kernels->back(), GetMicrokernel(spec));
   return {};
@@ -663,11 +666,13 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     calls->Call(tiles.kernels->whole[stores], tiles.rows, call);
   }
   if (edge_columns == 0) return;
-  if (edge_columns % static_cast<unsigned>(lanes_) == 0) {
+  const int64_t last_columns = edge_columns % lanes_;
+  if (last_columns == 0 || MasksEdge()) {
     SetTile(buffers, tiles, edge_begin, call);
+    call->epilogue.last_columns = (uint64_t{1} << last_columns) - 1;
     call->rows = pointers;
     call->tiles = tiles.count;
-    return calls->Call(tiles.kernels->edge[stores], tiles.rows, call);
+    return calls->Call(tiles.kernels->edge[last_columns == 0 ? stores : 0], tiles.rows, call);
   }
   // RunEdge() runs several tiles at once, up to the room of its scratch.
   const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));

@@ -8,7 +8,8 @@
 // A is read in place if kernels can do so. BlockCost::IsStaged() lists the reasons why they cannot. Then rows
 // are staged, a block at a time, with their taps joined. The wide variant stages bands, and rows without
 // gaps, in one pass: it keeps their layout and widens each byte to int16. If C ends
-// within a vector of columns, tiles at this edge go through scratch on the stack.
+// within a vector of columns, zmm kernels mask this vector, and other tiles at this edge go through scratch on
+// the stack.
 //
 // Kernels for tiles of one row are generated with the engine. Kernels for other heights are generated when
 // PrepareRows() or the first run of such a tile needs them. If generation fails, tiles of one row take the
@@ -147,6 +148,8 @@ class PanelEngine final : public Engine {
   int64_t BlockRows(int64_t rows) const;
   /// Vectors of the columns beyond whole blocks.
   int EdgeVectors() const { return static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_); }
+  /// Whether masks leave out the columns of the last vector that C does not have.
+  bool MasksEdge() const { return lanes_ == 16 && data_.n % lanes_ != 0; }
   /// Bytes from one staged row to the next.
   int64_t StagedStride() const;
   const uint8_t* Columns(const RunBuffers& buffers, int64_t column) const {
