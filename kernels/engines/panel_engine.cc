@@ -193,9 +193,13 @@ Error PanelEngine::GenerateHeight(int rows) const {
       if (can_prefetch_) RETURN_IF_ERROR(generate(block_.vectors, true, &kernels.prefetching));
     }
     if (EdgeVectors() == 0) continue;
-    if (masks_edge_) spec.epilogue.variant.masked_vectors = EdgeVectors();
+    const EpilogueVariant whole = spec.epilogue.variant;
+    if (masks_edge_) {
+      spec.epilogue.variant.masked_vectors = EdgeVectors();
+      spec.epilogue.variant.last_columns = static_cast<int>(data_.n % lanes_);
+    }
     RETURN_IF_ERROR(generate(EdgeVectors(), false, &kernels.edge));
-    spec.epilogue.variant.masked_vectors = 0;
+    spec.epilogue.variant = whole;
   }
   height.state.store(Height::State::kMade, std::memory_order_release);
   return {};
@@ -640,7 +644,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     }
     // More prefetches would evict other data.
     if (prefetching == tiles.count) continue;
-    if (prefetching != 0) {
+    if (prefetching != 0 && calls != nullptr) {  // a kernel sets `call` to the tiles that follow its own
       Tiles others = tiles;
       others.row_begin += prefetching * (tiles.rows + tiles.gap);
       SetTile(buffers, others, column, call);
@@ -653,7 +657,6 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   const auto last_columns = static_cast<unsigned>(edge_columns) % static_cast<unsigned>(lanes_);
   if (last_columns == 0 || masks_edge_) {
     SetTile(buffers, tiles, edge_begin, call);
-    call->epilogue.last_columns = (uint64_t{1} << last_columns) - 1;
     call->rows = pointers;
     call->tiles = tiles.count;
     return Call(tiles.kernels->edge[last_columns == 0 ? stores : 0], tiles.rows, call, calls);
