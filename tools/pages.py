@@ -178,7 +178,13 @@ SUMMARIES = {
         *mean_and_worst(ATTENTION, "transformers.json", ("attention over oneDNN 2.6.3, which saturates",)),
         *mean_and_worst(ATTENTION, *TIMES, "{isa}: oneDNN 2.6.3", "{isa}: intact", isa="AVX-512-VNNI"),
         *mean_and_worst(ATTENTION, *TIMES, "{isa}: oneDNN 3.12.1", "{isa}: intact", isa="AVX-VNNI"),
-        *mean_and_worst(LITERT, "tflite_models.json", ("over LiteRT",), column="ratio", isa="AVX-512-VNNI"),
+        *mean_and_worst(
+            LITERT,
+            "../2026-11-30-amd_zen_5/tflite_models.json",
+            ("over LiteRT",),
+            column="ratio",
+            isa="AVX-512-VNNI",
+        ),
         *networks(3),
     ],
     "2026-11-27-intel_xeon_167": [

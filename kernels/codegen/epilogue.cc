@@ -28,8 +28,8 @@ std::string EpilogueSpec::Name() const {
   return TypeName(c_type) + scale + (has_b_zero_points ? "_zb" : "") + (has_one_b_zero_point ? "1" : "") +
          (has_row_zero_points ? "_za" : "") + (has_row_scales ? "_rows" : "") +
          (has_run_scale ? "_run" : "") + (has_residual() ? "_plus_" + TypeName(residual) : "") +
-         (variant.masked_vectors != 0 ? "_masked" : "") + (variant.streams ? "_streamed" : "") +
-         (variant.is_quartered ? "_quartered" : "") +
+         (variant.last_columns != 0 ? "_masked" + std::to_string(variant.last_columns) : "") +
+         (variant.streams ? "_streamed" : "") + (variant.is_quartered ? "_quartered" : "") +
          (variant.is_bounded_above   ? ""
           : variant.is_bounded_below ? "_floored"
                                      : "_plain") +
@@ -111,20 +111,16 @@ void Epilogue::Prepare(const jit::Gp& args, int offset) {
 }
 
 void Epilogue::LoadMasks() {
-  x86::Assembler& code = emitter_.code();
-  code.kmovq(kLastColumns, Argument(offsetof(EpilogueArgs, last_columns)));
-  if (core::BytesOf(spec_.c_type) != 1) return;
-  // Vectors are packed by four, two or one.
-  const int vectors = spec_.variant.masked_vectors;
-  const int others = (vectors == 3 ? 1 : vectors) - 1;
-  const jit::Gp mask = emitter_.registers().NewGeneral("mask");
-  code.mov(mask, Argument(offsetof(EpilogueArgs, last_columns)));
-  for (int i = 0; i < others; ++i) {
-    code.shl(mask, emitter_.lanes());
-    code.or_(mask, (1 << emitter_.lanes()) - 1);
-  }
-  code.kmovq(kLastBytes, mask);
-  emitter_.registers().Free(mask);
+  const jit::Gp bits = emitter_.registers().NewGeneral("mask");
+  const auto load = [&](const x86::KReg& mask, int columns) {
+    emitter_.code().mov(bits, ~uint64_t{0} >> (64 - columns));
+    emitter_.code().kmovq(mask, bits);
+  };
+  // Bytes are packed from four, two or one vectors.
+  const int packed = spec_.variant.masked_vectors == 3 ? 1 : spec_.variant.masked_vectors;
+  load(kLastColumns, spec_.variant.last_columns);
+  load(kLastBytes, (packed - 1) * emitter_.lanes() + spec_.variant.last_columns);
+  emitter_.registers().Free(bits);
 }
 
 void Epilogue::Advance() {

@@ -54,9 +54,9 @@ struct EpilogueVariant {
   // the vectors in order. Rows have no residual.
   bool is_quartered = false;
   KnownOutput known = KnownOutput::kNothing;  // always kNothing with an f32 residual
-  // The vectors of a row if its last vector has columns beyond the row, which masks leave out (zmm registers); 0:
-  // all columns exist.
-  int masked_vectors = 0;
+  // The vectors of a row, and the columns of its last vector, if masks leave out the others (zmm registers); 0 if C
+  // has all columns.
+  int masked_vectors = 0, last_columns = 0;
   // For float outputs: whether f may be below lo (or NaN), and whether it may be above hi.
   bool is_bounded_below = true, is_bounded_above = true;
   auto operator<=>(const EpilogueVariant&) const = default;
@@ -122,7 +122,6 @@ struct EpilogueArgs {
   const int32_t* column_sums = nullptr;  // Σ_k (b − zb) as kernels see them
   const uint8_t* row_values = nullptr;   // RowValues of the tile's first row
   const uint8_t* residual = nullptr;     // at the tile's first row
-  uint64_t last_columns = 0;             // with masked_vectors: a bit for each column of the last vector
   int64_t residual_stride_bytes = 0;
 };
 

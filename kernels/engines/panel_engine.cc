@@ -119,6 +119,7 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
       nr_(lanes_ * block.vectors),
       is_signed_(BlockCost::IsSigned(block, data)),
       is_staged_(BlockCost::IsStaged(block, data)),
+      masks_edge_(lanes_ == 16 && data.n % lanes_ != 0),
       can_stream_(lanes_ == 16 && data.element_bytes() == 4),
       // Groups have few weights for each column, and a strip is one stream.
       can_prefetch_(data.taps().vector_step == 0 && schedule == nullptr),
@@ -192,9 +193,13 @@ Error PanelEngine::GenerateHeight(int rows) const {
       if (can_prefetch_) RETURN_IF_ERROR(generate(block_.vectors, true, &kernels.prefetching));
     }
     if (EdgeVectors() == 0) continue;
-    if (MasksEdge()) spec.epilogue.variant.masked_vectors = EdgeVectors();
+    const EpilogueVariant whole = spec.epilogue.variant;
+    if (masks_edge_) {
+      spec.epilogue.variant.masked_vectors = EdgeVectors();
+      spec.epilogue.variant.last_columns = static_cast<int>(data_.n % lanes_);
+    }
     RETURN_IF_ERROR(generate(EdgeVectors(), false, &kernels.edge));
-    spec.epilogue.variant.masked_vectors = 0;
+    spec.epilogue.variant = whole;
   }
   height.state.store(Height::State::kMade, std::memory_order_release);
   return {};
@@ -366,25 +371,8 @@ bool PanelEngine::LeavesOutPadding(int64_t row_begin, int64_t row_end) const noe
   return true;
 }
 
-// Calls kernels.
-class PanelEngine::KernelCaller final : public Calls {
- public:
-  KernelCaller(const PanelEngine& engine, const RunBuffers& buffers) : engine_(engine), buffers_(buffers) {}
-  void Call(const MicrokernelFunction& kernel, int64_t /*rows*/, MicrokernelArgs* call) override {
-    kernel(call);
-  }
-  void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) override {
-    engine_.RunEdge(buffers_, tiles, column, columns, call);
-  }
-
- private:
-  const PanelEngine& engine_;
-  const RunBuffers& buffers_;
-};
-
 void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
-  KernelCaller caller(*this, buffers);
-  RunBy(buffers, range, scratch, &caller);
+  RunBy(buffers, range, scratch, nullptr);
 }
 
 void PanelEngine::RunBy(const RunBuffers& buffers, const Range& range, uint8_t* scratch, Calls* calls) const {
@@ -630,8 +618,8 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
                            Calls* calls) const {
   call->pixel_offsets = heights_[static_cast<size_t>(tiles.rows - 1)].pixel_offsets.data();
   SetTaps(a, tiles.compensation, call);
-  const int64_t least_quads = nr_ == lanes_ ? Costs().layout.streaming_panel_quads : 0;
-  const bool streams = can_stream_ && Streams(buffers, data_, block_.isa, least_quads);
+  const bool streams = can_stream_ && Streams(buffers, data_, block_.isa,
+                                              nr_ == lanes_ ? Costs().layout.streaming_panel_quads : 0);
   const size_t stores = streams ? 1 : 0;  // in ByStores
   const bool fetches_own = can_fetch_own_ && HasFewRows(range);
   const int64_t columns = range.column_end - range.column_begin;
@@ -652,27 +640,26 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     }
     if (prefetching != 0) {
       call->tiles = prefetching;
-      calls->Call(tiles.kernels->prefetching[stores], tiles.rows, call);
+      Call(tiles.kernels->prefetching[stores], tiles.rows, call, calls);
     }
     // More prefetches would evict other data.
     if (prefetching == tiles.count) continue;
-    if (prefetching != 0) {
+    if (prefetching != 0 && calls != nullptr) {  // a kernel sets `call` to the tiles that follow its own
       Tiles others = tiles;
       others.row_begin += prefetching * (tiles.rows + tiles.gap);
       SetTile(buffers, others, column, call);
       call->rows = pointers + prefetching * tiles.rows;
     }
     call->tiles = tiles.count - prefetching;
-    calls->Call(tiles.kernels->whole[stores], tiles.rows, call);
+    Call(tiles.kernels->whole[stores], tiles.rows, call, calls);
   }
   if (edge_columns == 0) return;
-  const int64_t last_columns = edge_columns % lanes_;
-  if (last_columns == 0 || MasksEdge()) {
+  const auto last_columns = static_cast<unsigned>(edge_columns) % static_cast<unsigned>(lanes_);
+  if (last_columns == 0 || masks_edge_) {
     SetTile(buffers, tiles, edge_begin, call);
-    call->epilogue.last_columns = (uint64_t{1} << last_columns) - 1;
     call->rows = pointers;
     call->tiles = tiles.count;
-    return calls->Call(tiles.kernels->edge[last_columns == 0 ? stores : 0], tiles.rows, call);
+    return Call(tiles.kernels->edge[last_columns == 0 ? stores : 0], tiles.rows, call, calls);
   }
   // RunEdge() runs several tiles at once, up to the room of its scratch.
   const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));
@@ -683,7 +670,11 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     some.count = tiles.gap == 0 ? std::min(most, tiles.count - tile) : 1;
     SetTile(buffers, some, edge_begin, call);
     call->rows = pointers + tile * tiles.rows;
-    calls->CallEdge(some, edge_begin, edge_columns, call);
+    if (calls == nullptr) {
+      RunEdge(buffers, some, edge_begin, edge_columns, call);
+    } else {
+      calls->CallEdge(some, edge_begin, edge_columns, call);
+    }
   }
 }
 

@@ -97,7 +97,7 @@ class PanelEngine final : public Engine {
       return rows == other.rows && line == other.line && compensation == other.compensation;
     }
   };
-  /// What is done with each call of a kernel. `rows`: the rows of a tile.
+  /// What is done with each call of a kernel, instead of the call. `rows`: the rows of a tile.
   class Calls {
    public:
     virtual ~Calls() = default;
@@ -105,8 +105,14 @@ class PanelEngine final : public Engine {
     /// RunEdge() of these arguments.
     virtual void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) = 0;
   };
+  static void Call(const MicrokernelFunction& kernel, int64_t rows, MicrokernelArgs* call, Calls* calls) {
+    if (calls == nullptr) {
+      kernel(call);
+    } else {
+      calls->Call(kernel, rows, call);
+    }
+  }
   class TileCutter;
-  class KernelCaller;
   class Recorder;
   class PrefetchRegion;
 
@@ -148,8 +154,6 @@ class PanelEngine final : public Engine {
   int64_t BlockRows(int64_t rows) const;
   /// Vectors of the columns beyond whole blocks.
   int EdgeVectors() const { return static_cast<int>((data_.n % nr_ + lanes_ - 1) / lanes_); }
-  /// Whether masks leave out the columns of the last vector that C does not have.
-  bool MasksEdge() const { return lanes_ == 16 && data_.n % lanes_ != 0; }
   /// Bytes from one staged row to the next.
   int64_t StagedStride() const;
   const uint8_t* Columns(const RunBuffers& buffers, int64_t column) const {
@@ -171,7 +175,7 @@ class PanelEngine final : public Engine {
   Input Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   bool Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
              RowMap* rows) const noexcept;
-  /// RunRange() by `calls`, as the functions below.
+  /// RunRange(), or its `calls` if they are not null, as in the functions below.
   void RunBy(const RunBuffers& buffers, const Range& range, uint8_t* scratch, Calls* calls) const;
   /// Computes `range` from `a`. Row i of `a` belongs to row i of C. Prefetches the columns up to `next_end`.
   void RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
@@ -215,6 +219,7 @@ class PanelEngine final : public Engine {
   KernelBlock block_;
   int lanes_, nr_;
   bool is_signed_, is_staged_;
+  bool masks_edge_;     // masks leave out the columns of the last vector that C does not have
   bool can_stream_;     // a vector of 4-byte outputs fills one cache line
   bool can_prefetch_;   // kernels may prefetch later columns or rows
   bool can_fetch_own_;  // kernels may prefetch their own weights when M is small
