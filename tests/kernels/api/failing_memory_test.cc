@@ -31,6 +31,7 @@ namespace {
 constexpr int64_t kNever = -1, kAlways = -2;
 std::atomic<int64_t> until_failure = kNever;  // allocations; kAlways: all fail
 std::atomic<int64_t> always_failed = 0;       // of kAlways
+std::atomic<size_t> allocated_bytes = 0;      // by malloc()
 
 }  // namespace
 
@@ -65,7 +66,10 @@ void* __libc_memalign(size_t alignment, size_t size);
 }
 // NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming)
 
-INTACT_REPLACES void* malloc(size_t size) { return Fails() ? nullptr : __libc_malloc(size); }
+INTACT_REPLACES void* malloc(size_t size) {
+  allocated_bytes += size;
+  return Fails() ? nullptr : __libc_malloc(size);
+}
 INTACT_REPLACES void* calloc(size_t count, size_t size) {
   return Fails() ? nullptr : __libc_calloc(count, size);
 }
@@ -717,7 +721,7 @@ struct Product {
 struct Image2D {
   int64_t inputs, outputs, groups = 1, side = kSide, kernel = 3, stride = 1, batch = 1;
   int32_t transposed = 0, quantization = INTACT_QUANTIZATION_STATIC;
-  intact_status Create(intact_isa isa, Plan* plan) const {
+  intact_status Create(intact_isa isa, Plan* plan, const int8_t* weights = kWeights.data()) const {
     intact_conv_desc desc = INTACT_CONV_DESC_INIT;
     intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
     desc.spatial_dims = 2;
@@ -744,7 +748,7 @@ struct Image2D {
     plan->conv_args.a = quantization != INTACT_QUANTIZATION_STATIC ? static_cast<const void*>(kFloats.data())
                                                                    : kActivations.data();
     plan->conv_args.c = large_c.data();
-    return intact_conv_create(&desc, &linear, kWeights.data(), &plan->conv);
+    return intact_conv_create(&desc, &linear, weights, &plan->conv);
   }
 };
 
@@ -854,6 +858,38 @@ TEST(FailingMemoryTest, BoundRunsOfSharesOnOneThreadAllocateNothing) {
       }
     }
   }).join();
+}
+
+// Runs of many kernel calls are not bound: 4096 rows by many columns; many chunks of a convolution.
+TEST(FailingMemoryTest, BoundRunsTakeLittleMemory) {
+  if (!kCanFail) GTEST_SKIP() << "the sanitizer has the allocator";
+  constexpr int64_t kSideOfMany = 64, kInputs = 1024;
+  const std::vector<int8_t> weights(64 * kInputs * 9, 1);
+  const std::vector<uint8_t> input(kSideOfMany * kSideOfMany * kInputs);
+  std::vector<int32_t> c(4096 * 2001);
+  std::vector<uint8_t> scratch(32 << 20);
+  for (const intact_isa isa : {INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512_VNNI}) {
+    if (intact_isa_available(isa) == 0) continue;
+    const auto expect_little = [&](Plan* plan) {
+      intact_run_info info = INTACT_RUN_INFO_INIT;
+      ASSERT_EQ(plan->Prepare(&info), INTACT_OK) << intact_last_error();
+      plan->gemm_args.c = plan->conv_args.c = c.data();
+      plan->gemm_args.scratch = plan->conv_args.scratch = scratch.data();
+      plan->gemm_args.scratch_bytes = plan->conv_args.scratch_bytes = scratch.size();
+      intact_bound* bound = nullptr;
+      const size_t before = allocated_bytes;
+      ASSERT_EQ(plan->Bind(&bound), INTACT_OK) << intact_last_error();
+      EXPECT_LT(allocated_bytes - before, 400'000) << intact_isa_name(isa);
+      intact_bound_destroy(bound);
+    };
+    Plan product, layer;
+    ASSERT_EQ((Product{4096, 2001, 16}).Create(isa, &product), INTACT_OK) << intact_last_error();
+    expect_little(&product);
+    const Image2D deep{.inputs = kInputs, .outputs = 64, .side = kSideOfMany};
+    ASSERT_EQ(deep.Create(isa, &layer, weights.data()), INTACT_OK) << intact_last_error();
+    layer.conv_args.a = input.data();
+    expect_little(&layer);
+  }
 }
 
 // A batch of one is always prepared, also by the kernels that tuning chose.
