@@ -9,11 +9,6 @@
 
 namespace intact::kernels {
 
-double HalfCycles(core::Isa isa) {
-  const VectorCosts& costs = Costs().Of(isa);
-  return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni ? costs.half_cycles_vnni : costs.half_cycles_maddubs;
-}
-
 double RuntimePackingCost(const GemmData& data, core::Isa isa) {
   if (!data.problem.has_runtime_b) return 0;
   const bool has_columns = data.linear->layout().stride_k == 1;

@@ -34,8 +34,6 @@ struct EqualTiles {
 /// The first tiles that `block` cuts `rows` rows into.
 EqualTiles FirstTiles(const KernelBlock& block, int64_t rows);
 
-/// Half cycles of vpdpbusd, or of the maddubs sequence, for a quad of 16 columns. `isa` has vectors.
-double HalfCycles(core::Isa isa);
 /// The cost of packing a runtime B, in the unit of Engine::Cost(). 0 if B is constant.
 double RuntimePackingCost(const GemmData& data, core::Isa isa);
 

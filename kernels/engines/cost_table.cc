@@ -8,6 +8,8 @@
 #include <system_error>
 #include <tuple>
 
+#include "kernels/codegen/dispatch.h"
+
 namespace intact::kernels {
 namespace {
 
@@ -80,6 +82,11 @@ const CpuCosts& CostsFor(const jit::CpuKind& cpu, core::IsaSet isas) {
 }
 
 const CostTable& Costs() { return MutableCosts(); }
+
+double HalfCycles(core::Isa isa) {
+  const VectorCosts& costs = Costs().Of(isa);
+  return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni ? costs.half_cycles_vnni : costs.half_cycles_maddubs;
+}
 
 void SetCosts(const CostTable& table) { MutableCosts() = table; }
 

@@ -283,6 +283,9 @@ const CpuCosts& CostsFor(const jit::CpuKind& cpu, core::IsaSet isas);
 /// The table of this process, chosen once.
 const CostTable& Costs();
 
+/// Half cycles of vpdpbusd, or of the maddubs sequence, for a quad of 16 columns. `isa` has vectors.
+double HalfCycles(core::Isa isa);
+
 /// Makes Costs() return a copy of `table` from now on. Existing plans use some of the new costs, so call this
 /// function while no plan is used. For tests, and to fit a table.
 void SetCosts(const CostTable& table);

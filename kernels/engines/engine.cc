@@ -9,7 +9,6 @@
 
 #include "core/isas.h"
 #include "core/types.h"
-#include "kernels/engines/block_cost.h"
 #include "kernels/engines/cost_table.h"
 #include "kernels/runtime/caches.h"
 

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "jit/isa.h"
-#include "kernels/engines/block_cost.h"
 #include "kernels/engines/cost_table.h"
 
 namespace intact::kernels {
