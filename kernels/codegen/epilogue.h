@@ -141,8 +141,8 @@ class Epilogue {
   /// Requantizes the tile's next row, adjacent vectors of columns, and stores it at `c`. Destroys the
   /// accumulators.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Mem& c);
-  /// StoreRow() for the tile's next rows, which are as wide. `c` points to the first of them, and to the row
-  /// after the last one when they are stored. 8-bit outputs of narrow rows are packed together.
+  /// StoreRow() for several rows with the same number of vectors. `c` points to the first row, and afterwards to
+  /// the row below the last one. 8-bit outputs of rows of one or two vectors are packed together.
   void StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const jit::Gp& c,
                  const jit::Mem& c_stride_bytes);
   /// StoreRow() for a whole row of scaled values: adds the bias, applies the activation and stores. `values`

@@ -72,7 +72,7 @@ int64_t MaxWaitingPanels(int64_t depth, int64_t rows, const CacheSizes& caches) 
   return std::clamp(panels / kMaxBlockTiles * kMaxBlockTiles, int64_t{kMaxBlockTiles}, kMaxWaitingPanels);
 }
 
-// AmxBlocking::in_place_rows, if A is not staged. Staging copies the last depths for each of `chunks` chunks of panels.
+// AmxBlocking::in_place_rows, if A is not staged. Each of `chunks` chunks of panels would copy the last depths.
 int64_t InPlaceRows(const AmxRows& rows, int64_t panels, const Taps& taps, int64_t tile_rows,
                     int64_t chunks) {
   const int64_t padding = RoundUp(taps.depth, kTileDepth) - taps.depth;

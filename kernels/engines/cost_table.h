@@ -109,7 +109,8 @@ struct LayoutLimits {
   // one line of each row at a time. They write such rows past the caches only from this number of quads on: panel
   // kernels; kernels that fill their lanes with rows.
   int64_t streaming_panel_quads = 0, streaming_row_quads = 0;
-  // If L3 holds C, lines of C are written past the caches only if the products for a line take this time.
+  // If L3 has room for C, lines of C are written past the caches only if the products for a line take at least
+  // this time.
   double streaming_half_cycles = 0;
   // Schedules that fill the lanes with rows pack each row tap by tap. Each tap after the first costs this number of
   // products, in addition to its quads.

@@ -156,8 +156,8 @@ class ScheduledSums {
     return state == TailKernel::State::kNotMade ? TryMake(&kernel) : state == TailKernel::State::kMade;
   }
   bool TryMake(TailKernel* kernel) const noexcept;
-  /// The kernel for the last `tail` rows of a tile, at most a block, if they are not paired. Without a kernel of its own, the kernel of
-  /// whole blocks computes lanes that nobody stores.
+  /// The kernel for the last `tail` rows of a tile, which are at most a block and not paired. If the tail has no
+  /// kernel of its own, the kernel of whole blocks also computes lanes that nobody stores.
   const ScheduledKernelFunction& KernelOf(int64_t tail) const noexcept;
   bool IsPlanar() const { return variant_.spec.group_columns != 0; }
   bool CanPair() const;
