@@ -63,12 +63,16 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   const auto is_wasteful = [&](int64_t m) {
     return IsWasteful(data_, m, ActivationPanelBytes(RoundUp(m, scheduled->tile().rows), data_.k));
   };
+  const auto narrow_cost = [&](int64_t m) {
+    const bool can_run = narrow != nullptr && !IsWasteful(data_, m, narrow->ScratchBytes(m));
+    return can_run ? narrow->Cost(m) : std::numeric_limits<double>::infinity();
+  };
   // Whether a block of this least cost may be the best for the expected rows. If not, `usual` needs no block of
   // its layout, and no estimate, which is slow.
   const auto may_be_best = [&](const BlockCost& least) {
     if (usual.named == 0) return true;
     const double cost = least.Of(usual.named);
-    if (narrow != nullptr && narrow->Cost(usual.named) < cost) return false;
+    if (narrow_cost(usual.named) < cost) return false;
     const auto is_cheaper = [&](const Candidate& other) { return other.cost.Of(usual.named) < cost; };
     if (std::ranges::any_of(candidates, is_cheaper)) return false;
     return scheduled == nullptr || is_wasteful(usual.named) || scheduled->Cost(usual.named) >= cost;
@@ -115,8 +119,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   };
   // Whether the narrow engine is cheaper for `m` rows than what best() found.
   const auto is_narrow = [&](int64_t m, auto found) {
-    return narrow != nullptr &&
-           narrow->Cost(m) < (found == candidates.end() ? scheduled->Cost(m) : found->cost.Of(m));
+    return narrow_cost(m) < (found == candidates.end() ? scheduled->Cost(m) : found->cost.Of(m));
   };
   // One layout for all rows.
   if (usual.named != 0 && UsesSchedule(isa_, data_.problem.mode)) {
