@@ -153,6 +153,18 @@ void* Tensors::Make(int slot, const std::vector<int64_t>& shape, bool is_channel
   return tensor.own.GetTensorMutableRawData();
 }
 
+bool Tensors::HaveOneShape(std::span<const int> slots) const {
+  std::vector<int64_t> first;
+  for (const int slot : slots) {
+    if (slot < 0) continue;
+    const std::vector<int64_t> shape = Get(slot).GetTensorTypeAndShapeInfo().GetShape();
+    if (first.empty()) first = shape;
+    if (shape.size() != first.size() || !std::equal(shape.begin() + 1, shape.end(), first.begin() + 1))
+      return false;
+  }
+  return true;
+}
+
 bool Tensors::IsUnfinished(int slot) const {
   const auto place = static_cast<size_t>(slot);
   return slots_[place].output >= 0 && tensors_[place].is_channels_last && tensors_[place].output == nullptr;
@@ -166,7 +178,8 @@ void Run::Begin(ElementOrder order, bool has_channels_last) {
   if (order == ElementOrder::kElementwise) {
     is_output_channels_last_ = std::ranges::all_of(
         places_.inputs, [&](int slot) { return slot < 0 || tensors_.IsChannelsLast(slot); });
-    if (is_output_channels_last_) return;
+    if (is_output_channels_last_ && tensors_.HaveOneShape(places_.inputs)) return;
+    is_output_channels_last_ = false;
   }
   for (const int slot : places_.inputs)
     if (slot >= 0 && tensors_.IsChannelsLast(slot)) PutChannelsFirst(slot);

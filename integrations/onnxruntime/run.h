@@ -88,6 +88,8 @@ class Tensors {
   /// ones until the second call. Calls transpose(source, target, element_bytes, shape).
   template <class Transpose>
   void PutChannelsFirst(int slot, Transpose transpose);
+  /// Whether tensors of channels last have one shape, except perhaps the first extent. A model may describe wrong shapes.
+  bool HaveOneShape(std::span<const int> slots) const;
   /// Whether a slot is an output of the node that only has channels last.
   bool IsUnfinished(int slot) const;
   /// Frees the memory of a tensor between layers.
