@@ -42,8 +42,8 @@ void TransposeSquare(const Element* source, int64_t source_stride, Element* targ
     _mm_storeu_si128(reinterpret_cast<__m128i*>(target + static_cast<int64_t>(i) * target_stride), rows[i]);
 }
 
-// Transposes three rows of bytes, the channels of an image. Returns how many columns: some are left, for a store writes two bytes
-// beyond its columns.
+// Transposes three rows of bytes, the channels of an image. Returns the number of columns that it has transposed. It leaves some,
+// because a store writes two bytes beyond its columns.
 int64_t TransposeThreeRows(const uint8_t* source, int64_t source_stride, uint8_t* target, int64_t columns) {
   const auto row = [&](int64_t i, int64_t c) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i * source_stride + c));
