@@ -17,8 +17,8 @@ bool MayBeChannelsLast(const Layer& layer) {
 Flow::Flow(const std::vector<Ort::ConstNode>& nodes, const std::map<size_t, size_t>& takers,
            const std::vector<Step>& steps)
     : steps_(steps), chain_of_(steps.size()) {
-  // The wave of a node: how often a path to it leads from another node to a layer, at most. No path between layers of one wave
-  // leads through another node.
+  // The wave of a node: of all paths to it, the largest number of steps from another node to a layer. So no path between layers
+  // of one wave leads through another node.
   std::unordered_map<std::string, size_t> other_waves;  // of tensors of other nodes
   std::vector<size_t> waves(steps.size());
   std::vector<std::pair<size_t, size_t>> edges;  // between steps

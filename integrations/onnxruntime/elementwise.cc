@@ -114,7 +114,7 @@ std::string InDigits(float value) {
   return text.data();
 }
 
-// Of tensors of one shape, except perhaps the first extent, no operand repeats elements along the other dimensions.
+// If A and B have one shape, except perhaps for the first extent, neither repeats elements along another dimension.
 ElementOrder OrderOf(const Node& node) {
   const Shape a = node.ShapeOf(0), b = node.ShapeOf(3);
   const bool has_two_dimensions = !a.empty() && a.size() <= 2 && !b.empty() && b.size() <= 2;

@@ -107,7 +107,7 @@ Provider::Provider(Settings settings, std::string report_id)
         compiled[i] = static_cast<Provider*>(self)->CompileChain(Ort::ConstNode(fused[i]));
     });
   };
-  // Called again behind GetCapability. ONNX Runtime then moves nodes and asks once more, or compiles what was taken.
+  // ONNX Runtime calls it again after GetCapability(). For NHWC it then moves nodes and calls GetCapability() once more.
   OrtEp::GetPreferredDataLayout = [](OrtEp* self, OrtEpDataLayout* layout) noexcept -> OrtStatus* {
     *layout = static_cast<Provider*>(self)->asks_for_nhwc_ ? OrtEpDataLayout_NHWC : OrtEpDataLayout_NCHW;
     return nullptr;
@@ -212,9 +212,9 @@ bool Provider::RefusesNodes(Ort::ConstGraph graph, std::map<size_t, Fate>* fates
   return true;
 }
 
-// Whether ONNX Runtime shall move nodes to NHWC: not if the provider itself passes on channels last with two transpositions at
-// most, and no byte changes. ONNX Runtime leaves two transpositions too. `depends_on_moves`: whether ONNX Runtime moves s8
-// tensors to u8. Transpositions change which ones it moves.
+// Whether ONNX Runtime shall move nodes to NHWC. It leaves two transpositions or more. So it shall not if chains need at most two
+// themselves, and no byte changes. `depends_on_moves`: whether ONNX Runtime moves s8 tensors to u8. Transpositions change which
+// tensors it moves.
 bool Provider::WantsNhwc(const Flow& flow, bool depends_on_moves) const {
   if (!settings_.is_nhwc) return false;
   if (settings_.is_reproducible || settings_.is_like_avx2 || depends_on_moves) return true;

@@ -42,8 +42,8 @@ void TransposeSquare(const Element* source, int64_t source_stride, Element* targ
     _mm_storeu_si128(reinterpret_cast<__m128i*>(target + static_cast<int64_t>(i) * target_stride), rows[i]);
 }
 
-// Transposes three rows of bytes, the channels of an image. Returns how many columns: some are left, for a store writes two bytes
-// beyond its columns.
+// Transposes three rows of bytes, the channels of an image. Returns the number of columns that it has transposed. It leaves some,
+// because a store writes two bytes beyond its columns.
 int64_t TransposeThreeRows(const uint8_t* source, int64_t source_stride, uint8_t* target, int64_t columns) {
   const auto row = [&](int64_t i, int64_t c) {
     return _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + i * source_stride + c));
@@ -153,6 +153,18 @@ void* Tensors::Make(int slot, const std::vector<int64_t>& shape, bool is_channel
   return tensor.own.GetTensorMutableRawData();
 }
 
+bool Tensors::HaveOneShape(std::span<const int> slots) const {
+  std::vector<int64_t> first;
+  for (const int slot : slots) {
+    if (slot < 0) continue;
+    const std::vector<int64_t> shape = Get(slot).GetTensorTypeAndShapeInfo().GetShape();
+    if (first.empty()) first = shape;
+    if (shape.size() != first.size() || !std::equal(shape.begin() + 1, shape.end(), first.begin() + 1))
+      return false;
+  }
+  return true;
+}
+
 bool Tensors::IsUnfinished(int slot) const {
   const auto place = static_cast<size_t>(slot);
   return slots_[place].output >= 0 && tensors_[place].is_channels_last && tensors_[place].output == nullptr;
@@ -166,7 +178,8 @@ void Run::Begin(ElementOrder order, bool has_channels_last) {
   if (order == ElementOrder::kElementwise) {
     is_output_channels_last_ = std::ranges::all_of(
         places_.inputs, [&](int slot) { return slot < 0 || tensors_.IsChannelsLast(slot); });
-    if (is_output_channels_last_) return;
+    if (is_output_channels_last_ && tensors_.HaveOneShape(places_.inputs)) return;
+    is_output_channels_last_ = false;
   }
   for (const int slot : places_.inputs)
     if (slot >= 0 && tensors_.IsChannelsLast(slot)) PutChannelsFirst(slot);

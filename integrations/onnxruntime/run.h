@@ -84,10 +84,13 @@ class Tensors {
   bool IsChannelsLast(int slot) const { return tensors_[static_cast<size_t>(slot)].is_channels_last; }
   /// Makes the tensor of a slot, and returns its elements.
   void* Make(int slot, const std::vector<int64_t>& shape, bool is_channels_last);
-  /// Makes a tensor of channels last one of channels first. An output of the node gets its elements; layers may read the other
-  /// ones until the second call. Calls transpose(source, target, element_bytes, shape).
+  /// Puts the elements of a channels-last tensor channels first. If it is an output of the node, the first call writes the output
+  /// and keeps the channels-last tensor for later layers; the second call drops it. Calls transpose(source, target, element_bytes,
+  /// shape).
   template <class Transpose>
   void PutChannelsFirst(int slot, Transpose transpose);
+  /// Whether tensors of channels last have one shape, except perhaps the first extent. A model may describe wrong shapes.
+  bool HaveOneShape(std::span<const int> slots) const;
   /// Whether a slot is an output of the node that only has channels last.
   bool IsUnfinished(int slot) const;
   /// Frees the memory of a tensor between layers.
@@ -100,7 +103,7 @@ class Tensors {
   struct Tensor {
     OrtValue* output = nullptr;  // of the node
     Ort::Value own{nullptr};
-    bool is_channels_last = false;  // `own`
+    bool is_channels_last = false;  // whether `own` is
   };
 
   Ort::KernelContext context_;

@@ -166,6 +166,15 @@ def test_pairs_of_groups(tmp_path, inputs, outputs, onednn, openvino):
     assert [c.pairing for c in layer.engines.values()] == [onednn, openvino]
 
 
+def test_of_two_widths_the_worse_certificate_counts(tmp_path):
+    """One pair of a kernel row can saturate, and two pairs of the kernel's columns."""
+    weights = np.zeros((2, 1, 3, 3), np.int8)
+    weights[0, 0, :, 0] = weights[0, 0, 0, 1] = 127
+    (layer,) = audit(convolution(tmp_path, weights), engines_asked=["onednn"]).layers
+    found = layer.engines["onednn"]
+    assert (found.pairing, found.failing_pairs, found.only_with_avx512) == ("kernel_column", 2, True)
+
+
 @pytest.mark.parametrize("group,cell", [(1, "unsafe: 1 of"), (2, "unsafe with AVX-512: 1 of 8 pairs")])
 def test_pairs_of_groups_with_avx512(tmp_path, group, cell, monkeypatch):
     monkeypatch.setattr("platform.machine", lambda: "x86_64")

@@ -15,7 +15,16 @@ from intact import _program  # noqa: E402
 from intact._audit import run as _run  # noqa: E402
 from intact._audit.audit import audit  # noqa: E402
 from intact._audit.report import to_html, to_text, verdict  # noqa: E402
-from intact._audit.run import Clamped, LayerOnData, OnData, OutputOnData, Sums, exact_variant, run_on_data  # noqa: E402
+from intact._audit.run import (  # noqa: E402
+    Clamped,
+    LayerOnData,
+    OnData,
+    OutputOnData,
+    Sums,
+    exact_variant,
+    is_wide,
+    run_on_data,
+)
 from intact._engines.data import dynamically_quantized, load_data  # noqa: E402
 from intact._formats.model import QuantizedLayer  # noqa: E402
 from intact._graph import weights as _weights  # noqa: E402
@@ -235,6 +244,25 @@ def test_pairs_that_only_avx512_has_are_counted(tmp_path, taps, width, words):
     np.savez(tmp_path / "d.npz", a=np.full((1, 1, 5, width), 255, np.uint8))
     run = program("audit", path, "--engine", "onednn", "--data", tmp_path / "d.npz")
     assert words in run.stdout, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    "a_type,width,attributes,expected",
+    [
+        ("u8", 7, {}, True),
+        ("u8", 6, {}, False),
+        ("u8", 9, {"dilations": [2, 2]}, False),
+        ("s8", 7, {}, True),
+        ("u8", 5, {"pads": [1] * 4}, True),
+        ("s8", 5, {"pads": [1] * 4}, False),
+        ("s8", 5, {"auto_pad": "SAME_UPPER"}, False),
+    ],
+)
+def test_which_outputs_are_wide(a_type, width, attributes, expected):
+    node = helper.make_node("ConvInteger", ["a", "w"], ["y"], **attributes)
+    weights = np.zeros((4, 3, 3, 1), np.int8)
+    layer = QuantizedLayer("n", "Conv", "Conv", False, a_type, "s8", weights, (0, 255), "", graph_node=node)
+    assert is_wide(np.zeros((1, 1, 5, width), np.uint8), layer) == expected
 
 
 @pytest.mark.parametrize("a_type", ["u8", "s8"])

@@ -448,6 +448,28 @@ def test_another_node_divides_a_chain(tmp_path):
             assert_same(output, of_cpu, "output")
 
 
+def test_a_model_that_describes_wrong_shapes_has_the_bytes_of_its_own():
+    """A sum of tensors of channels last broadcasts, although the model says that both have one shape."""
+    r = layers.Random(4)
+    constants = {"s": np.float32(0.05), "z": np.uint8(128), "small": np.float32(0.003), "zero": np.int8(0)}
+    constants |= {name: r.integers(np.int8, (4, 4, 1, 1)) for name in ("u", "v", "w")}
+
+    def conv(x: str, w: str, y: str, **attributes) -> onnx.NodeProto:
+        inputs = [x, "s", "z", w, "small", "zero", "s", "z"]
+        return onnx.helper.make_node("QLinearConv", inputs, [y], **attributes)
+
+    add = onnx.helper.make_node("QLinearAdd", ["a", "s", "z", "b", *"szsz"], ["c"], domain=layers.MICROSOFT)
+    nodes = [conv("x", "u", "a"), conv("x", "v", "b", strides=[5, 5]), add, conv("c", "w", "y")]
+    inputs, outputs = {"x": (np.uint8, [1, 4, "H", "W"])}, {"y": (np.uint8, None)}
+    model = layers.model_of(nodes, inputs, outputs, constants)
+    wrong = onnx.load_from_string(model)
+    for name in "abc":
+        described = onnx.helper.make_tensor_value_info(name, onnx.TensorProto.UINT8, [1, 4, 5, 5])
+        wrong.graph.value_info.append(described)
+    x = {"x": r.integers(np.uint8, (1, 4, 5, 5))}
+    assert_same(run(session_of(wrong.SerializeToString()), x), run(session_of(model), x), "y")
+
+
 def test_weights_that_differ_in_one_byte_have_two_plans():
     k, n = 37, 131
     weights = {"b": layers.Random(2).integers(np.int8, (k, n))}

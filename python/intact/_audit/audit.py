@@ -217,17 +217,18 @@ def _certificates(
     layer: QuantizedLayer, names: list[str], certify_in: Callable[[str], Certified]
 ) -> dict[str, Certified]:
     """By engine, the certificate of a layer in the engine's pairing, or in its pairing on CPUs with AVX-512
-    if only this one fails."""
+    if only this one fails: of two such pairings the one with more failing pairs."""
     known: dict[str, Certified] = {}
     certified: dict[str, Certified] = {}
     for name in names:
         for pairs in pairings(engines()[name], layer):
             if pairs not in known:
                 known[pairs] = certify_in(pairs)
-            if name not in certified:
-                certified[name] = known[pairs]
-            elif certified[name].is_proven and not known[pairs].is_proven:
-                certified[name] = replace(known[pairs], only_with_avx512=True)
+            before, found = certified.get(name), known[pairs]
+            if before is None:
+                certified[name] = found
+            elif found.failing_pairs > before.failing_pairs and (before.is_proven or before.only_with_avx512):
+                certified[name] = replace(found, only_with_avx512=True)
     return certified
 
 

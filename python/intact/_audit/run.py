@@ -199,9 +199,8 @@ def exact_variant(audit: Audit, owner: Any = None) -> Any:
     return proto
 
 
-def _view(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
-    """The windows of a convolution's input (batch, I, *extents): (batch, *output extents, I, *taps). The padding is `fill`,
-    the activations' zero point."""
+def _padded(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
+    """A convolution's input with its padding: `fill`, the activations' zero point."""
     node = layer.graph_node
     values = attributes(node)
     kernel = layer.weights.shape[1:-1]
@@ -224,9 +223,17 @@ def _view(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
         ]
         begins = [t // 2 if auto == "SAME_UPPER" else t - t // 2 for t in totals]
         pads = begins + [t - b for t, b in zip(totals, begins)]
-    padded = np.pad(
+    return np.pad(
         a, [(0, 0), (0, 0)] + [(pads[i], pads[dims + i]) for i in range(dims)], constant_values=fill
     )
+
+
+def _view(padded: np.ndarray, layer: QuantizedLayer) -> np.ndarray:
+    """The windows of a convolution's padded input (batch, I, *extents): (batch, *output extents, I, *taps)."""
+    values = attributes(layer.graph_node)
+    kernel = layer.weights.shape[1:-1]
+    dims = len(kernel)
+    strides, dilations = values.get("strides", [1] * dims), values.get("dilations", [1] * dims)
     spans = tuple((kernel[i] - 1) * dilations[i] + 1 for i in range(dims))
     view = np.lib.stride_tricks.sliding_window_view(padded, spans, axis=tuple(range(2, 2 + dims)))
     view = view[
@@ -243,13 +250,15 @@ def _view(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
 
 def is_wide(a: np.ndarray, layer: QuantizedLayer) -> bool:
     """Whether a convolution of this input is wide, as in intact_engine_layer."""
+    padded = _padded(a, layer, 0)
+    is_narrowed = layer.a_type == "s8" and padded.shape != a.shape
     dilations = attributes(layer.graph_node).get("dilations", [1])
-    return _view(a, layer, 0).shape[a.ndim - 2] >= 5 and max(dilations) == 1
+    return _view(padded, layer).shape[a.ndim - 2] >= 5 and max(dilations) == 1 and not is_narrowed
 
 
 def windows(a: np.ndarray, layer: QuantizedLayer, fill: int) -> np.ndarray:
     """The windows of a convolution's input, tap by tap: (batch·pixels, groups, taps·I/groups). See _view()."""
-    view, kernel = _view(a, layer, fill), layer.weights.shape[1:-1]
+    view, kernel = _view(_padded(a, layer, fill), layer), layer.weights.shape[1:-1]
     dims = len(kernel)
     pixels = int(np.prod(view.shape[: 1 + dims]))
     taps = int(np.prod(kernel))
