@@ -82,7 +82,8 @@ inline constexpr VectorFile kYmm = {32, 16, Encoding::kVex};
 inline constexpr VectorFile kZmm = {64, 32, Encoding::kEvex};
 inline constexpr VectorFile kNoRegisters = {64, 0, Encoding::kVex};  // 64: 16 columns, as in a panel
 
-/// The signs of the bytes whose products VNNI adds to int32, four at a time. kNone: the ISA has no VNNI.
+/// VNNI multiplies bytes, and adds four products at a time to an int32. A value of this type says which signs the bytes
+/// have. kNone: the ISA has no VNNI.
 enum class DotProducts : uint8_t { kNone, kU8S8, kAllSigns };
 
 /// A row of the table of ISAs.

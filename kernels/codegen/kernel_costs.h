@@ -56,8 +56,8 @@ struct ScheduleCosts {
   // The share of the time that grows with the loads per product, if a block has fewer vectors than usual.
   double load_share = 0;
   double far_line = 0;  // 64 bytes of a schedule, if L2 does not hold the schedule
-  // Fewer columns than layout.run_columns: a run, which packs rows and turns outputs even for one output; and a
-  // row, whose outputs are stored through scratch.
+  // With fewer columns than layout.run_columns, a run costs `run`: it packs rows and turns outputs even for one
+  // output. Each row costs `edge_row`: scratch holds its outputs before C does.
   double run = 0, edge_row = 0;
 };
 

@@ -67,7 +67,8 @@ struct AmxBlocking {
   int64_t chunk_panels = 0;    // panels of B that stay in L2; if shares_depths, a depth block of each
   bool a_stays = false;        // A stays in L2. If true, kernels prefetch B's next chunk, else A's next rows
   bool b_stays = false;        // blocks of 1×4 tiles, for which L1 keeps B: AmxKernelSpec::b_stays
-  int64_t in_place_rows = 0;   // rows at the range's begin whose tiles may be loaded in place at all depths
+  int64_t in_place_rows =
+      0;  // the range's first rows: tiles of these rows may be loaded in place at all depths
 };
 
 AmxBlocking ChooseAmxBlocking(const AmxRows& rows, int64_t panels, const Taps& taps,
