@@ -75,8 +75,8 @@ TEST_P(FewColumns, GiveTheReferencesBytes) {
           "gemm u8u8f32 m=20 n=1 k=64 batch=3 runtimeb=yes zb=9 zbper=item scale=item",
           "gemm s8s8s32 m=6 n=7 k=35 batch=3 runtimeb=yes blayout=nk",
           "gemm u8s8s32 m=6 n=5 k=130 runtimeb=yes",
-          // Many rows, whose quads fill the lanes (narrow_engine.h): widths of the panel, depths within a step
-          // and beyond, rows and outputs with gaps, and types of outputs.
+          // Many rows run on the narrow engine. These lines vary the panel's width, the depth within a step,
+          // the gaps between rows and outputs, and the type of outputs.
           "gemm u8s8s32 m=300 n=1 k=8",
           "gemm u8s8u8 m=131 n=1 k=200 apad=3 zc=3 bias=f32 scale=channel cpad=1",
           "gemm s8s8s8 m=64 n=2 k=50 za=5 zc=-4 fixed=away act=clamp",
