@@ -230,4 +230,11 @@ Vec NewOnes(Emitter& emitter) {
   return ones;
 }
 
+Vec NewShift(Emitter& emitter) {
+  const Vec shift = NewOnes(emitter);
+  emitter.code().vpsllw(shift, shift, 15);
+  emitter.code().vpacksswb(shift, shift, shift);
+  return shift;
+}
+
 }  // namespace intact::jit

@@ -122,6 +122,8 @@ void SetLowBits(Emitter& emitter, const Vec& words, int bits);
 /// Fills `ones` with int16 ones: vpmaddwd by them widens int16 pairs.
 void SetOnes(Emitter& emitter, const Vec& ones);
 Vec NewOnes(Emitter& emitter);
+/// Bytes of 128: adding them, or their exclusive or, shifts s8 to u8.
+Vec NewShift(Emitter& emitter);
 
 }  // namespace intact::jit
 #endif  // INTACT_JIT_EMITTERS_DOT_H_

@@ -94,11 +94,7 @@ class NarrowKernel {
       code().mov(b_, reinterpret_cast<uint64_t>(kQuadsOfLanes[order].data()));
       emitter_->Load(order_, x86::ptr(b_));
     }
-    if (spec_.shifts) {
-      shifts_ = jit::NewOnes(*emitter_);
-      code().vpsllw(shifts_, shifts_, 15);
-      code().vpacksswb(shifts_, shifts_, shifts_);  // 128 in each byte
-    }
+    if (spec_.shifts) shifts_ = jit::NewShift(*emitter_);
     epilogue_.Prepare(registers_.Argument(), offsetof(NarrowKernelArgs, epilogue));
     if (spec_.has_tail && IsZmm()) code().kmovq(kBytes, Argument(offsetof(NarrowKernelArgs, tail_bytes)));
   }

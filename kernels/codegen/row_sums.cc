@@ -78,11 +78,7 @@ Result<jit::Code> RowSums::Generate(const Spec& spec) {
   const Vec zero = registers.NewVector("zero");
   emitter->Zero(zero);
   Vec shifts;
-  if (shift != 0) {
-    shifts = jit::NewOnes(*emitter);
-    code.vpsllw(shifts, shifts, 15);
-    code.vpacksswb(shifts, shifts, shifts);  // −128: adding it shifts a byte to u8
-  }
+  if (shift != 0) shifts = jit::NewShift(*emitter);
   std::array<Vec, kRows> sums;
   for (Vec& sum : sums) sum = registers.NewVector("sum");
   const Vec bytes = registers.NewVector("bytes");

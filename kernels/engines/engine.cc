@@ -180,14 +180,18 @@ void FillWithNan(const OutputMap& output, const Range& range, intact_type c_type
   }
 }
 
-bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes, int64_t operand_bytes) {
+void SetStreaming(int64_t rows, int64_t row_bytes, int64_t operand_bytes, RunBuffers* buffers) {
   constexpr int64_t kLine = 64;
+  const OutputMap& output = buffers->output;
+  rows = std::max<int64_t>(rows, 1);
   // If A and B alone fill the cache, lines of C leave it before anything reads them.
   const bool is_full = operand_bytes > Caches().FillingOperands();
   const int64_t most = is_full ? Caches().OutputsBesideOperands() : Caches().CachedOutputs();
   // If the residual is C itself, its lines are read anyway.
-  return output.residual != output.c && row_bytes > most / rows && output.c_stride_bytes % kLine == 0 &&
-         reinterpret_cast<uintptr_t>(output.c) % kLine == 0;
+  buffers->may_stream = output.residual != output.c && row_bytes > most / rows &&
+                        output.c_stride_bytes % kLine == 0 &&
+                        reinterpret_cast<uintptr_t>(output.c) % kLine == 0;
+  buffers->l3_holds_c = row_bytes <= Caches().OutputsInL3() / rows;
 }
 
 bool Streams(const RunBuffers& buffers, const KernelData& data, core::Isa isa, int64_t least_quads) {

@@ -269,9 +269,9 @@ Error UnshiftCompensation(const KernelData& data, AlignedBuffer<int32_t>* compen
 /// Fills float outputs that have no scale with NaN (see the contract). 8-bit outputs are right already.
 void FillWithNan(const OutputMap& output, const Range& range, intact_type c_type) noexcept;
 
-/// The value of RunBuffers::may_stream: whether non-temporal stores pay for `rows` rows of `row_bytes` bytes.
-/// `operand_bytes`: A and B; 0 if most of A probably lies in L2.
-bool MayStream(const OutputMap& output, int64_t rows, int64_t row_bytes, int64_t operand_bytes);
+/// Sets RunBuffers::may_stream, whether non-temporal stores pay for `rows` rows of `row_bytes` bytes, and
+/// l3_holds_c. `operand_bytes`: A and B; 0 if most of A probably lies in L2.
+void SetStreaming(int64_t rows, int64_t row_bytes, int64_t operand_bytes, RunBuffers* buffers);
 /// RunBuffers::may_stream for kernels on `isa`. `least_quads`: see LayoutLimits::streaming_panel_quads; 0 for
 /// kernels that store several lines of each row at a time.
 bool Streams(const RunBuffers& buffers, const KernelData& data, core::Isa isa, int64_t least_quads);

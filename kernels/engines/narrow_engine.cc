@@ -25,7 +25,8 @@ bool NarrowEngine::CanRun(const GemmData& data, core::Isa isa) {
   const int lanes = jit::VectorBytes(isa) / 4;
   const int width = data.weights.width;
   const bool is_vnni = DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni;
-  if (!is_vnni && data.weights.quads() * width * width > 4 * lanes * lanes) return false;
+  const bool is_shallow = data.weights.quads() * width * width <= 4 * lanes * lanes;
+  if (!is_vnni && !is_shallow) return false;
   const Taps& taps = data.taps();
   const bool has_one_tap = taps.count() == 1 && taps.offsets.front() == 0 && taps.depth == data.k &&
                            taps.vector_step == 0 && !taps.shared && !taps.HasLineEnds();

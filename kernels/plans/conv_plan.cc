@@ -80,9 +80,8 @@ RunBuffers ConvPlan::BuffersOf(const PerRunColumnConstants* columns, const Outpu
   buffers.output = output;
   buffers.columns = columns;
   if (run.spread_bytes == 0 && !run.is_by_line) {
-    const int64_t row_bytes = geometry_.output_channels * output.c_bytes;
-    buffers.may_stream = kernels_->CanStream() && MayStream(output, run.rows, row_bytes, 0);
-    buffers.l3_holds_c = row_bytes <= Caches().OutputsInL3() / std::max<int64_t>(run.rows, 1);
+    if (kernels_->CanStream())
+      SetStreaming(run.rows, geometry_.output_channels * output.c_bytes, 0, &buffers);
     buffers.output = output.EveryRow(row_step_, first_pixel_);
   }
   return buffers;

@@ -82,9 +82,7 @@ RunBuffers GemmPlan::BuffersOf(const Batch& batch, const BatchItem& item) const 
   buffers.given_scales = item.a_scales;
   buffers.output =
       OutputMap::Of(data.problem.output, data.n, item.c, item.c_stride, item.residual, item.residual_stride);
-  const int64_t row_bytes = data.n * data.element_bytes();
-  buffers.may_stream = MayStream(buffers.output, batch.m(), row_bytes, (batch.m() + data.n) * data.k);
-  buffers.l3_holds_c = row_bytes <= Caches().OutputsInL3() / std::max<int64_t>(batch.m(), 1);
+  SetStreaming(batch.m(), data.n * data.element_bytes(), (batch.m() + data.n) * data.k, &buffers);
   return buffers;
 }
 
