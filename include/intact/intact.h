@@ -424,7 +424,8 @@ typedef struct intact_gemm_info {
   int32_t isa;           /**< the best intact_isa that the plan may use; `kernel` names the ISA that runs */
   int32_t mode;          /**< as in the descriptor */
   const char* kernel;    /**< name of the kernel for large m, or for usual_m, as in logs and perf */
-  int64_t packed_bytes;  /**< memory that the packed weights occupy */
+  /** Memory that the packed weights occupy now. A run may find a schedule, which takes the place of panels. */
+  int64_t packed_bytes;
   /** Smallest y that activations in the activation range can make, bias_s32 included: see
    * intact_certificate. */
   int64_t accumulator_min;
@@ -496,7 +497,8 @@ typedef struct intact_certificate {
   int64_t accumulator_max;
   int64_t panels; /**< ⌈n/16⌉ */
   /** The number of quads in the schedule of exact kernels without VNNI (for large m, or for usual_m), summed
-   * over columns. A quad is four depths of a column. Without a schedule the three counts are 0. */
+   * over columns. A quad is four depths of a column. Without a schedule the three counts are 0. Until a prepared,
+   * bound or other run finds the schedule, items and groups are estimates. */
   int64_t schedule_quads;
   int64_t schedule_items;  /**< items of the schedule: one for a quad, or two if its weights are large */
   int64_t schedule_groups; /**< groups of items that are added in int16 before one widening to int32 */
@@ -543,17 +545,19 @@ INTACT_API const char* intact_isa_name(int32_t isa);
  * Thread-safe. */
 INTACT_API int32_t intact_isa_available(int32_t isa);
 
-/** Packs `b` and chooses kernels. `linear`: NULL for the defaults. `b` holds linear->b_type elements; b[k,n]
- * is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success `*gemm`
- * owns copies of everything that it needs. Destroy the plan with intact_gemm_destroy(). Thread-safe. Errors:
+/** Packs `b` and chooses kernels. Schedules, which kernels without VNNI need, are found later, by the first
+ * intact_gemm_prepare(), bound or other run whose number of rows calls for them: this takes longer than to
+ * create the plan. `linear`: NULL for the defaults. `b` holds linear->b_type elements; b[k,n] is element
+ * k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success `*gemm` owns copies
+ * of everything that it needs. Destroy the plan with intact_gemm_destroy(). Thread-safe. Errors:
  * INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
 
-/** Reports what a run with `args` needs, and generates its kernels. Reads no memory that pointers in `args`
- * point to. Each of these pointers may be NULL; the count of a NULL pointer must be 0. The reported scratch
- * is enough whether the run gives items by strides or by pointers. Thread-safe. Errors: INVALID_ARGUMENT,
- * OUT_OF_MEMORY, CODEGEN_FAILED. */
+/** Reports what a run with `args` needs, finds its schedules and generates its kernels. Reads no memory that
+ * pointers in `args` point to. Each of these pointers may be NULL; the count of a NULL pointer must be 0.
+ * The reported scratch is enough whether the run gives items by strides or by pointers. Thread-safe. Errors:
+ * INVALID_ARGUMENT, OUT_OF_MEMORY, CODEGEN_FAILED. */
 INTACT_API intact_status intact_gemm_prepare(const intact_gemm* gemm, const intact_gemm_args* args,
                                              intact_run_info* info);
 
@@ -573,10 +577,11 @@ INTACT_API intact_status intact_gemm_tune(intact_gemm* gemm, int64_t m, double m
 
 /** Computes C by the arithmetic above. Thread-safe. With valid arguments and the scratch that
  * intact_gemm_prepare() reported, a run cannot fail and allocates nothing. Exception: a run creates its
- * helper threads the first time. Without scratch, a run fails only if memory runs out. It then writes
- * nothing. A run may generate kernels. If a run with the same numbers of rows, parts and threads was prepared
- * or ran before, no kernel is generated. If memory runs out for a new kernel, slower kernels give the same
- * bytes. For runs that repeat, see intact/bound.h. Errors: INVALID_ARGUMENT, OUT_OF_MEMORY. */
+ * helper threads the first time. Without intact_gemm_prepare() or scratch, a run fails only if memory runs
+ * out. It then writes nothing. A run may find schedules and generate kernels. If a run with the same numbers
+ * of rows, parts and threads was prepared or ran before, it does neither. If memory runs out for a new
+ * kernel, slower kernels give the same bytes. For runs that repeat, see intact/bound.h. Errors:
+ * INVALID_ARGUMENT, OUT_OF_MEMORY. */
 INTACT_API intact_status intact_gemm_run(const intact_gemm* gemm, const intact_gemm_args* args);
 
 /** Computes part `part` of `parts` of a run, on the calling thread. This call is for callers that own their
@@ -614,10 +619,11 @@ INTACT_API intact_status intact_gemm_failing_pairs(const intact_gemm* gemm, int6
 INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* path);
 
 /** Writes the bytes of intact_gemm_save() to `data`. Before the call, `*size` is the room at `data`, in
- * bytes. The call sets `*size` to the number of bytes of the plan. With `data` NULL, or with too little room,
- * nothing is written to `data`. With NULL, the call computes only the size, and is quick. Writing the bytes
- * can take as long as creating the plan. Thread-safe. Errors: INVALID_ARGUMENT (too little room),
- * OUT_OF_MEMORY; UNSUPPORTED with runtime_b. */
+ * bytes. The call sets `*size` to the number of bytes of the plan. With `data` NULL, or with too little
+ * room, nothing is written to `data`. With NULL, the call computes only the size. It then copies no weights,
+ * but like all saving it finds the plan's schedules first. Writing the bytes can take as long as finding the
+ * schedules. Thread-safe. Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with
+ * runtime_b. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_gemm_save() wrote, on this or another machine. The file is mapped,
@@ -793,7 +799,8 @@ INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const 
 
 /** Reports what a run with `args` needs, and prepares what depends on its batch and extents. Pointers in
  * `args` are not read. A plan keeps the preparations for the last 64 combinations of batch and extents. If
- * the descriptor gives all extents, a batch of one is always prepared. Thread-safe. Errors: INVALID_ARGUMENT,
+ * the descriptor gives all extents, a batch of one is prepared, except for its schedules: see
+ * intact_gemm_create(). Thread-safe. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY, CODEGEN_FAILED; with INTACT_ANY_EXTENT also OVERFLOW, UNSUPPORTED. */
 INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
                                              intact_run_info* info);
@@ -813,8 +820,8 @@ INTACT_API intact_status intact_conv_tune(intact_conv* conv, const int64_t* inpu
 /** Computes the output by the arithmetic above. Thread-safe. With valid arguments and the scratch that
  * intact_conv_prepare() reported, a prepared run cannot fail and allocates nothing. Exception: a run creates
  * its helper threads the first time. A run that is not prepared prepares first, and fails only before
- * anything is written. A run may generate kernels. If a run with the same numbers of threads and parts was
- * prepared or ran before, no kernel is generated: see intact_gemm_run(). Errors: those of
+ * anything is written. A run may find schedules and generate kernels. If a run with the same numbers of
+ * threads and parts was prepared or ran before, it does neither: see intact_gemm_run(). Errors: those of
  * intact_conv_prepare(). */
 INTACT_API intact_status intact_conv_run(const intact_conv* conv, const intact_conv_args* args);
 
@@ -863,8 +870,8 @@ INTACT_API intact_status intact_conv_save(const intact_conv* conv, const char* p
 INTACT_API intact_status intact_conv_save_memory(const intact_conv* conv, void* data, size_t* size);
 
 /** Creates a plan from a file that intact_conv_save() wrote: see intact_gemm_load(). The file is mapped: it
- * must not change while the plan lives. Thread-safe. Errors: those of intact_gemm_load(), except that a GEMM's
- * file is refused; `*conv` is then NULL. */
+ * must not change while the plan lives. Thread-safe. Errors: those of intact_gemm_load(), except that a
+ * GEMM's file is refused; `*conv` is then NULL. */
 INTACT_API intact_status intact_conv_load(const char* path, int32_t max_isa, intact_conv** conv);
 
 /** As intact_conv_load(), from `size` bytes at `data`, of any alignment. These bytes are not needed

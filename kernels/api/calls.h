@@ -163,7 +163,7 @@ intact_status SaveMemoryCall(const Handle* handle, void* data, size_t* size) noe
     if (size == nullptr) return NullArgument("size");
     RETURN_IF_ERROR(Kind<Handle>::CheckHasWeights(*handle->plan, "save"));
     if (data == nullptr) {
-      *size = ImageBytes(*handle->plan);
+      ASSIGN_OR_RETURN(*size, ImageBytes(*handle->plan));
       return {};
     }
     ASSIGN_OR_RETURN(const std::vector<uint8_t> image, ImageOf(*handle->plan));

@@ -35,20 +35,24 @@ WeightView ViewOf(const int8_t* weights, const ConvGeometry& geometry, uint8_t s
 // Records of schedules, and the orders that the records refer to.
 class Schedules {
  public:
-  /// Adds the schedules of `weights`, with the sizes of their orders. `unit` says which unit the weights
-  /// belong to.
-  void Add(const LinearWeights& weights, const SavedSchedule& unit) {
+  /// Adds the schedules of `weights`, with the sizes of their orders. Finds the schedules that no run has needed.
+  /// `unit` says which unit the weights belong to.
+  Error Add(const LinearWeights& weights, const SavedSchedule& unit) {
     for (ScheduleRecord& record : weights.schedules().records()) {
-      if (record.built.expired()) record.order_bytes = 0;
+      if (const std::shared_ptr<const LazySchedule> made = record.made.lock(); made != nullptr) {
+        RETURN_IF_ERROR(made->Find());
+        record.order_bytes = made->statistics().order_bytes;
+      }
       schedules_.push_back(unit);
       schedules_.back().record = record;
     }
+    return {};
   }
   /// Adds the schedules of `weights`. Finds each schedule again in `panels`, the panels of `weights`, for its
   /// order.
   Error AddOrders(const LinearWeights& weights, const PackedWeights& panels, const SavedSchedule& unit) {
     const size_t first = schedules_.size();
-    Add(weights, unit);
+    RETURN_IF_ERROR(Add(weights, unit));
     for (size_t i = first; i < schedules_.size(); ++i) {
       ScheduleRecord& record = schedules_[i].record;
       if (record.order_bytes == 0) continue;
@@ -201,26 +205,27 @@ Result<std::vector<uint8_t>> ImageOf(const GroupedPlan& plan) {
   return WriteGroupedImage(plan.problem(), plan.weights());
 }
 
-size_t ImageBytes(const GemmPlan& plan) {
+Result<size_t> ImageBytes(const GemmPlan& plan) {
   const LinearWeights& weights = plan.weights();
   Schedules schedules;
-  schedules.Add(weights, {});
+  RETURN_IF_ERROR(schedules.Add(weights, {}));
   return PackImageBytes(weights.problem(), std::nullopt, PackedWeights(weights.k(), weights.n()),
                         plan.usual_m(), plan.tuned(), schedules.all());
 }
 
-size_t ImageBytes(const Convolution& plan) {
+Result<size_t> ImageBytes(const Convolution& plan) {
   const ConvGeometry& geometry = plan.geometry();
   const PackedWeights sizes(geometry.taps() * geometry.group_inputs(), geometry.output_channels);
   Schedules schedules;
-  const auto add = [&](const LinearWeights& own, const SavedSchedule& unit) -> Error {
-    schedules.Add(own, unit);
-    return {};
+  const auto add = [&](const LinearWeights& own, const SavedSchedule& unit) {
+    return schedules.Add(own, unit);
   };
-  (void)ForEachUnitWithSchedules(plan, add);  // add() returns no error
+  RETURN_IF_ERROR(ForEachUnitWithSchedules(plan, add));
   return PackImageBytes(plan.problem(), DescOf(geometry), sizes, 0, plan.tuned(), schedules.all());
 }
 
-size_t ImageBytes(const GroupedPlan& plan) { return GroupedImageBytes(plan.problem(), plan.weights()); }
+Result<size_t> ImageBytes(const GroupedPlan& plan) {
+  return GroupedImageBytes(plan.problem(), plan.weights());
+}
 
 }  // namespace intact::kernels

@@ -39,9 +39,9 @@ Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan);
 Result<std::vector<uint8_t>> ImageOf(const Convolution& plan);
 Result<std::vector<uint8_t>> ImageOf(const GroupedPlan& plan);
 /// The sizes of these images. Computes no schedule and copies no weights.
-size_t ImageBytes(const GemmPlan& plan);
-size_t ImageBytes(const Convolution& plan);
-size_t ImageBytes(const GroupedPlan& plan);
+Result<size_t> ImageBytes(const GemmPlan& plan);
+Result<size_t> ImageBytes(const Convolution& plan);
+Result<size_t> ImageBytes(const GroupedPlan& plan);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_API_CREATE_H_

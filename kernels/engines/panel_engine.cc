@@ -111,8 +111,8 @@ class PanelEngine::TileCutter {
 };
 
 PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
-                         std::shared_ptr<const ScheduledVectors> schedule,
-                         std::shared_ptr<const WidePanels> wide, int64_t most_rows)
+                         std::shared_ptr<const Schedule> schedule, std::shared_ptr<const WidePanels> wide,
+                         int64_t most_rows)
     : data_(data),
       block_(block),
       lanes_(Lanes(block.isa)),
@@ -146,7 +146,7 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
 }
 
 Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const KernelBlock& block,
-                                                    std::shared_ptr<const ScheduledVectors> schedule,
+                                                    std::shared_ptr<const Schedule> schedule,
                                                     std::shared_ptr<const WidePanels> wide,
                                                     int64_t most_rows) {
   std::unique_ptr<PanelEngine> engine(
@@ -236,7 +236,8 @@ bool PanelEngine::TryHeight(int64_t rows) const noexcept {
 MicrokernelLoop PanelEngine::LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const {
   const Taps& taps = data_.taps();
   if (schedule_ != nullptr) {
-    return StripLoop{schedule_->largest_group(), static_cast<int>(Costs().layout.strip_ahead)};
+    return StripLoop{MostInGroup(data_.weights, schedule_->spec()),
+                     static_cast<int>(Costs().layout.strip_ahead)};
   }
   if (taps.shared) {
     return SharedTaps{PatternOf(*taps.shared, spec.mr).pattern, static_cast<int>(taps.depth / kQuad)};
@@ -396,7 +397,7 @@ MicrokernelArgs PanelEngine::MakeCall() const {
   MicrokernelArgs call;
   call.b_panel_stride_bytes = PanelStride();
   call.vector_step = data_.taps().vector_step;
-  if (schedule_ != nullptr) call.windows = schedule_->windows();
+  if (schedule_ != nullptr) call.windows = schedule_->made().windows();
   call.compensation_stride_bytes = static_cast<int64_t>(data_.compensation.bytes());
   return call;
 }

@@ -31,17 +31,19 @@
 #include "kernels/codegen/microkernel.h"
 #include "kernels/engines/block_cost.h"
 #include "kernels/engines/engine.h"
+#include "kernels/weights/lazy_schedule.h"
 #include "kernels/weights/scheduled_vectors.h"
 
 namespace intact::kernels {
 
 class PanelEngine final : public Engine {
  public:
+  using Schedule = LazyScheduleOf<ScheduledVectors>;
   /// `data` must outlive the engine. `schedule`: null for variants other than the scheduled one. `wide`:
   /// null, or the weights of the wide variant. `most_rows`: the most rows that runs are expected to have. If
   /// L1 holds these rows, no run prefetches rows of A. A CODEGEN_FAILED error names the kernel.
   static Result<std::unique_ptr<Engine>> Create(const GemmData& data, const KernelBlock& block,
-                                                std::shared_ptr<const ScheduledVectors> schedule,
+                                                std::shared_ptr<const Schedule> schedule,
                                                 std::shared_ptr<const WidePanels> wide, int64_t most_rows);
 
   EngineId id() const override { return {EngineId::Kind::kPanels, block_}; }
@@ -51,6 +53,7 @@ class PanelEngine final : public Engine {
     return static_cast<int64_t>(compensation_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes()) +
            (wide_ == nullptr ? 0 : wide_->bytes());
   }
+  Error FindSchedule() const override { return schedule_ == nullptr ? Error() : schedule_->Find(); }
   std::shared_ptr<const PanelSource> panel_source() const override { return schedule_; }
   ScheduleStatistics statistics() const override {
     return schedule_ == nullptr ? ScheduleStatistics() : schedule_->statistics();
@@ -123,9 +126,8 @@ class PanelEngine final : public Engine {
     int64_t tap_bytes = 0;
   };
 
-  PanelEngine(const GemmData& data, const KernelBlock& block,
-              std::shared_ptr<const ScheduledVectors> schedule, std::shared_ptr<const WidePanels> wide,
-              int64_t most_rows);
+  PanelEngine(const GemmData& data, const KernelBlock& block, std::shared_ptr<const Schedule> schedule,
+              std::shared_ptr<const WidePanels> wide, int64_t most_rows);
   /// The specification of kernels of `rows` rows, without their columns and their loop.
   MicrokernelSpec SpecFor(int rows) const;
   void NameKernel();
@@ -157,7 +159,7 @@ class PanelEngine final : public Engine {
   /// Bytes from one staged row to the next.
   int64_t StagedStride() const;
   const uint8_t* Columns(const RunBuffers& buffers, int64_t column) const {
-    if (schedule_ != nullptr) return schedule_->Strip(column);
+    if (schedule_ != nullptr) return schedule_->made().Strip(column);
     const int64_t offset = column / kPanelColumns * PanelStride();
     return (wide_ != nullptr ? wide_->data() : reinterpret_cast<const uint8_t*>(data_.PanelsOf(buffers))) +
            offset;
@@ -169,8 +171,9 @@ class PanelEngine final : public Engine {
     return is_signed_ ? data_.UnshiftedCompensationOf(buffers, compensation_) : data_.CompensationOf(buffers);
   }
   int64_t ColumnBytes() const {
-    return schedule_ != nullptr ? CeilDivide(schedule_->bytes(), data_.n)
-                                : PanelStride() / data_.weights.width;
+    if (schedule_ == nullptr) return PanelStride() / data_.weights.width;
+    const ScheduleStatistics statistics = schedule_->statistics();
+    return CeilDivide(statistics.items * (kQuad * lanes_ + 2), lanes_ * data_.n);
   }
   Input Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   bool Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
@@ -223,7 +226,7 @@ class PanelEngine final : public Engine {
   bool can_stream_;     // a vector of 4-byte outputs fills one cache line
   bool can_prefetch_;   // kernels may prefetch later columns or rows
   bool can_fetch_own_;  // kernels may prefetch their own weights when M is small
-  std::shared_ptr<const ScheduledVectors> schedule_;
+  std::shared_ptr<const Schedule> schedule_;
   std::shared_ptr<const WidePanels> wide_;
   std::vector<int64_t> wide_taps_;  // Taps::offsets, counted in elements of int16
   BlockCost cost_;

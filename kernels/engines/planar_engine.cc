@@ -25,17 +25,20 @@ std::vector<StripVariant> VariantsOf(core::Isa isa, int64_t group_columns) {
   return own;
 }
 
-// Copies the schedule of `like`, because its offsets depend on the extents.
+// Offsets depend on the extents, so the schedule of `like` is copied.
 Result<ScheduledSums::Schedule> MakeSchedule(const PlanarData& data, const ScheduleSpec& spec,
                                              const ScheduledSums::Schedule& like) {
-  auto made = std::make_shared<ScheduledWeights>();
+  std::shared_ptr<LazyScheduleOf<ScheduledWeights>> own;
   if (like == nullptr) {
-    RETURN_IF_ERROR(data.linear->schedules().Build(data.weights, spec, made));
-  } else if (!made->CopyFrom(*like)) {
-    return NoMemoryForSchedule();
+    ASSIGN_OR_RETURN(own, data.linear->MakeSchedule<ScheduledWeights>(spec));
+    RETURN_IF_ERROR(own->Find());
+  } else {
+    ScheduledWeights copy;
+    if (!copy.CopyFrom(like->made())) return NoMemoryForSchedule();
+    own = std::make_shared<LazyScheduleOf<ScheduledWeights>>(spec, std::move(copy));
   }
-  if (!data.planar().IsModel()) made->Relocate(data.planar());
-  return ScheduledSums::Schedule(std::move(made));
+  if (!data.planar().IsModel()) own->mutable_made()->Relocate(data.planar());
+  return ScheduledSums::Schedule(std::move(own));
 }
 
 }  // namespace

@@ -33,9 +33,8 @@ Error ScheduledEngine::Build() {
   using Schedule = ScheduledSums::Schedule;
   return sums_.Build([&](const ScheduleSpec& spec, const Schedule& like) -> Result<Schedule> {
     if (like != nullptr) return like;
-    auto made = std::make_shared<ScheduledWeights>();
-    RETURN_IF_ERROR(data_.linear->schedules().Build(data_.weights, spec, made));
-    return Schedule(std::move(made));
+    ASSIGN_OR_RETURN(Schedule made, data_.linear->MakeSchedule<ScheduledWeights>(spec));
+    return made;
   });
 }
 

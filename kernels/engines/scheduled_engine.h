@@ -23,7 +23,7 @@ class ScheduledEngine final : public Engine {
   /// outlive Build(). Before Build(), only Cost() may be called. `data` must outlive the engine.
   static Result<std::unique_ptr<ScheduledEngine>> Create(const GemmData& data, core::Isa isa,
                                                          const ScheduledSums* like);
-  /// Schedules the weights, or uses the schedule of `like`. May be called only once.
+  /// Makes the schedule, or uses the schedule of `like`. May be called only once.
   Error Build();
 
   EngineId id() const override { return {EngineId::Kind::kScheduled}; }
@@ -31,6 +31,7 @@ class ScheduledEngine final : public Engine {
     return {sums_.tile_rows(), kPanelColumns, sums_.strip_columns(), sums_.lanes(), 1};
   }
   std::string KernelName() const override { return sums_.kernel_name(); }
+  Error FindSchedule() const override { return sums_.FindSchedule(); }
   std::shared_ptr<const PanelSource> panel_source() const override { return sums_.schedule(); }
   ScheduleStatistics statistics() const override { return sums_.schedule()->statistics(); }
   double Cost(int64_t m) const override { return sums_.Cost(m, PackingCost()); }

@@ -74,11 +74,13 @@ Error ScheduledSums::Build(const MakeSchedule& make) {
   }
   const ScheduledSums* const like = std::exchange(like_, nullptr);
   ASSIGN_OR_RETURN(schedule_, make(variant_.spec, like == nullptr ? nullptr : like->schedule_));
+  windows_ = Windows(data_.weights, variant_.spec);
   return GenerateKernels();
 }
 
 ScheduledKernelSpec ScheduledSums::KernelSpec(int vectors, ScheduledKernelSpec::Rows rows) const {
-  return {isa_, vectors, tile_rows() / lanes_, strip_columns(), schedule_->largest_group(), rows};
+  return {isa_, vectors, tile_rows() / lanes_, strip_columns(), MostInGroup(data_.weights, variant_.spec),
+          rows};
 }
 
 Error ScheduledSums::GenerateKernels() {
@@ -190,19 +192,24 @@ double ScheduledSums::Cost(int64_t m, double packing) const {
     const double more_loads = loads(static_cast<double>(padded_rows) / lanes_) / loads(variant_.vectors) - 1;
     return static_cast<double>(padded_rows) * (row_cost * (1 + costs.load_share * more_loads) + overhead);
   };
-  // An item has an offset and the weights of its columns.
-  const double schedule_bytes = variant_.items * quads * columns * kQuad * (1 + 1.0 / strip_columns());
-  const bool is_far = schedule_bytes > static_cast<double>(Caches().StreamedWeights());
-  const double far = is_far ? schedule_bytes / 64 * costs.far_line / (vectors * quads) : 0;
+  const double bytes = ScheduleBytes();
+  const bool is_far = bytes > static_cast<double>(Caches().StreamedWeights());
+  const double far = is_far ? bytes / 64 * costs.far_line / (vectors * quads) : 0;
   const int64_t tail = m % block_rows();
   const int64_t calls = CeilDivide(m - tail, tile_rows()) + (tail == 0 ? 0 : 1);
   return static_cast<double>(m - tail) * (row_cost + overhead) + (tail == 0 ? 0 : block_cost(tail)) +
          static_cast<double>(calls) * call + run + far;
 }
 
+// An item has an offset and the weights of its columns.
+double ScheduledSums::ScheduleBytes() const {
+  const auto quads = static_cast<double>(data_.weights.quads() * data_.n);
+  return variant_.items * quads * kQuad * (1 + 1.0 / strip_columns());
+}
+
 int64_t ScheduledSums::PanelsPerChunk() const {
-  const int64_t panel_bytes = std::max<int64_t>(schedule_->bytes() / data_.weights.panels(), 1);
-  return std::clamp<int64_t>(Caches().ScheduledPanels() / panel_bytes, 1, 32);
+  const auto panel_bytes = static_cast<int64_t>(ScheduleBytes()) / data_.weights.panels();
+  return std::clamp<int64_t>(Caches().ScheduledPanels() / std::max<int64_t>(panel_bytes, 1), 1, 32);
 }
 
 // ----- a tile ----------------------------------------------------------------------------------------------
@@ -210,8 +217,7 @@ int64_t ScheduledSums::PanelsPerChunk() const {
 void ScheduledSums::RunTile(const RunBuffers& buffers, const TileRows& rows, const uint8_t* a, bool is_paired,
                             int64_t column_begin, int64_t column_end, uint8_t* scratch) const noexcept {
   alignas(64) std::array<int32_t, size_t{kPanelColumns} * kMaxTileRows> of_panel;
-  int32_t* const accumulators =
-      schedule_->windows() == 1 ? of_panel.data() : reinterpret_cast<int32_t*>(scratch);
+  int32_t* const accumulators = windows_ == 1 ? of_panel.data() : reinterpret_cast<int32_t*>(scratch);
   const int64_t panel_end = CeilDivide(column_end, kPanelColumns);
   for (int64_t panel = column_begin / kPanelColumns; panel < panel_end; panel += PanelsAtOnce()) {
     const int64_t end = std::min(panel_end, panel + PanelsAtOnce());
@@ -226,9 +232,10 @@ void ScheduledSums::Accumulate(const RunBuffers& buffers, const uint8_t* a, int6
   const int64_t panel_size = int64_t{kPanelColumns} * tile_rows();
   const int64_t window_bytes = IsPlanar() ? 0 : variant_.spec.window_quads * kQuad * tile_rows();
   ScheduledKernelArgs args;
-  for (int64_t window = 0; window < schedule_->windows(); ++window, a += window_bytes) {
+  const ScheduledWeights& schedule = schedule_->made();
+  for (int64_t window = 0; window < windows_; ++window, a += window_bytes) {
     for (int64_t panel = panel_begin; panel < panel_end; ++panel) {
-      args.strips = schedule_->Strips(window, panel);
+      args.strips = schedule.Strips(window, panel);
       const int64_t columns = std::min<int64_t>(kPanelColumns, data_.n - panel * kPanelColumns);
       args.strip_count = (columns + strip_columns() - 1) / strip_columns();
       args.compensation = window == 0 ? data_.CompensationOf(buffers) + panel * kPanelColumns : nullptr;

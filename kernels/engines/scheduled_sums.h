@@ -26,6 +26,7 @@
 #include "kernels/codegen/tile_epilogue.h"
 #include "kernels/engines/cost_table.h"
 #include "kernels/engines/engine.h"
+#include "kernels/weights/lazy_schedule.h"
 #include "kernels/weights/schedule.h"
 
 namespace intact::kernels {
@@ -79,12 +80,16 @@ class ScheduledSums {
   /// have strips of one column. `spec`: common to all variants. `like`: the sums of these weights for other
   /// extents of a convolution's input, or null. Its variant is chosen, and it must outlive Build().
   Error Choose(std::span<const StripVariant> variants, const ScheduleSpec& spec, const ScheduledSums* like);
-  using Schedule = std::shared_ptr<const ScheduledWeights>;
+  using Schedule = std::shared_ptr<const LazyScheduleOf<ScheduledWeights>>;
   /// Makes the schedule for `spec`. `like`: the schedule for other extents, or null.
   using MakeSchedule = std::function<Result<Schedule>(const ScheduleSpec& spec, const Schedule& like)>;
-  /// Schedules the weights and generates kernels. Call Choose() first. Before Build(), only Cost() may be
-  /// called.
+  /// Makes the schedule and generates kernels. Call Choose() first. Before Build(), only Cost() may be called.
   Error Build(const MakeSchedule& make);
+  /// Finds the schedules. RunTile() needs them. Thread-safe. OUT_OF_MEMORY.
+  Error FindSchedule() const {
+    if (fallback_ != nullptr) RETURN_IF_ERROR(fallback_->FindSchedule());
+    return schedule_->Find();
+  }
 
   const ScheduleCosts& costs() const { return Costs().Of(isa_).schedule; }
   int lanes() const { return lanes_; }
@@ -159,15 +164,16 @@ class ScheduledSums {
   /// The kernel for the last `tail` rows of a tile, which are at most a block and not paired. If the tail has no
   /// kernel of its own, the kernel of whole blocks also computes lanes that nobody stores.
   const ScheduledKernelFunction& KernelOf(int64_t tail) const noexcept;
+  double ScheduleBytes() const;  // by the estimate
   bool IsPlanar() const { return variant_.spec.group_columns != 0; }
   bool CanPair() const;
   /// The number of panels that have accumulators at the same time: one, or with several windows the panels of
   /// a chunk.
-  int64_t PanelsAtOnce() const { return schedule_->windows() == 1 ? 1 : PanelsPerChunk(); }
+  int64_t PanelsAtOnce() const { return windows_ == 1 ? 1 : PanelsPerChunk(); }
   // Scratch has three parts: accumulators; one row of C that takes all dropped rows; a tile of C for columns
   // that fill no whole tile. If the accumulators of one panel are enough, they lie on the stack instead.
   int64_t AccumulatorBytes() const {
-    return schedule_->windows() == 1 ? 0 : PanelsAtOnce() * kPanelColumns * tile_rows() * 4;
+    return windows_ == 1 ? 0 : PanelsAtOnce() * kPanelColumns * tile_rows() * 4;
   }
   /// Rows of a tile that are stored through scratch at a time. Rows of a planar band may need scratch for
   /// the whole tile's residual.
@@ -193,6 +199,7 @@ class ScheduledSums {
   const ScheduledSums* like_ = nullptr;  // null after Build()
   Variant variant_;
   int tile_columns_ = 0;  // number of columns stored at a time
+  int64_t windows_ = 0;
   Schedule schedule_;
   std::string kernel_name_;
   ScheduledKernelFunction kernel_;  // for whole blocks

@@ -65,6 +65,8 @@ class ConvKernels {
   virtual int64_t ChunkEnd(int64_t /*row*/, int64_t row_end) const { return row_end; }
   /// The time of `rows` rows, on the scale of Engine::Cost().
   virtual double RowsCost(const ConvRun& run, int64_t rows) const = 0;
+  /// Finds the schedules that `run` needs: see EngineSet::FindSchedules().
+  virtual Error FindSchedules(const ConvRun& /*run*/) const { return {}; }
   /// Generates the kernels for chunks of `rows` rows: see Engine::PrepareRows().
   virtual Error PrepareRows(const ConvRun& /*run*/, int64_t /*rows*/, bool /*or_fewer*/) const { return {}; }
   /// Scratch for the column constants that a run computes, a multiple of 64; 0 if runs compute none.

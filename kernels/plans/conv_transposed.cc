@@ -170,7 +170,9 @@ Result<std::unique_ptr<UnitPlan>> MakeBarePlan(LinearProblem problem, core::Isa 
                                                     {"output channel", "weights", 0, 0}, pairs_saturate));
   Taps taps;
   taps.depth = 1;
-  return UnitPlan::Create(std::move(packed), std::move(taps), isa);
+  ASSIGN_OR_RETURN(std::unique_ptr<UnitPlan> plan, UnitPlan::Create(std::move(packed), std::move(taps), isa));
+  for (const Engine* const engine : plan->engines().Made()) RETURN_IF_ERROR(engine->FindSchedule());
+  return plan;
 }
 
 bool BarePixels::Has(const ConvGeometry& transposed, const std::vector<ConvPhase>& phases) {

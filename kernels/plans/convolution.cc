@@ -334,6 +334,13 @@ Convolution::PreparedPointer Convolution::Decide(std::shared_ptr<const Plans> pl
   return prepared;
 }
 
+Error Convolution::Prepared::FindSchedules() const {
+  if (has_schedules.load(std::memory_order_acquire)) return {};
+  for (size_t i = 0; i < runs.size(); ++i) RETURN_IF_ERROR(plans->plans[i]->kernels().FindSchedules(runs[i]));
+  has_schedules.store(true, std::memory_order_release);
+  return {};
+}
+
 void Convolution::PlaceShared(Prepared* prepared) const {
   const Plans& plans = *prepared->plans;
   int64_t& end = prepared->shared_bytes;
@@ -471,6 +478,7 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
 
 Error Convolution::PrepareShares(const Cuts& cuts, bool or_fewer) const {
   const Prepared& prepared = cuts.prepared();
+  RETURN_IF_ERROR(prepared.FindSchedules());
   for (size_t i = 0; i < prepared.runs.size(); ++i) {
     for (int part = 0; part < cuts.parts(); ++part) {
       RETURN_IF_ERROR(
@@ -619,6 +627,7 @@ Error Convolution::Run(const intact_conv_args& args) const {
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   const Prepared& prepared = *found;
   RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
+  RETURN_IF_ERROR(prepared.FindSchedules());
   const Cuts cuts(prepared, prepared.Threads(args.threads, isa()));
   ThreadCount count = CountThreads(cuts.parts());
   ASSIGN_OR_RETURN(uint8_t* const shared, ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes,
@@ -638,6 +647,7 @@ Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t p
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   const Prepared& prepared = *found;
   RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
+  RETURN_IF_ERROR(prepared.FindSchedules());
   int threads = 1;
   ASSIGN_OR_RETURN(uint8_t* const shared, ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes,
                                                     &threads, prepared.shared_bytes));

@@ -16,6 +16,7 @@
 #include <intact/intact.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -127,6 +128,9 @@ class Convolution {
     int64_t shared_bytes = 0;
     std::vector<int64_t> columns_at;
     int64_t bare_columns_at = 0, quantized_at = 0;
+    mutable std::atomic<bool> has_schedules = false;  // all that the runs need are found
+    /// Finds the schedules that the runs need. Thread-safe. OUT_OF_MEMORY.
+    Error FindSchedules() const;
     /// All pixels of the input.
     InputPixels pixels() const {
       const Spatial& input = plans->geometry.input;

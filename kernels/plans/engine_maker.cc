@@ -58,7 +58,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     BlockCost cost;
   };
   std::vector<Candidate> candidates;
-  const std::shared_ptr<const ScheduledVectors> vectors = vectors_.lock();
+  const std::shared_ptr<const LazyScheduleOf<ScheduledVectors>> vectors = vectors_.lock();
   // Before it is built, the engine only knows the size of its packed rows.
   const auto is_wasteful = [&](int64_t m) {
     return IsWasteful(data_, m, ActivationPanelBytes(RoundUp(m, scheduled->tile().rows), data_.k));
@@ -246,13 +246,12 @@ Result<std::unique_ptr<Engine>> EngineMaker::Make(const EngineId& id) {
 }
 
 Result<std::unique_ptr<Engine>> EngineMaker::MakePanels(const KernelBlock& block) {
-  std::shared_ptr<const ScheduledVectors> vectors;
+  std::shared_ptr<const LazyScheduleOf<ScheduledVectors>> vectors;
   if (block.packing == Packing::kStrips) {
     vectors = vectors_.lock();
     if (vectors == nullptr) {
-      auto made = std::make_shared<ScheduledVectors>();
-      RETURN_IF_ERROR(data_.linear->schedules().Build(data_.weights, VectorSpec(block.isa), made));
-      vectors_ = vectors = std::move(made);
+      ASSIGN_OR_RETURN(vectors, data_.linear->MakeSchedule<ScheduledVectors>(VectorSpec(block.isa)));
+      vectors_ = vectors;
     }
   }
   std::shared_ptr<const WidePanels> wide;

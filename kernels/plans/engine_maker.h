@@ -11,6 +11,7 @@
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/engine.h"
 #include "kernels/engines/scheduled_engine.h"
+#include "kernels/weights/lazy_schedule.h"
 #include "kernels/weights/scheduled_vectors.h"
 
 namespace intact::kernels {
@@ -61,10 +62,10 @@ class EngineMaker {
 
   const GemmData& data_;
   core::Isa isa_;
-  int64_t most_rows_ = kLargeM;                    // UsualRows::most
-  const ScheduledSums* sums_ = nullptr;            // sums of the usual scheduled engine
-  std::weak_ptr<const ScheduledVectors> vectors_;  // the schedule of panel engines
-  std::weak_ptr<const WidePanels> wide_;           // the weights of the wide variant
+  int64_t most_rows_ = kLargeM;                                    // UsualRows::most
+  const ScheduledSums* sums_ = nullptr;                            // sums of the usual scheduled engine
+  std::weak_ptr<const LazyScheduleOf<ScheduledVectors>> vectors_;  // the schedule of panel engines
+  std::weak_ptr<const WidePanels> wide_;                           // the weights of the wide variant
 };
 
 /// Makes the engine for a planar band. This class has the functions of EngineMaker.

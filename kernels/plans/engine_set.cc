@@ -121,6 +121,15 @@ Error EngineSet::PrepareRows(const Engine& engine, int64_t rows, bool or_fewer) 
   return error;
 }
 
+Error EngineSet::FindSchedules(const Engine& engine) const {
+  Error error = engine.FindSchedule();
+  if (engine.tile().least_row_step == 0) return error;
+  ForEach([&](const Engine& other) {
+    if (error.ok()) error = other.FindSchedule();
+  });
+  return error;
+}
+
 int64_t EngineSet::ScratchBytes(const Engine& engine, int64_t m) const {
   int64_t bytes = engine.ScratchBytes(m);
   const EngineTile tile = engine.tile();

@@ -40,6 +40,9 @@ class EngineSet {
   void Run(const Engine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch) const;
   /// Generates the kernels for Run() of `rows` rows: see Engine::PrepareRows().
   Error PrepareRows(const Engine& engine, int64_t rows, bool or_fewer) const;
+  /// Finds the schedules of `engine` and of the engines that may run its last rows: Run() needs them. Thread-safe.
+  /// OUT_OF_MEMORY.
+  Error FindSchedules(const Engine& engine) const;
   /// Scratch that Run() needs for `m` rows.
   int64_t ScratchBytes(const Engine& engine, int64_t m) const;
   /// How a run of `m` rows on `engine` is cut for `parts` threads.

@@ -129,6 +129,7 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
     info->scratch_bytes = std::max(info->scratch_bytes, ScratchSize(bytes));
     info->part_scratch_bytes = std::max(info->part_scratch_bytes, ScratchSize(run.share_bytes));
     // There may be any number of parts.
+    RETURN_IF_ERROR(unit_->engines().FindSchedules(run.engine));
     return unit_->PrepareRows(run.engine, run.batch.m(), IsTransposed(run.batch.args()), true);
   };
   if (args.batch == 1) return add(BatchOf(args));
@@ -141,6 +142,7 @@ Error GemmPlan::Prepare(const intact_gemm_args& args, intact_run_info* info) con
 }
 
 Error GemmPlan::PrepareShares(const Decision& run) const {
+  RETURN_IF_ERROR(unit_->engines().FindSchedules(run.engine));
   for (int i = 0; i < run.cut.parts(); ++i) {
     const Range share = run.cut.Share(i);
     const int64_t rows = share.row_end - share.row_begin;
@@ -193,6 +195,7 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   RETURN_IF_ERROR(CheckItems(batch));
   const int threads = Threads(args);
   Decision run = Decide(batch, threads, true);
+  RETURN_IF_ERROR(unit_->engines().FindSchedules(run.engine));
   ThreadCount count = run.Count(threads);
   int64_t shared_bytes = run.shared_bytes * batch.items();
   // OpenMP's default may have grown since the caller asked for the size.
@@ -217,6 +220,7 @@ Error GemmPlan::RunPart(const intact_gemm_args& args, int32_t part, int32_t part
   const Batch batch = BatchOf(args);
   RETURN_IF_ERROR(CheckItems(batch));
   const Decision run = Decide(batch, parts, false);
+  RETURN_IF_ERROR(unit_->engines().FindSchedules(run.engine));
   int threads = 1;
   ASSIGN_OR_RETURN(uint8_t* const scratch,
                    ScratchOf(args.scratch, args.scratch_bytes, run.share_bytes, &threads));

@@ -48,6 +48,7 @@ Result<std::vector<GemmPlan::TimedEngine>> GemmPlan::TimeAll(int64_t m, TuningBu
   RETURN_IF_ERROR(memory.Allocate(problem(), m * weights().k(), m * weights().n()));
   for (const Engine* const engine : engines) {
     RETURN_IF_ERROR(memory.MakeRoom(unit_->ShareBytes(*engine, m)));
+    RETURN_IF_ERROR(unit_->engines().FindSchedules(*engine));
     RETURN_IF_ERROR(unit_->PrepareRows(*engine, m, false, false));
   }
   AlignedBuffer<float> row_scales;
@@ -103,8 +104,7 @@ TunedChoices GemmPlan::tuned() const {
   return tuned;
 }
 
-// Files store names of kernels. Some names depend on the weights' values, so an engine knows its name only
-// after it has been made.
+// Files store names of kernels. An engine knows its name only after it has been made.
 void GemmPlan::Restore(const TunedChoices& tuned) {
   if (tuned.choices.empty() || tuned.cpu != jit::HostCpu().ToString()) return;
   EngineSet* const set = unit_->mutable_engines();

@@ -285,6 +285,13 @@ double UnitConv::RowsCost(const ConvRun& run, int64_t rows) const {
 
 // ----- a run -----------------------------------------------------------------------------------------------
 
+Error UnitConv::FindSchedules(const ConvRun& run) const {
+  for (size_t i = 0; i < units_.size(); ++i) {
+    RETURN_IF_ERROR(units_[i]->engines().FindSchedules(*run.engines[i]));
+  }
+  return {};
+}
+
 Error UnitConv::PrepareRows(const ConvRun& run, int64_t rows, bool or_fewer) const {
   if (run.is_by_line) rows = std::min(rows, geometry_.output[kWidth]);
   for (size_t i = 0; i < units_.size(); ++i)

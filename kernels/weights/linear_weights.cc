@@ -4,12 +4,15 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/result.h"
+#include "kernels/weights/schedule.h"
+#include "kernels/weights/scheduled_vectors.h"
 
 namespace intact::kernels {
 namespace {
@@ -132,11 +135,43 @@ Error LinearWeights::Overflow(int64_t n, int64_t sum, const std::string& what) c
 }
 
 void LinearWeights::DropPanels(std::shared_ptr<const PanelSource> source) const {
-  dropped_to_ = std::move(source);
-  if (mapping_ != nullptr) return;  // unread pages of the file take no memory
+  {
+    const std::lock_guard lock(freeing_);
+    dropped_to_ = std::move(source);
+  }
+  FreeUnreadPanels();
+}
+
+void LinearWeights::FreeUnreadPanels() const noexcept {
+  const std::lock_guard lock(freeing_);
+  // Unread pages of a file take no memory.
+  if (dropped_to_ == nullptr || mapping_ != nullptr || schedules_.HasUnfound()) return;
   packed_.owned = {};
   packed_.data = nullptr;
 }
+
+template <class Made>
+Result<std::shared_ptr<LazyScheduleOf<Made>>> LinearWeights::MakeSchedule(const ScheduleSpec& spec) const {
+  const ScheduleKey key = ScheduleKey::Of(spec);
+  std::shared_ptr<LazyScheduleOf<Made>> schedule;
+  if (const std::span<const uint8_t> order = schedules_.HeldOrder(key); !order.empty()) {
+    Made made;
+    RETURN_IF_ERROR(made.Build(packed_, spec, order));
+    schedule = std::make_shared<LazyScheduleOf<Made>>(spec, std::move(made));
+  } else {
+    const std::optional<ScheduleStatistics> estimate = schedules_.Estimate(packed_, spec);
+    if (!estimate) return NoMemoryForSchedule();
+    schedule =
+        std::make_shared<LazyScheduleOf<Made>>(packed_, spec, *estimate, [this] { FreeUnreadPanels(); });
+  }
+  schedules_.Note(key, schedule);
+  return schedule;
+}
+
+template Result<std::shared_ptr<LazyScheduleOf<ScheduledWeights>>> LinearWeights::MakeSchedule(
+    const ScheduleSpec& spec) const;
+template Result<std::shared_ptr<LazyScheduleOf<ScheduledVectors>>> LinearWeights::MakeSchedule(
+    const ScheduleSpec& spec) const;
 
 Error LinearWeights::RestorePanels() const {
   if (dropped_to_ == nullptr) return {};  // writes nothing: threads share weights that keep their panels
@@ -146,15 +181,22 @@ Error LinearWeights::RestorePanels() const {
 }
 
 Result<std::shared_ptr<const PackedWeights>> LinearWeights::Panels() const {
-  if (packed_.data != nullptr) return std::shared_ptr<const PackedWeights>(std::shared_ptr<void>(), &packed_);
+  // A thread that finds the last schedule may free dropped panels.
+  if (dropped_to_ == nullptr || mapping_ != nullptr) {
+    return std::shared_ptr<const PackedWeights>(std::shared_ptr<void>(), &packed_);
+  }
   auto made = std::make_shared<PackedWeights>(packed_.k, packed_.n);
   if (!MakePanels(*dropped_to_, made.get())) return NoMemoryForPanels();
   return std::shared_ptr<const PackedWeights>(std::move(made));
 }
 
 int64_t LinearWeights::bytes() const {
-  int64_t bytes = (dropped_to_ == nullptr && packed_.data != nullptr ? packed_.bytes() : 0) +
-                  static_cast<int64_t>(compensation_.bytes() + column_sums_.bytes());
+  const auto panel_bytes = [&]() -> int64_t {
+    const std::lock_guard lock(freeing_);
+    const bool is_unread = dropped_to_ != nullptr && mapping_ != nullptr && !schedules_.HasUnfound();
+    return packed_.data == nullptr || is_unread ? 0 : packed_.bytes();
+  };
+  int64_t bytes = panel_bytes() + static_cast<int64_t>(compensation_.bytes() + column_sums_.bytes());
   for (const bool has_values : {!problem_.bias_s32.empty(), !problem_.b_zero_points.empty(),
                                 problem_.Factors() != nullptr, problem_.Addends() != nullptr}) {
     if (has_values) bytes += packed_.panels() * kPanelColumns * static_cast<int64_t>(sizeof(int32_t));

@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "core/result.h"
 #include "kernels/problem/linear_problem.h"
 #include "kernels/runtime/aligned_buffer.h"
 #include "kernels/weights/certificate.h"
+#include "kernels/weights/lazy_schedule.h"
 #include "kernels/weights/pack.h"
 #include "kernels/weights/schedule_records.h"
 
@@ -52,9 +54,11 @@ class LinearWeights {
   const PackedWeights& packed() const { return packed_; }
   /// The panels, or a rebuilt copy while they are dropped. Thread-safe. OUT_OF_MEMORY.
   Result<std::shared_ptr<const PackedWeights>> Panels() const;
-  /// Frees the panels' memory: no kernel reads them, and `source` holds the weights. The weights' values do
-  /// not change. Not thread-safe, like RestorePanels().
+  /// Frees the panels' memory as soon as all schedules are found: no kernel reads them, and `source` holds the
+  /// weights. The weights' values do not change. Not thread-safe, like RestorePanels().
   void DropPanels(std::shared_ptr<const PanelSource> source) const;
+  /// Frees the memory of dropped panels, unless a schedule must still be found. Thread-safe.
+  void FreeUnreadPanels() const noexcept;
   /// Rebuilds dropped panels for kernels that read them. OUT_OF_MEMORY.
   Error RestorePanels() const;
   /// The strides of a runtime B. `data` is not set.
@@ -62,6 +66,11 @@ class LinearWeights {
   const Certificate& certificate() const { return certificate_; }
   /// Schedules of these weights that plans have estimated or made.
   ScheduleRecords& schedules() const { return schedules_; }
+  /// Makes a schedule: `Made` is ScheduledWeights or ScheduledVectors. If a held record has its order, the schedule is
+  /// restored at once. Errors: OUT_OF_MEMORY, INVALID_ARGUMENT (the order is not one of these weights). Throws
+  /// std::bad_alloc.
+  template <class Made>
+  Result<std::shared_ptr<LazyScheduleOf<Made>>> MakeSchedule(const ScheduleSpec& spec) const;
   /// The compensation of each column: bias_s32 − za·Σ_k (b − zb), with A and B as kernels see them. Padded to
   /// whole panels. For a runtime B, only the bias.
   const AlignedBuffer<int32_t>& compensation() const { return compensation_; }
@@ -88,6 +97,7 @@ class LinearWeights {
   Naming naming_;
   WeightView layout_;
   mutable PackedWeights packed_;
+  mutable std::mutex freeing_;                             // of packed_
   mutable std::shared_ptr<const PanelSource> dropped_to_;  // null: panels are kept
   std::shared_ptr<const void> mapping_;
   Certificate certificate_;

@@ -123,7 +123,6 @@ Error ScheduledWeights::BuildStrips(const PackedWeights& weights, std::span<cons
         stream = spec_.group_columns == 0
                      ? WriteGroups<uint16_t>(scheduler, static_cast<uint32_t>(spec_.rows), stream)
                      : WriteGroups<uint32_t>(scheduler, 1, stream);
-        largest_group_ = std::max(largest_group_, scheduler.LargestGroup());
       }
       bytes_ += stream - strips_.back();
       blocks_.back().used = static_cast<size_t>(stream - blocks_.back().data.data());
@@ -149,7 +148,6 @@ bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
     panels_ = other.panels_;
     quads_ = other.quads_;
     bytes_ = other.bytes_;
-    largest_group_ = other.largest_group_;
     auto strips = other.strips_.begin();
     for (const Block& from : other.blocks_) {
       Block& block = blocks_.emplace_back();

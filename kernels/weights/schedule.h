@@ -83,8 +83,6 @@ class ScheduledWeights final : public PanelSource {
   const ScheduleStatistics& statistics() const { return statistics_; }
   int64_t windows() const { return windows_; }
   int64_t bytes() const { return bytes_; }
-  /// The number of items in the largest group, at least 1.
-  int largest_group() const { return largest_group_; }
   /// The first strip of panel `panel` in `window`; its 16/strip_columns strips are adjacent.
   const uint8_t* Strips(int64_t window, int64_t panel) const {
     return strips_[static_cast<size_t>(window * panels_ + panel)];
@@ -101,7 +99,6 @@ class ScheduledWeights final : public PanelSource {
   ScheduleStatistics statistics_;
   int64_t windows_ = 0, panels_ = 0, quads_ = 0;
   int64_t bytes_ = 0;
-  int largest_group_ = 1;
   struct Block {  // memory for the strips of several whole panels
     AlignedBuffer<uint8_t> data;
     size_t used = 0;  // bytes

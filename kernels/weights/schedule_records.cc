@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kernels/weights/lazy_schedule.h"
+
 namespace intact::kernels {
 
 ScheduleRecord* ScheduleRecords::FindOrAdd(const ScheduleKey& key) {
@@ -31,12 +33,17 @@ std::span<const uint8_t> ScheduleRecords::HeldOrder(const ScheduleKey& key) cons
   return {};
 }
 
-void ScheduleRecords::NoteBuilt(const ScheduleKey& key, const std::shared_ptr<const PanelSource>& schedule,
-                                int64_t order_bytes) {
+void ScheduleRecords::Note(const ScheduleKey& key, const std::shared_ptr<const LazySchedule>& schedule) {
   const std::lock_guard lock(mutex_);
-  ScheduleRecord* const record = FindOrAdd(key);
-  record->built = schedule;
-  record->order_bytes = order_bytes;
+  FindOrAdd(key)->made = schedule;
+}
+
+bool ScheduleRecords::HasUnfound() const {
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(records_, [](const ScheduleRecord& record) {
+    const std::shared_ptr<const LazySchedule> made = record.made.lock();
+    return made != nullptr && !made->is_found();
+  });
 }
 
 std::vector<ScheduleRecord> ScheduleRecords::records() const {

@@ -1,10 +1,10 @@
 // Schedules that a plan has estimated or made for its weights. Schedules are slow to find, so a file keeps
 // estimates and orders. Strips and engines are chosen by estimates. Schedules are restored from orders.
 //
-//   create   Estimate(), Build() ─► records ─► file: key, estimate, order
-//   load     file ─► Hold() ─► Estimate() and Build() find their keys there
+//   create   Estimate(), Note() ─► records ─► file: key, estimate, order
+//   load     file ─► Hold() ─► Estimate() and HeldOrder() find their keys there
 //
-// Build() checks every order that it uses. Estimates are not checked: they only choose kernels.
+// Restoring a schedule checks its order. Estimates are not checked: they only choose kernels.
 //
 // A schedule depends on the ISA and on cache sizes. If a file has no record with the right key, the schedule
 // is found again.
@@ -24,6 +24,8 @@
 #include "kernels/weights/schedule.h"
 
 namespace intact::kernels {
+
+class LazySchedule;
 
 /// What a schedule depends on, in addition to the weights and their zero points.
 struct ScheduleKey {
@@ -47,8 +49,8 @@ struct ScheduleKey {
 struct ScheduleRecord {
   ScheduleKey key;
   ScheduleStatistics estimate;             // quads = 0: not estimated
-  std::weak_ptr<const PanelSource> built;  // the schedule, while a plan uses it
-  int64_t order_bytes = 0;                 // of the schedule that was built; 0: none was
+  std::weak_ptr<const LazySchedule> made;  // the schedule, while a plan uses it
+  int64_t order_bytes = 0;                 // in a file; 0: the schedule was only estimated
   std::span<const uint8_t> order;          // in a file: order_bytes bytes; else empty
 };
 
@@ -66,28 +68,21 @@ class ScheduleRecords {
  public:
   /// EstimateSchedule(), computed once. Other calls wait while it is computed.
   std::optional<ScheduleStatistics> Estimate(const PackedWeights& weights, const ScheduleSpec& spec);
-  /// Builds `schedule`, a ScheduledWeights or ScheduledVectors, in the order of a held record if there is one.
-  template <class Schedule>
-  Error Build(const PackedWeights& weights, const ScheduleSpec& spec,
-              const std::shared_ptr<Schedule>& schedule) {
-    const ScheduleKey key = ScheduleKey::Of(spec);
-    RETURN_IF_ERROR(schedule->Build(weights, spec, HeldOrder(key)));
-    NoteBuilt(key, schedule, schedule->statistics().order_bytes);
-    return {};
-  }
+  /// The order of a held record, or nothing.
+  std::span<const uint8_t> HeldOrder(const ScheduleKey& key) const;
+  /// Records that a plan uses `schedule`.
+  void Note(const ScheduleKey& key, const std::shared_ptr<const LazySchedule>& schedule);
+  /// Whether a plan uses a schedule that is not found yet.
+  bool HasUnfound() const;
 
   /// Records of a file. Their orders must stay in memory until ForgetHeld().
   void Hold(const ScheduleRecord& record) { held_.push_back(record); }
   void ForgetHeld() { held_.clear(); }
 
-  /// The records of what was estimated or built, oldest first, without orders.
+  /// The records of what was estimated or made, oldest first, without orders.
   std::vector<ScheduleRecord> records() const;
 
  private:
-  /// The order of a held record, or nothing.
-  std::span<const uint8_t> HeldOrder(const ScheduleKey& key) const;
-  void NoteBuilt(const ScheduleKey& key, const std::shared_ptr<const PanelSource>& schedule,
-                 int64_t order_bytes);
   ScheduleRecord* FindOrAdd(const ScheduleKey& key);  // needs mutex_
 
   mutable std::mutex mutex_;

@@ -2,6 +2,7 @@
 #ifndef INTACT_KERNELS_WEIGHTS_SCHEDULE_SPEC_H_
 #define INTACT_KERNELS_WEIGHTS_SCHEDULE_SPEC_H_
 
+#include <algorithm>
 #include <cstdint>
 
 #include "kernels/weights/pack.h"
@@ -38,7 +39,18 @@ struct ScheduleSpec {
   /// Bytes of an item's offset in a stream of strips.
   int OffsetBytes() const { return group_columns == 0 ? 2 : 4; }
   int ItemBytes() const { return OffsetBytes() + kQuad * strip_columns; }
+  /// w − zb is a sum of at most three weights, and each item may be split.
+  int MostItemsOfQuad() const { return zero_points == nullptr ? 2 : 6; }
 };
+
+inline int64_t Windows(const PackedWeights& weights, const ScheduleSpec& spec) {
+  return (weights.quads() + spec.window_quads - 1) / spec.window_quads;
+}
+/// The most items that a group of a schedule for `spec` can have.
+inline int MostInGroup(const PackedWeights& weights, const ScheduleSpec& spec) {
+  const int64_t items = spec.MostItemsOfQuad() * std::min(weights.quads(), spec.window_quads);
+  return static_cast<int>(std::clamp<int64_t>(items, 1, spec.largest_group));
+}
 
 /// Offsets in a window, in units of 4 bytes, are below this.
 inline constexpr int64_t kMostWindowOffset = int64_t{1} << 16;

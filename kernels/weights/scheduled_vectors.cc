@@ -63,7 +63,6 @@ Error ScheduledVectors::BuildStrips(const PackedWeights& weights, const Schedule
       } else {
         scheduler.Schedule(weights, column, window, &statistics_);
       }
-      largest_group_ = std::max(largest_group_, scheduler.LargestGroup());
       AppendWindow(scheduler, window * spec.window_quads, static_cast<size_t>(item_bytes()), &strip);
     }
     if (item_columns_ < kColumns) strip.resize(strip.size() + kColumns * kQuad);

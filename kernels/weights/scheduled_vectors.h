@@ -45,8 +45,6 @@ class ScheduledVectors final : public PanelSource {
   Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
 
   const ScheduleStatistics& statistics() const { return statistics_; }
-  /// The number of items in the largest group, at least 1.
-  int largest_group() const { return largest_group_; }
   int64_t windows() const { return windows_; }
   int64_t bytes() const { return bytes_; }
   void AddTo(PackedWeights* packed) const noexcept override;
@@ -61,7 +59,6 @@ class ScheduledVectors final : public PanelSource {
   int lanes_ = 1;
   int item_columns_ = 1;
   ScheduleStatistics statistics_;
-  int largest_group_ = 1;
   int64_t windows_ = 0;
   int64_t bytes_ = 0;
   std::vector<AlignedBuffer<uint8_t>> strips_;

@@ -304,7 +304,7 @@ class StripScheduler {
   /// For strips of at most `quads`. Needs AVX2.
   [[gnu::target("avx2")]] StripScheduler(const ScheduleSpec& spec, int64_t quads)
       : spec_(spec),
-        most_items_(MostItems(spec) * quads),
+        most_items_(spec.MostItemsOfQuad() * quads),
         capacity_(CapacityOf(spec).positive, CapacityOf(spec).negative) {
     const auto [positive, negative] = CapacityOf(spec);
     fits_all_ = kMaxPairLoad * spec.largest_group <= std::min(positive, negative);
@@ -417,9 +417,6 @@ class StripScheduler {
     std::array<uint16_t, kMaxGroup> counts = {};
     std::vector<uint16_t> sequence;  // numbers of items, in the order of counts
   };
-  // The most items of a quad: w − zb is a sum of at most three weights, and each item may be split.
-  static int64_t MostItems(const ScheduleSpec& spec) { return spec.zero_points == nullptr ? 2 : 6; }
-
   static LaneCapacity CapacityOf(const ScheduleSpec& spec) {
     const LaneCapacity capacity = CapacityFor(spec.saturates ? spec.amax : 1);
     // No group of kMaxGroup items exceeds this, and int16 loads hold it.
@@ -670,10 +667,6 @@ inline int64_t CountItems(const std::array<uint16_t, kMaxGroup>& counts) {
 /// Adds an item's weights to the weights of its quad.
 inline void AddWeights(const uint8_t* weights, int count, int8_t* to) {
   for (int i = 0; i < count; ++i) to[i] = static_cast<int8_t>(to[i] + static_cast<int8_t>(weights[i]));
-}
-
-inline int64_t Windows(const PackedWeights& weights, const ScheduleSpec& spec) {
-  return (weights.quads() + spec.window_quads - 1) / spec.window_quads;
 }
 
 }  // namespace intact::kernels

@@ -144,8 +144,9 @@ std::vector<int32_t> RunBlock(const kernels::KernelBlock& block, int mr, int64_t
     return RunTile(spec, staged.data(), row_bytes, panels.data(), panel_bytes, compensation);
   }
   kernels::ScheduledVectors schedule;
-  if (!schedule.Build(weights, kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255)).ok()) return {};
-  spec.loop = kernels::StripLoop{.largest_group = schedule.largest_group()};
+  const kernels::ScheduleSpec how = kernels::ScheduledVectors::SpecFor(weights, spec.nr(), 255);
+  if (!schedule.Build(weights, how).ok()) return {};
+  spec.loop = kernels::StripLoop{.largest_group = kernels::MostInGroup(weights, how)};
   return RunTile(spec, staged.data(), row_bytes, schedule.Strip(0), 0, compensation, schedule.windows());
 }
 

@@ -1,0 +1,73 @@
+// Schedules that their first use finds. To find a schedule takes most of the time to create a plan, and a plan may
+// never run the number of rows that needs it.
+//
+//   LinearWeights::MakeSchedule() ─► LazySchedule ─► Find(), before the first run that reads the schedule
+//
+// The canonical panels stay in memory until no schedule of their weights is left to find.
+#ifndef INTACT_KERNELS_WEIGHTS_LAZY_SCHEDULE_H_
+#define INTACT_KERNELS_WEIGHTS_LAZY_SCHEDULE_H_
+
+#include <atomic>
+#include <cassert>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <utility>
+
+#include "core/result.h"
+#include "kernels/weights/pack.h"
+#include "kernels/weights/schedule_spec.h"
+
+namespace intact::kernels {
+
+class LazySchedule : public PanelSource {
+ public:
+  explicit LazySchedule(const ScheduleSpec& spec) : spec_(spec) {}
+  const ScheduleSpec& spec() const { return spec_; }
+  /// Finds the schedule, unless that is done. Other calls wait while it is found. Thread-safe. OUT_OF_MEMORY; a later
+  /// call may succeed.
+  virtual Error Find() const = 0;
+  bool is_found() const { return is_found_.load(std::memory_order_acquire); }
+  /// The found schedule's; before, estimates for all columns.
+  virtual ScheduleStatistics statistics() const = 0;
+
+ protected:
+  ScheduleSpec spec_;
+  mutable std::atomic<bool> is_found_ = false;
+};
+
+/// `Made` is ScheduledWeights or ScheduledVectors.
+template <class Made>
+class LazyScheduleOf final : public LazySchedule {
+ public:
+  /// To be found in `weights`, which must stay until then. `estimate`: of a sample of the columns. `on_found` is called
+  /// once, by the thread that has found the schedule.
+  LazyScheduleOf(const PackedWeights& weights, const ScheduleSpec& spec, const ScheduleStatistics& estimate,
+                 std::function<void()> on_found);
+  /// Found.
+  LazyScheduleOf(const ScheduleSpec& spec, Made made) : LazySchedule(spec), made_(std::move(made)) {
+    is_found_ = true;
+  }
+
+  Error Find() const override;
+  /// The schedule, after Find().
+  const Made& made() const {
+    assert(is_found());
+    return made_;
+  }
+  Made* mutable_made() { return &made_; }
+  ScheduleStatistics statistics() const override { return is_found() ? made_.statistics() : estimate_; }
+  /// Bytes of the schedule that was found; else 0.
+  int64_t bytes() const { return is_found() ? made_.bytes() : 0; }
+  void AddTo(PackedWeights* packed) const noexcept override;
+
+ private:
+  const PackedWeights* weights_ = nullptr;  // null if the schedule was never to be found
+  ScheduleStatistics estimate_;
+  std::function<void()> on_found_;
+  mutable std::mutex mutex_;
+  mutable Made made_;  // written before is_found_
+};
+
+}  // namespace intact::kernels
+#endif  // INTACT_KERNELS_WEIGHTS_LAZY_SCHEDULE_H_
