@@ -20,6 +20,10 @@ constexpr int64_t kFewDepths = 8;        // depths of a block whose rows share a
 constexpr int64_t kL1WayBytes = 4096;    // rows at a multiple of this distance share sets of L1
 constexpr int64_t kMostReadingRows = 4;  // rows of A that read a block of such rows without a copy
 constexpr int64_t kColumnsAhead = 512;   // columns to the block that is prefetched
+#ifndef KFEW
+#define KFEW 1024
+#endif
+constexpr int64_t kFewAhead = KFEW;
 // AVX2 takes longer for a column. Measured on Zen 5: 1.2 times as fast at 1×4032×4096 as with 512.
 constexpr int64_t kColumnsAheadByAvx2 = 256;
 constexpr int64_t kAtOnce = 4;  // columns of B that are read together
@@ -119,6 +123,16 @@ void AddRows(const WeightView& b, int64_t begin, int64_t end, const uint8_t* sta
       }
     }
   }
+}
+
+// AddRows() by blocks of kFewDepths or of kBlockDepths depths, which `kAddFew` and `kAdd` add.
+template <AddBlock kAddFew, AddBlock kAdd, int64_t kDepthBytes, int64_t kAhead = kColumnsAhead>
+void AddRowsInBlocks(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
+                     int32_t* sums, int64_t sums_stride) noexcept {
+  const bool has_few = SharesSet(b) && rows <= kMostReadingRows;
+  const auto add = has_few ? AddRows<kAddFew, kDepthBytes, kFewDepths, kFewAhead>
+                           : AddRows<kAdd, kDepthBytes, kBlockDepths, kAhead>;
+  add(b, begin, end, staged, rows, sums, sums_stride);
 }
 
 // Columns of B: whole kDepths depths in place, and a copy of the depths after them, padded with zeros.
@@ -263,15 +277,6 @@ template <int64_t kBlock>
   for (int64_t row = 0; row < rows; ++row) add(block, staged + row * staged_stride, sums + row * sums_stride);
 }
 
-// AddPairs() reads halves of lines. Blocks of fewer rows stay in L1 until it has read both.
-void AddRowsByAvx2(const WeightView& b, int64_t begin, int64_t end, const uint8_t* staged, int64_t rows,
-                   int32_t* sums, int64_t sums_stride) noexcept {
-  const bool has_few = SharesSet(b) && rows <= kMostReadingRows;
-  const auto add = has_few ? AddRows<AddBlockByAvx2<kFewDepths>, 4, kFewDepths>
-                           : AddRows<AddBlockByAvx2<kBlockDepths>, 4, kBlockDepths, kColumnsAheadByAvx2>;
-  add(b, begin, end, staged, rows, sums, sums_stride);
-}
-
 // The low halves of 64 depths, then their high halves.
 [[gnu::target("avx2")]] void StageHalves(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
   const __m256i low = _mm256_set1_epi8(0x0f);
@@ -344,13 +349,13 @@ void StageBytes(const uint8_t* a, int64_t k, uint8_t* staged) noexcept {
 
 // The products of kHalves halves of a block's columns for kRows rows, with quads of four columns of each
 // 128-bit lane in a vector.
-template <int kRows, int kHalves>
+template <int kRows, int kHalves, int64_t kBlock>
 [[INTACT_AVX_VNNI]] inline void AddHalves(const int8_t* b, int64_t stride, __m256i shift,
                                           const uint8_t* staged, int64_t staged_stride, int32_t* sums,
                                           int64_t sums_stride) {
   constexpr int64_t kHalf = kColumns / 2;
   __m256i sum[kRows][kHalves][4] = {};
-  for (int64_t depth = 0; depth < kBlockDepths; depth += kQuad, b += kQuad * stride) {
+  for (int64_t depth = 0; depth < kBlock; depth += kQuad, b += kQuad * stride) {
 #pragma GCC unroll 2
     for (int half = 0; half < kHalves; ++half) {
       const auto row = [&](int64_t i) __attribute__((target("avx2,avxvnni"))) {
@@ -376,17 +381,19 @@ template <int kRows, int kHalves>
   }
 }
 
+template <int64_t kBlock>
 [[INTACT_AVX_VNNI]] void AddBlockByAvxVnni(const Block& block, const uint8_t* staged, int64_t staged_stride,
                                            int64_t rows, int32_t* sums, int64_t sums_stride) {
   const __m256i shift = _mm256_set1_epi8(static_cast<char>(block.shift));
   const int64_t paired_rows = rows / 2 * 2;
   for (int64_t row = 0; row < paired_rows; row += 2, staged += 2 * staged_stride, sums += 2 * sums_stride) {
     for (const int64_t half : {int64_t{0}, kColumns / 2}) {
-      AddHalves<2, 1>(block.b + half, block.stride, shift, staged, staged_stride, sums + half, sums_stride);
+      AddHalves<2, 1, kBlock>(block.b + half, block.stride, shift, staged, staged_stride, sums + half,
+                              sums_stride);
     }
   }
   if (rows > paired_rows)
-    AddHalves<1, 2>(block.b, block.stride, shift, staged, staged_stride, sums, sums_stride);
+    AddHalves<1, 2, kBlock>(block.b, block.stride, shift, staged, staged_stride, sums, sums_stride);
 }
 
 // ----- AVX-512 ---------------------------------------------------------------------------------------------
@@ -413,11 +420,12 @@ template <int kRows, int kHalves>
 }
 
 // AddPairs() for all columns of a block at once.
+template <int64_t kBlock>
 [[INTACT_AVX512]] inline void AddPairsOfLine(const Block& block, __m512i shift, const uint8_t* staged,
                                              int32_t* sums) {
   __m512i l_low = {}, l_high = {}, h_low = {}, h_high = {};
   const int8_t* b = block.b;
-  for (int pair = 0; pair < kBlockDepths / 2; ++pair, b += 2 * block.stride) {
+  for (int pair = 0; pair < kBlock / 2; ++pair, b += 2 * block.stride) {
     const __m512i l = _mm512_set1_epi32(DwordAt(staged + pair * 8));
     const __m512i h = _mm512_set1_epi32(DwordAt(staged + pair * 8 + 4));
     const __m512i even = _mm512_xor_si512(_mm512_loadu_si512(b), shift);
@@ -436,11 +444,12 @@ template <int kRows, int kHalves>
   AddFours(fours, sums);
 }
 
+template <int64_t kBlock>
 [[INTACT_AVX512]] void AddBlockByAvx512(const Block& block, const uint8_t* staged, int64_t staged_stride,
                                         int64_t rows, int32_t* sums, int64_t sums_stride) {
   const __m512i shift = _mm512_set1_epi8(static_cast<char>(block.shift));
   for (int64_t row = 0; row < rows; ++row) {
-    AddPairsOfLine(block, shift, staged + row * staged_stride, sums + row * sums_stride);
+    AddPairsOfLine<kBlock>(block, shift, staged + row * staged_stride, sums + row * sums_stride);
   }
 }
 
@@ -449,13 +458,13 @@ template <int kRows, int kHalves>
 #define INTACT_AVX512_VNNI gnu::target("avx512f,avx512bw,avx512vl,avx512vnni")
 
 // A block's products for kRows rows, with quads of four columns of each 128-bit lane in a vector.
-template <int kRows>
+template <int kRows, int64_t kBlock>
 [[INTACT_AVX512_VNNI]] inline void AddQuads(const Block& block, const uint8_t* staged, int64_t staged_stride,
                                             int32_t* sums, int64_t sums_stride) {
   const __m512i shift = _mm512_set1_epi8(static_cast<char>(block.shift));
   __m512i sum[kRows][4] = {};
   const int8_t* b = block.b;
-  for (int64_t depth = 0; depth < kBlockDepths; depth += kQuad, b += kQuad * block.stride) {
+  for (int64_t depth = 0; depth < kBlock; depth += kQuad, b += kQuad * block.stride) {
     __m512i row[kQuad];
 #pragma GCC unroll 4
     for (int i = 0; i < kQuad; ++i)
@@ -477,17 +486,19 @@ template <int kRows>
   for (int i = 0; i < kRows; ++i) AddFours(sum[i], sums + i * sums_stride);
 }
 
+template <int64_t kBlock>
 [[INTACT_AVX512_VNNI]] void AddBlockByVnni(const Block& block, const uint8_t* staged, int64_t staged_stride,
                                            int64_t rows, int32_t* sums, int64_t sums_stride) {
   int64_t row = 0;
   for (; row + 4 <= rows; row += 4) {
-    AddQuads<4>(block, staged + row * staged_stride, staged_stride, sums + row * sums_stride, sums_stride);
+    AddQuads<4, kBlock>(block, staged + row * staged_stride, staged_stride, sums + row * sums_stride,
+                        sums_stride);
   }
   staged += row * staged_stride;
   sums += row * sums_stride;
-  if (rows - row == 1) AddQuads<1>(block, staged, staged_stride, sums, sums_stride);
-  if (rows - row == 2) AddQuads<2>(block, staged, staged_stride, sums, sums_stride);
-  if (rows - row == 3) AddQuads<3>(block, staged, staged_stride, sums, sums_stride);
+  if (rows - row == 1) AddQuads<1, kBlock>(block, staged, staged_stride, sums, sums_stride);
+  if (rows - row == 2) AddQuads<2, kBlock>(block, staged, staged_stride, sums, sums_stride);
+  if (rows - row == 3) AddQuads<3, kBlock>(block, staged, staged_stride, sums, sums_stride);
 }
 
 [[INTACT_AVX512_VNNI]] void AddColumnsByVnni(const Columns& columns, const uint8_t* staged, int32_t* sums) {
@@ -534,12 +545,19 @@ UnpackedProduct UnpackedProduct::For(core::Isa isa, const WeightView& b) {
   const RuntimeCosts& costs = Costs().runtime;
   if (has_vnni && has_columns)
     return {StageBytes, AddColumns<AddColumnsByVnni, 1>, 1, &costs.vnni_columns, "vnni"};
-  if (has_vnni) return {StageBytes, AddRows<AddBlockByVnni, 1>, 1, &costs.vnni_rows, "vnni"};
+  if (has_vnni)
+    return {StageBytes, AddRowsInBlocks<AddBlockByVnni<kFewDepths>, AddBlockByVnni<kBlockDepths>, 1>, 1,
+            &costs.vnni_rows, "vnni"};
   if (has_columns) return {StageHalves, AddColumns<AddColumnsByAvx2, 2>, 2, &costs.split_columns, "split"};
-  if (has_avx_vnni) return {StageBytes, AddRows<AddBlockByAvxVnni, 1>, 1, &costs.ymm_vnni_rows, "vnni"};
+  if (has_avx_vnni)
+    return {StageBytes, AddRowsInBlocks<AddBlockByAvxVnni<kFewDepths>, AddBlockByAvxVnni<kBlockDepths>, 1>, 1,
+            &costs.ymm_vnni_rows, "vnni"};
   if (has(core::kZmm, core::Isa::kAvx512))
-    return {StagePairs, AddRows<AddBlockByAvx512, 4>, 4, &costs.zmm_split_rows, "split"};
-  return {StagePairs, AddRowsByAvx2, 4, &costs.split_rows, "split"};
+    return {StagePairs, AddRowsInBlocks<AddBlockByAvx512<kFewDepths>, AddBlockByAvx512<kBlockDepths>, 4>, 4,
+            &costs.zmm_split_rows, "split"};
+  return {StagePairs,
+          AddRowsInBlocks<AddBlockByAvx2<kFewDepths>, AddBlockByAvx2<kBlockDepths>, 4, kColumnsAheadByAvx2>,
+          4, &costs.split_rows, "split"};
 }
 
 }  // namespace intact::kernels

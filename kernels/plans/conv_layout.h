@@ -61,6 +61,7 @@ class ConvLayout {
   enum class Reading : uint8_t {
     kInPlace,
     kBand,         // a band of all channels
+    kJoinedBand,   // a band of all channels that joins taps that lie apart (BandChannels::joins_taps)
     kBandPerUnit,  // a band of each unit's channels
     kWindows,      // for each unit, copies with all taps of a pixel side by side
     kPlanarBand,
@@ -99,6 +100,7 @@ class ConvLayout {
 
   const Variant& variant() const { return variant_; }
   Reading reading() const { return variant_.reading; }
+  bool IsJoined() const { return variant_.reading == Reading::kJoinedBand; }
   bool IsPlanar() const { return variant_.reading == Reading::kPlanarBand; }
   bool IsDepthwise() const { return variant_.reading == Reading::kDepthwise; }
   const LinearProblem& problem() const { return problem_; }
@@ -157,6 +159,7 @@ class ConvLayout {
   bool HasOneInput() const;
   bool WantsDepthwise() const;
   bool TapsAreApart() const;
+  bool MayJoinTaps() const;
   bool HasCostlyTaps() const;
   bool NeedsBand() const;
   bool ShiftsRows() const;
@@ -200,6 +203,7 @@ class ConvLayout {
   std::vector<int64_t> channel_order_, channel_places_;
   bool has_neutral_zeros_ = false;  // kernels see neutral weights as 0; else they equal the zero point
   bool joins_width_ = false;
+  int64_t joined_step_ = 0;  // depths between joined taps
   int64_t tap_depth_ = 0, vector_step_ = 0;
   bool may_skip_padding_ = false;
   std::vector<std::shared_ptr<const LinearWeights>> weights_;  // [unit]
