@@ -38,6 +38,8 @@ bool NarrowEngine::CanRun(const GemmData& data, core::Isa isa) {
 NarrowEngine::NarrowEngine(const GemmData& data, core::Isa isa) : data_(data) {
   spec_.isa = isa;
   spec_.width = data.weights.width;
+  spec_.columns = spec_.rows() == 16 ? static_cast<int>(data.n) : spec_.width;
+  step_rows_ = spec_.MostStepRows(data.k);
   spec_.has_tail = data.k % (int64_t{spec_.quads()} * kQuad) != 0;
   spec_.shifts = data.a_shift() != 0;
   spec_.epilogue = data.epilogue;
@@ -45,6 +47,16 @@ NarrowEngine::NarrowEngine(const GemmData& data, core::Isa isa) : data_(data) {
 
 Error NarrowEngine::Build() {
   ASSIGN_OR_RETURN(kernel_, GetNarrowKernel(spec_));
+  if (step_rows_ > 1) {
+    NarrowKernelSpec spec = spec_;
+    spec.step_rows = step_rows_;
+    spec.has_tail = false;
+    ASSIGN_OR_RETURN(rows_kernel_, GetNarrowKernel(spec));
+    const int64_t row_bytes = data_.weights.quads() * data_.weights.quad_bytes();
+    for (size_t i = 0; i < repeated_quads_.size(); ++i) {
+      repeated_quads_[i] = data_.weights.data[static_cast<int64_t>(i) % row_bytes];
+    }
+  }
   if (!data_.HasPerRunColumnConstants()) SetLanes({}, &lanes_);
   return {};
 }
@@ -53,9 +65,9 @@ void NarrowEngine::SetLanes(const RunBuffers& buffers, Lanes* lanes) const noexc
   const EpilogueArgs args = data_.EpilogueAt(buffers, 0, 0);
   const auto repeat = [&](const void* columns, Values* to) -> const void* {
     if (columns == nullptr) return nullptr;
-    const auto width = static_cast<size_t>(spec_.width);
+    const auto width = static_cast<size_t>(spec_.columns);
     for (size_t i = 0; i < to->size(); i += width) {
-      std::memcpy(to->data() + i, columns, width * sizeof(int32_t));
+      std::memcpy(to->data() + i, columns, std::min(width, to->size() - i) * sizeof(int32_t));
     }
     return to->data();
   };
@@ -65,11 +77,12 @@ void NarrowEngine::SetLanes(const RunBuffers& buffers, Lanes* lanes) const noexc
   lanes->epilogue.addends = repeat(args.addends, &lanes->addends);
 }
 
+// Assumes that rows have no gaps.
 double NarrowEngine::Cost(int64_t m) const {
   const VectorCosts& all = Costs().Of(spec_.isa);
   const bool is_vnni = DotOf(spec_.isa, INTACT_EXACT) == jit::DotKind::kVnni;
   const NarrowCosts& costs = is_vnni ? all.narrow_vnni : all.narrow_wide;
-  const double row = costs.row + costs.step * static_cast<double>(steps());
+  const double row = (costs.row + costs.step * static_cast<double>(steps())) / step_rows_;
   const auto rows = static_cast<double>(RoundUp(m, spec_.rows()));
   return (costs.run + rows * row) / static_cast<double>(data_.weights.quads()) / HalfCycles(spec_.isa);
 }
@@ -89,7 +102,7 @@ void NarrowEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8
   args.b = data_.weights.data;
   args.compensation = lanes.compensation.data();
   const int64_t tile_rows = spec_.rows();
-  args.c_vector_bytes = tile_rows * data_.element_bytes();
+  args.c_vector_bytes = spec_.quads() * spec_.columns * data_.element_bytes();
   args.epilogue = lanes.epilogue;
   const RowMap& rows = buffers.rows();
   RowCursor cursor(rows, range.row_begin);
@@ -112,23 +125,26 @@ void NarrowEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8
 void NarrowEngine::RunTiles(const RunBuffers& buffers, const uint8_t* a, int64_t stride, int64_t row,
                             int64_t rows, NarrowKernelArgs args) const noexcept {
   args.stride = stride;
-  const int64_t row_bytes = int64_t{spec_.width} * data_.element_bytes();
-  const bool is_dense = data_.n == spec_.width && buffers.output.c_stride_bytes == row_bytes;
+  const bool has_rows_kernel = step_rows_ > 1 && stride == data_.k;
+  const NarrowFunction& kernel = has_rows_kernel ? rows_kernel_ : kernel_;
+  if (has_rows_kernel) args.b = repeated_quads_.data();
+  const int64_t row_bytes = int64_t{spec_.columns} * data_.element_bytes();
+  const bool is_dense = data_.n == spec_.columns && buffers.output.c_stride_bytes == row_bytes;
   if (is_dense && rows % spec_.rows() == 0) {
     args.tiles = rows / spec_.rows();
     args.a = a;
     args.c = buffers.output.C(row, 0);
-    kernel_(&args);
+    kernel(&args);
     return;
   }
   alignas(64) std::array<uint8_t, ScratchTile::Bytes(kScratchRows, kMostColumns, 4)> bytes;
   for (int64_t done = 0; done < rows; done += kScratchRows) {
     const int64_t some = std::min(rows - done, kScratchRows);
-    const ScratchTile tile(buffers.output, some, spec_.width, bytes.data());
+    const ScratchTile tile(buffers.output, some, spec_.columns, bytes.data());
     args.tiles = CeilDivide(some, spec_.rows());
     args.a = a + done * stride;
     args.c = tile.map().c;
-    kernel_(&args);
+    kernel(&args);
     tile.Store(row + done, 0, data_.n);
   }
 }

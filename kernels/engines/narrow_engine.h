@@ -52,6 +52,10 @@ class NarrowEngine final : public Engine {
   const GemmData& data_;
   NarrowKernelSpec spec_;
   NarrowFunction kernel_;
+  // If a step holds several rows: the kernel for rows without gaps, and the panel's quads, repeated for each row.
+  NarrowFunction rows_kernel_;
+  int step_rows_ = 1;
+  alignas(64) std::array<int8_t, 64> repeated_quads_ = {};
   Lanes lanes_;  // of the plan; a run with its own constants of columns has its own
 };
 
