@@ -113,7 +113,7 @@ class NarrowKernel {
     code().mov(stride_, Argument(offsetof(NarrowKernelArgs, stride)));
     code().lea(stride3_, x86::ptr(stride_, stride_, 1));
     code().mov(c_, Argument(offsetof(NarrowKernelArgs, c)));
-    if (spec_.width > 1) {
+    if (spec_.width > 1 && !IsWhole()) {
       const size_t order = spec_.width == 2 ? 0 : spec_.width == 4 ? 1 : 2;
       order_ = registers_.NewVector("quads of lanes");
       code().mov(b_, reinterpret_cast<uint64_t>(kQuadsOfLanes[order].data()));
@@ -125,7 +125,7 @@ class NarrowKernel {
       emitter_->Load(made, x86::ptr(b_));
       return made;
     };
-    if (spec_.columns != spec_.width) {
+    if (spec_.columns != spec_.width && !IsWhole()) {
       const auto place = static_cast<size_t>(spec_.columns == 3 ? 0 : spec_.columns - 4);
       outputs_ = constant("lanes of outputs", kLanesOfOutputs[place].data());
     }
@@ -189,7 +189,7 @@ class NarrowKernel {
   // Repeats the quads of `a`, and adds their products to `sum`.
   void Products(const Vec& a, const jit::Operand& b, const Vec& sum) {
     if (spec_.shifts) code().emit(IsZmm() ? x86::Inst::kIdVpxord : x86::Inst::kIdVpxor, a, a, shifts_);
-    if (spec_.width > 1) code().vpermd(a, order_, a);
+    if (order_.isValid()) code().vpermd(a, order_, a);
     for (int step = 0; step < dot_->steps(); ++step) {
       dot_->Dot(sum, dot_->Part(a, step), b[static_cast<size_t>(step)]);
     }
@@ -203,10 +203,13 @@ class NarrowKernel {
       const Gp& four = fours_[row / 4];
       const std::array<Mem, 4> from = {x86::ptr(four), x86::ptr(four, stride_), x86::ptr(four, stride_, 1),
                                        x86::ptr(four, stride3_)};
-      if (!is_tail) {
+      if (!is_tail && IsWhole()) {
+        code().vpbroadcastd(a, from[row % 4]);
+      } else if (!is_tail) {
         emitter_->LoadFirst(a, from[row % 4], spec_.quads() * kQuad);
       } else if (IsZmm()) {
         code().k(kBytes).z().vmovdqu8(a, from[row % 4]);
+        if (IsWhole()) code().vpbroadcastd(a, a.xmm());
       } else {
         emitter_->Load(a, x86::ptr(steps_));
         code().vpmaskmovd(a, a, from[row % 4]);
@@ -282,6 +285,8 @@ class NarrowKernel {
   Vec Outputs(size_t row) {
     if (spec_.step_rows > 1) return OutputsOfSteps(row);
     switch (spec_.width) {
+      case 16:
+        return sums_[row];
       case 8:
         return AddHalves(sums_[row], sums_[row + 1]);
       case 4:
@@ -313,6 +318,8 @@ class NarrowKernel {
     for (const std::vector<Vec>& each : outputs) registers_.Free(each[0]);
   }
 
+  // Whether a quad of all columns fills a vector.
+  bool IsWhole() const { return spec_.width == spec_.rows(); }
   bool IsZmm() const { return emitter_->vector_bytes() == 64; }
 
   static constexpr x86::KReg kBytes = x86::k1;

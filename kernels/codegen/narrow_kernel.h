@@ -1,4 +1,4 @@
-// The product of rows of A with at most eight columns of B. The microkernel would broadcast each quad of a row
+// The product of rows of A with few columns of B. The microkernel would broadcast each quad of a row
 // to a whole vector, although few lanes have a column. Here quads and columns fill the lanes together: a narrow
 // panel (pack.h) of w columns holds lanes / w quads in a vector, a *step*.
 //
@@ -45,7 +45,7 @@ struct NarrowKernelArgs {
 
 struct NarrowKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
-  int width = 1;          // of the panel: 1, 2, 4 or 8, and less than the lanes
+  int width = 1;          // of the panel: 1, 2, 4 or 8, and less than the lanes; or 16, with zmm registers
   int columns = 1;        // stored columns: `width`, or fewer with zmm registers
   int step_rows = 1;      // rows of a step; each has quads() / step_rows quads, a power of two
   bool has_tail = false;  // whether the depth is no whole number of steps

@@ -43,6 +43,7 @@ class NarrowEngine final : public Engine {
     EpilogueArgs epilogue;
   };
 
+  bool MayStream() const { return spec_.columns == kPanelColumns && data_.element_bytes() == 4; }
   void SetLanes(const RunBuffers& buffers, Lanes* lanes) const noexcept;
   int64_t steps() const { return CeilDivide(data_.weights.quads(), spec_.quads()); }
   /// Computes tiles of rows of A from `a` on, and stores the first `rows` of them from `row` of C on.
@@ -52,6 +53,7 @@ class NarrowEngine final : public Engine {
   const GemmData& data_;
   NarrowKernelSpec spec_;
   NarrowFunction kernel_;
+  NarrowFunction streaming_kernel_;  // if a row of C is a line: see EpilogueVariant::streams
   // If a step holds several rows: the kernel for rows without gaps, and the panel's quads, repeated for each row.
   NarrowFunction rows_kernel_;
   int step_rows_ = 1;
