@@ -46,6 +46,7 @@ NarrowEngine::NarrowEngine(const GemmData& data, core::Isa isa) : data_(data) {
   spec_.width = data.weights.width;
   spec_.columns = spec_.rows() == 16 ? static_cast<int>(data.n) : spec_.width;
   step_rows_ = spec_.MostStepRows(data.k);
+  std::fill_n(tail_quads_.begin(), data.k % (int64_t{spec_.quads()} * kQuad) / kQuad, -1);
   spec_.has_tail = data.k % (int64_t{spec_.quads()} * kQuad) != 0;
   spec_.shifts = data.a_shift() != 0;
   spec_.epilogue = data.epilogue;
@@ -98,33 +99,52 @@ double NarrowEngine::Cost(int64_t m) const {
   const double steps = (is_whole ? 0.65 : 1) * costs.step * static_cast<double>(this->steps());
   const double row = ((is_whole ? 0 : costs.row) + steps) / step_rows_;
   const auto rows = static_cast<double>(RoundUp(m, spec_.rows()));
-  return (costs.run + rows * row) / static_cast<double>(data_.weights.quads()) / HalfCycles(spec_.isa);
+  // Rows behind the last whole tile take another call. Fewer rows than a tile are copied one by one, and so are their
+  // outputs.
+  constexpr double kOtherCall = 100, kCopiedRow = 60;
+  double tail = 0;
+  if (is_whole && m % spec_.rows() != 0) {
+    tail = kOtherCall + (m < spec_.rows() ? kCopiedRow * static_cast<double>(m) : 0);
+  }
+  return (costs.run + tail + rows * row) / static_cast<double>(data_.weights.quads()) / HalfCycles(spec_.isa);
 }
 
 void NarrowEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
+  if (buffers.columns == nullptr) return RunRange(lanes_, buffers, range, scratch);
   Lanes own;
-  if (buffers.columns != nullptr) SetLanes(buffers, &own);
-  const Lanes& lanes = buffers.columns != nullptr ? own : lanes_;
+  SetLanes(buffers, &own);
+  RunRange(own, buffers, range, scratch);
+}
+
+NarrowKernelArgs NarrowEngine::MakeArgs(const Lanes& lanes) const noexcept {
   NarrowKernelArgs args;
   const int64_t step_bytes = int64_t{spec_.quads()} * kQuad;
   args.steps = data_.k / step_bytes;
-  const int64_t tail = data_.k % step_bytes;
-  args.tail_bytes = (uint64_t{1} << tail) - 1;
-  Values tail_quads = {};
-  std::fill_n(tail_quads.begin(), tail / kQuad, -1);
-  args.tail_quads = tail_quads.data();
+  args.tail_bytes = (uint64_t{1} << data_.k % step_bytes) - 1;
+  args.tail_quads = tail_quads_.data();
   args.b = data_.weights.data;
   args.compensation = lanes.compensation.data();
-  const int64_t tile_rows = spec_.rows();
   args.c_vector_bytes = spec_.quads() * spec_.columns * data_.element_bytes();
   args.epilogue = lanes.epilogue;
+  return args;
+}
+
+void NarrowEngine::RunRange(const Lanes& lanes, const RunBuffers& buffers, const Range& range,
+                            uint8_t* scratch) const noexcept {
+  const NarrowKernelArgs args = MakeArgs(lanes);
+  const int64_t tile_rows = spec_.rows();
   const RowMap& rows = buffers.rows();
   RowCursor cursor(rows, range.row_begin);
   for (int64_t row = range.row_begin; row < range.row_end;) {
-    const int64_t evenly = std::min(range.row_end - row, cursor.rows_left()) / tile_rows * tile_rows;
+    const int64_t left = std::min(range.row_end - row, cursor.rows_left());
+    const int64_t evenly = left / tile_rows * tile_rows;
     if (evenly != 0) {
-      RunTiles(buffers, cursor.Skip(evenly), rows.stride, row, evenly, args);
-      row += evenly;
+      const uint8_t* const a = cursor.Skip(left);
+      RunTiles(buffers, a, rows.stride, row, evenly, args);
+      // The last tile computes some rows again.
+      const int64_t last = left - tile_rows;
+      if (left != evenly) RunTiles(buffers, a + last * rows.stride, rows.stride, row + last, tile_rows, args);
+      row += left;
       continue;
     }
     const int64_t copied = std::min(range.row_end - row, tile_rows);
@@ -136,22 +156,70 @@ void NarrowEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8
   }
 }
 
-void NarrowEngine::RunTiles(const RunBuffers& buffers, const uint8_t* a, int64_t stride, int64_t row,
-                            int64_t rows, NarrowKernelArgs args) const noexcept {
-  args.stride = stride;
-  const bool has_rows_kernel = step_rows_ > 1 && stride == data_.k;
-  const bool streams = MayStream() && Streams(buffers, data_, spec_.isa, 0);
-  const NarrowFunction& kernel = has_rows_kernel ? rows_kernel_ : kernel_;
-  if (has_rows_kernel) args.b = repeated_quads_.data();
+// Calls the kernel for whole tiles of rows that lie evenly. Otherwise a range has few calls, and their arguments are
+// soon set.
+class NarrowEngine::BoundRange final : public BoundCalls {
+ public:
+  BoundRange(const NarrowEngine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch)
+      : engine_(engine), buffers_(buffers), range_(range), scratch_(scratch) {
+    const RowMap& rows = buffers_.rows();
+    RowCursor cursor(rows, range.row_begin);
+    const int64_t count = range.row_end - range.row_begin;
+    if (cursor.rows_left() < count || buffers_.columns != nullptr) return;
+    args_ = engine_.MakeArgs(engine_.lanes_);
+    kernel_ = engine_.KernelFor(buffers_, cursor.Skip(count), rows.stride, range.row_begin, count, &args_);
+  }
+  void Run() const noexcept override {
+    if (kernel_ == nullptr) return engine_.RunRange(buffers_, range_, scratch_);
+    NarrowKernelArgs args = args_;
+    (*kernel_)(&args);
+  }
+  size_t count() const override { return 1; }
+
+ private:
+  const NarrowEngine& engine_;
+  RunBuffers buffers_;
+  Range range_;
+  uint8_t* scratch_;
+  const NarrowFunction* kernel_ = nullptr;  // null: RunRange()
+  NarrowKernelArgs args_;
+};
+
+std::unique_ptr<BoundCalls> NarrowEngine::Bind(const RunBuffers& buffers, const Range& range,
+                                               uint8_t* scratch) const {
+  if (range.row_end - range.row_begin > kMostBoundRows || buffers.may_stream) return nullptr;
+  return std::make_unique<BoundRange>(*this, buffers, range, scratch);
+}
+
+// The kernel for rows at a distance of `stride`.
+const NarrowFunction& NarrowEngine::KernelFor(int64_t stride, NarrowKernelArgs* args) const noexcept {
+  args->stride = stride;
+  if (step_rows_ == 1 || stride != data_.k) return kernel_;
+  args->b = repeated_quads_.data();
+  return rows_kernel_;
+}
+
+const NarrowFunction* NarrowEngine::KernelFor(const RunBuffers& buffers, const uint8_t* a, int64_t stride,
+                                              int64_t row, int64_t rows,
+                                              NarrowKernelArgs* args) const noexcept {
   const int64_t row_bytes = int64_t{spec_.columns} * data_.element_bytes();
   const bool is_dense = data_.n == spec_.columns && buffers.output.c_stride_bytes == row_bytes;
-  if (is_dense && rows % spec_.rows() == 0) {
-    args.tiles = rows / spec_.rows();
-    args.a = a;
-    args.c = buffers.output.C(row, 0);
-    (streams ? streaming_kernel_ : kernel)(&args);
+  if (!is_dense || rows % spec_.rows() != 0) return nullptr;
+  const NarrowFunction& kernel = KernelFor(stride, args);
+  args->tiles = rows / spec_.rows();
+  args->a = a;
+  args->c = buffers.output.C(row, 0);
+  return MayStream() && Streams(buffers, data_, spec_.isa, 0) ? &streaming_kernel_ : &kernel;
+}
+
+void NarrowEngine::RunTiles(const RunBuffers& buffers, const uint8_t* a, int64_t stride, int64_t row,
+                            int64_t rows, NarrowKernelArgs args) const noexcept {
+  if (const NarrowFunction* const kernel = KernelFor(buffers, a, stride, row, rows, &args);
+      kernel != nullptr) {
+    (*kernel)(&args);
     return;
   }
+  const NarrowFunction& kernel = KernelFor(stride, &args);
   alignas(64) std::array<uint8_t, ScratchTile::Bytes(kScratchRows, kPanelColumns, 4)> bytes;
   for (int64_t done = 0; done < rows; done += kScratchRows) {
     const int64_t some = std::min(rows - done, kScratchRows);
