@@ -101,7 +101,7 @@ double NarrowEngine::Cost(int64_t m) const {
   const auto rows = static_cast<double>(RoundUp(m, spec_.rows()));
   // Rows behind the last whole tile take another call. Fewer rows than a tile are copied one by one, and so are their
   // outputs.
-  constexpr double kOtherCall = 100, kCopiedRow = 60;
+  constexpr double kOtherCall = 200, kCopiedRow = 60;
   double tail = 0;
   if (is_whole && m % spec_.rows() != 0) {
     tail = kOtherCall + (m < spec_.rows() ? kCopiedRow * static_cast<double>(m) : 0);
@@ -156,33 +156,48 @@ void NarrowEngine::RunRange(const Lanes& lanes, const RunBuffers& buffers, const
   }
 }
 
-// Calls the kernel for whole tiles of rows that lie evenly. Otherwise a range has few calls, and their arguments are
-// soon set.
+// Keeps the calls of RunRange() for rows that lie evenly and are stored in C. Otherwise a range has few calls, and their
+// arguments are soon set.
 class NarrowEngine::BoundRange final : public BoundCalls {
  public:
   BoundRange(const NarrowEngine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch)
       : engine_(engine), buffers_(buffers), range_(range), scratch_(scratch) {
     const RowMap& rows = buffers_.rows();
     RowCursor cursor(rows, range.row_begin);
-    const int64_t count = range.row_end - range.row_begin;
-    if (cursor.rows_left() < count || buffers_.columns != nullptr) return;
-    args_ = engine_.MakeArgs(engine_.lanes_);
-    kernel_ = engine_.KernelFor(buffers_, cursor.Skip(count), rows.stride, range.row_begin, count, &args_);
+    const int64_t count = range.row_end - range.row_begin, tile_rows = engine.spec_.rows();
+    if (cursor.rows_left() < count || count < tile_rows || buffers_.columns != nullptr) return;
+    const uint8_t* const a = cursor.Skip(count);
+    Keep(a, 0, count / tile_rows * tile_rows);
+    if (count % tile_rows != 0) Keep(a + (count - tile_rows) * rows.stride, count - tile_rows, tile_rows);
   }
   void Run() const noexcept override {
-    if (kernel_ == nullptr) return engine_.RunRange(buffers_, range_, scratch_);
-    NarrowKernelArgs args = args_;
-    (*kernel_)(&args);
+    if (calls_[0].kernel == nullptr) return engine_.RunRange(buffers_, range_, scratch_);
+    for (const Call& call : calls_) {
+      if (call.kernel == nullptr) return;
+      NarrowKernelArgs args = call.args;
+      (*call.kernel)(&args);
+    }
   }
-  size_t count() const override { return 1; }
+  size_t count() const override { return calls_.size(); }
 
  private:
+  struct Call {
+    const NarrowFunction* kernel = nullptr;
+    NarrowKernelArgs args;
+  };
+
+  void Keep(const uint8_t* a, int64_t row, int64_t rows) {
+    Call& call = calls_[row == 0 ? 0 : 1];
+    call.args = engine_.MakeArgs(engine_.lanes_);
+    call.kernel =
+        engine_.KernelFor(buffers_, a, buffers_.rows().stride, range_.row_begin + row, rows, &call.args);
+  }
+
   const NarrowEngine& engine_;
   RunBuffers buffers_;
   Range range_;
   uint8_t* scratch_;
-  const NarrowFunction* kernel_ = nullptr;  // null: RunRange()
-  NarrowKernelArgs args_;
+  std::array<Call, 2> calls_;  // without kernels: RunRange()
 };
 
 std::unique_ptr<BoundCalls> NarrowEngine::Bind(const RunBuffers& buffers, const Range& range,
