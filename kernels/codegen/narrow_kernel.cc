@@ -47,7 +47,7 @@ constexpr auto kLanesOfOutputs = [] {
 }();
 
 // Even quadwords, then odd quadwords.
-constexpr std::array<int64_t, 8> kEvenThenOdd = {0, 2, 4, 6, 1, 3, 5, 7};
+constexpr std::array<int32_t, 16> kEvenThenOdd = {0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15};
 
 jit::DotKind NarrowDot(core::Isa isa) {
   const jit::DotKind dot = DotOf(isa, INTACT_EXACT);
@@ -268,7 +268,7 @@ class NarrowKernel {
   Vec AddAdjacent(const Vec& x, const Vec& y) {
     if (spec_.width == 4) return AddQuarters(x, y);
     const Vec sums = spec_.width == 2 ? AddQuadwords(x, y) : AddDwords(x, y);
-    IsZmm() ? code().vpermq(sums, even_then_odd_, sums) : code().vpermq(sums, sums, 0xd8);
+    IsZmm() ? code().vpermd(sums, even_then_odd_, sums) : code().vpermq(sums, sums, 0xd8);
     return sums;
   }
   // The outputs of the vector of outputs that begins with row `row`, if a step holds several rows.

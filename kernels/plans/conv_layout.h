@@ -7,7 +7,8 @@
 // Input is read in place if a filter has one tap (1×1, any stride), there is no padding, and engines would
 // not copy the rows (WantsBand()). Otherwise input is read from a band. Taps that lie side by side along the
 // width are joined into one tap with more channels, so that layers of few channels fill their k-quads. The
-// last quad of a tap may read bytes that follow the tap. The weights of these bytes contribute nothing.
+// last quad of a tap may read bytes that follow the tap. The weights of these bytes contribute nothing. If taps of few
+// channels lie apart, a band may join them: it holds the taps of each output pixel side by side.
 //
 // If pairs that saturate cross taps (INTACT_PAIRING_FLATTENED, an odd number of channels per group), all taps
 // are joined: a row is the whole window of an output pixel (WindowSource). Exception: if a band gives the
