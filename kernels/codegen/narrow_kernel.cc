@@ -284,9 +284,8 @@ class NarrowKernel {
   // The outputs of the rows of a vector, from `row` on.
   Vec Outputs(size_t row) {
     if (spec_.step_rows > 1) return OutputsOfSteps(row);
+    if (IsWhole()) return sums_[row];
     switch (spec_.width) {
-      case 16:
-        return sums_[row];
       case 8:
         return AddHalves(sums_[row], sums_[row + 1]);
       case 4:

@@ -45,7 +45,7 @@ struct NarrowKernelArgs {
 
 struct NarrowKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
-  int width = 1;          // of the panel: 1, 2, 4 or 8, and less than the lanes; or 16, with zmm registers
+  int width = 1;          // of the panel: 1, 2, 4, 8 or 16, and at most the lanes
   int columns = 1;        // stored columns: `width`, or fewer with zmm registers
   int step_rows = 1;      // rows of a step; each has quads() / step_rows quads, a power of two
   bool has_tail = false;  // whether the depth is no whole number of steps

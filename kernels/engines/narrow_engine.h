@@ -1,5 +1,5 @@
 // GEMM with fewer columns than lanes, and at most eight: quads, or rows and quads, fill the lanes that columns leave
-// empty (narrow_kernel.h), from the canonical panel. With zmm registers, also up to 16 columns of few quads.
+// empty (narrow_kernel.h), from the canonical panel. Also columns that fill a vector, if they have few quads.
 //
 //   RunRange ─► rows that lie evenly: tiles of a row for each lane, in one call if C has no gaps
 //            ─► rows behind the last whole tile: a tile that ends with them

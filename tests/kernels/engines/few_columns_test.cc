@@ -86,6 +86,10 @@ TEST_P(FewColumns, GiveTheReferencesBytes) {
            "gemm u8s8f16 m=200 n=7 k=13 scale=channel",
            "gemm u8s8u8 m=160 n=8 k=36 quant=tensor zc=7",
            "gemm s8s8bf16 m=100 n=6 k=5 quant=dynamic_tensor x=normal",
+           // Columns fill a vector.
+           "gemm s8s8s32 m=55 n=16 k=13 za=3",
+           "gemm u8s8u8 m=70 n=11 k=16 zc=3 bias=f32 scale=channel cpad=2",
+           "gemm u8s8f32 m=21 n=8 k=40 scale=channel apad=3",
            // Several rows lie side by side in a step.
            "gemm s8s8s32 m=83 n=2 k=8 za=5",
            "gemm u8s8u8 m=72 n=3 k=8 zc=3 bias=f32 scale=channel",
