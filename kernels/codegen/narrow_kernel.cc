@@ -33,6 +33,22 @@ constexpr auto kQuadsOfLanes = [] {
   return quads;
 }();
 
+// The lane of each output, without the lanes of missing columns: for 3 of 4 columns, and 5, 6 and 7 of 8.
+constexpr auto kLanesOfOutputs = [] {
+  std::array<std::array<int32_t, 16>, 4> lanes{};
+  constexpr std::array<size_t, 4> kColumns = {3, 5, 6, 7};
+  for (size_t i = 0; i < lanes.size(); ++i) {
+    const size_t columns = kColumns[i], width = columns == 3 ? 4 : 8;
+    for (size_t output = 0; output < 16 / width * columns; ++output) {
+      lanes[i][output] = static_cast<int32_t>(output / columns * width + output % columns);
+    }
+  }
+  return lanes;
+}();
+
+// Even quadwords, then odd quadwords.
+constexpr std::array<int32_t, 16> kEvenThenOdd = {0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15};
+
 jit::DotKind NarrowDot(core::Isa isa) {
   const jit::DotKind dot = DotOf(isa, INTACT_EXACT);
   return dot == jit::DotKind::kVnni ? dot : jit::DotKind::kWideInPlace;
@@ -46,9 +62,9 @@ class NarrowKernel {
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
         dot_(jit::MakeDotVariant(NarrowDot(spec.isa), spec.isa, *emitter_)),
-        epilogue_(spec.epilogue, *emitter_),
-        fours_(static_cast<size_t>(spec.rows()) / 4),
-        sums_(static_cast<size_t>(spec.rows())) {}
+        epilogue_(EpilogueOf(spec), *emitter_),
+        fours_(spec.step_rows > 1 ? 0 : static_cast<size_t>(spec.rows()) / 4),
+        sums_(static_cast<size_t>(spec.rows() / spec.step_rows)) {}
 
   Result<jit::Code> Generate() {
     TakeRegisters();
@@ -65,6 +81,15 @@ class NarrowKernel {
   }
 
  private:
+  static EpilogueSpec EpilogueOf(const NarrowKernelSpec& spec) {
+    EpilogueSpec epilogue = spec.epilogue;
+    if (spec.columns != spec.width) {
+      epilogue.variant.masked_vectors = 1;
+      epilogue.variant.last_columns = spec.quads() * spec.columns;
+    }
+    return epilogue;
+  }
+
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
 
@@ -88,11 +113,24 @@ class NarrowKernel {
     code().mov(stride_, Argument(offsetof(NarrowKernelArgs, stride)));
     code().lea(stride3_, x86::ptr(stride_, stride_, 1));
     code().mov(c_, Argument(offsetof(NarrowKernelArgs, c)));
-    if (spec_.width > 1) {
+    if (spec_.width > 1 && !IsWhole()) {
       const size_t order = spec_.width == 2 ? 0 : spec_.width == 4 ? 1 : 2;
       order_ = registers_.NewVector("quads of lanes");
       code().mov(b_, reinterpret_cast<uint64_t>(kQuadsOfLanes[order].data()));
       emitter_->Load(order_, x86::ptr(b_));
+    }
+    const auto constant = [&](const char* name, const void* from) {
+      const Vec made = registers_.NewVector(name);
+      code().mov(b_, reinterpret_cast<uint64_t>(from));
+      emitter_->Load(made, x86::ptr(b_));
+      return made;
+    };
+    if (spec_.columns != spec_.width && !IsWhole()) {
+      const auto place = static_cast<size_t>(spec_.columns == 3 ? 0 : spec_.columns - 4);
+      outputs_ = constant("lanes of outputs", kLanesOfOutputs[place].data());
+    }
+    if (spec_.step_rows > 1 && RowQuads() > 1 && spec_.width < 4 && IsZmm()) {
+      even_then_odd_ = constant("even, then odd", kEvenThenOdd.data());
     }
     if (spec_.shifts) shifts_ = jit::NewShift(*emitter_);
     epilogue_.Prepare(registers_.Argument(), offsetof(NarrowKernelArgs, epilogue));
@@ -102,9 +140,11 @@ class NarrowKernel {
   void Sums() {
     code().mov(b_, Argument(offsetof(NarrowKernelArgs, b)));
     code().mov(steps_, Argument(offsetof(NarrowKernelArgs, steps)));
-    code().mov(fours_[0], a_);
-    for (size_t i = 1; i < fours_.size(); ++i) code().lea(fours_[i], x86::ptr(fours_[i - 1], stride_, 2));
-    code().lea(a_, x86::ptr(fours_.back(), stride_, 2));
+    if (!fours_.empty()) {
+      code().mov(fours_[0], a_);
+      for (size_t i = 1; i < fours_.size(); ++i) code().lea(fours_[i], x86::ptr(fours_[i - 1], stride_, 2));
+      code().lea(a_, x86::ptr(fours_.back(), stride_, 2));
+    }
     for (Vec& sum : sums_) {
       sum = registers_.NewVector("sums of a row");
       emitter_->Zero(sum);
@@ -114,6 +154,13 @@ class NarrowKernel {
     const Vec a = registers_.NewVector("a row's quads");
     dot_->TakeRegisters();
     dot_->Prepare();
+    spec_.step_rows > 1 ? StepOfRows(a, b) : Steps(a, b);
+    dot_->Release();
+    registers_.Free(a);
+    for (const Vec& of_step : b) registers_.Free(of_step);
+  }
+
+  void Steps(const Vec& a, const jit::Operand& b) {
     const asmjit::Label loop = code().newLabel();
     const asmjit::Label tail = code().newLabel();
     code().test(steps_, steps_);
@@ -126,9 +173,26 @@ class NarrowKernel {
     code().jnz(loop);
     code().bind(tail);
     if (spec_.has_tail) Step(a, b, true);
-    dot_->Release();
-    registers_.Free(a);
-    for (const Vec& of_step : b) registers_.Free(of_step);
+  }
+
+  // The only step of all rows.
+  void StepOfRows(const Vec& a, const jit::Operand& b) {
+    const int bytes = spec_.quads() * kQuad;
+    dot_->LoadB(b, x86::ptr(b_), emitter_->vector_bytes());
+    for (size_t i = 0; i < sums_.size(); ++i) {
+      emitter_->LoadFirst(a, x86::ptr(a_, static_cast<int>(i) * bytes), bytes);
+      Products(a, b, sums_[i]);
+    }
+    code().add(a_, static_cast<int>(sums_.size()) * bytes);
+  }
+
+  // Repeats the quads of `a`, and adds their products to `sum`.
+  void Products(const Vec& a, const jit::Operand& b, const Vec& sum) {
+    if (spec_.shifts) code().emit(IsZmm() ? x86::Inst::kIdVpxord : x86::Inst::kIdVpxor, a, a, shifts_);
+    if (order_.isValid()) code().vpermd(a, order_, a);
+    for (int step = 0; step < dot_->steps(); ++step) {
+      dot_->Dot(sum, dot_->Part(a, step), b[static_cast<size_t>(step)]);
+    }
   }
 
   // B has zeros for the bytes that a row does not have.
@@ -139,19 +203,18 @@ class NarrowKernel {
       const Gp& four = fours_[row / 4];
       const std::array<Mem, 4> from = {x86::ptr(four), x86::ptr(four, stride_), x86::ptr(four, stride_, 1),
                                        x86::ptr(four, stride3_)};
-      if (!is_tail) {
+      if (!is_tail && IsWhole()) {
+        code().vpbroadcastd(a, from[row % 4]);
+      } else if (!is_tail) {
         emitter_->LoadFirst(a, from[row % 4], spec_.quads() * kQuad);
       } else if (IsZmm()) {
         code().k(kBytes).z().vmovdqu8(a, from[row % 4]);
+        if (IsWhole()) code().vpbroadcastd(a, a.xmm());
       } else {
         emitter_->Load(a, x86::ptr(steps_));
         code().vpmaskmovd(a, a, from[row % 4]);
       }
-      if (spec_.shifts) code().emit(IsZmm() ? x86::Inst::kIdVpxord : x86::Inst::kIdVpxor, a, a, shifts_);
-      if (spec_.width > 1) code().vpermd(a, order_, a);
-      for (int step = 0; step < dot_->steps(); ++step) {
-        dot_->Dot(sums_[row], dot_->Part(a, step), b[static_cast<size_t>(step)]);
-      }
+      Products(a, b, sums_[row]);
     }
   }
 
@@ -200,8 +263,28 @@ class NarrowKernel {
     if (!IsZmm()) return low;
     return AddQuarters(low, AddHalves(sums_[row + 2 * step], sums_[row + 3 * step]));
   }
+  int RowQuads() const { return spec_.quads() / spec_.step_rows; }
+  // The sums of adjacent parts of x, then of y.
+  Vec AddAdjacent(const Vec& x, const Vec& y) {
+    if (spec_.width == 4) return AddQuarters(x, y);
+    const Vec sums = spec_.width == 2 ? AddQuadwords(x, y) : AddDwords(x, y);
+    IsZmm() ? code().vpermd(sums, even_then_odd_, sums) : code().vpermq(sums, sums, 0xd8);
+    return sums;
+  }
+  // The outputs of the vector of outputs that begins with row `row`, if a step holds several rows.
+  Vec OutputsOfSteps(size_t row) {
+    const auto first = sums_.begin() + static_cast<int64_t>(row) / spec_.step_rows;
+    std::vector<Vec> sums(first, first + RowQuads());
+    for (; sums.size() > 1; sums.resize(sums.size() / 2)) {
+      for (size_t i = 0; i < sums.size() / 2; ++i) sums[i] = AddAdjacent(sums[2 * i], sums[2 * i + 1]);
+    }
+    return sums[0];
+  }
+
   // The outputs of the rows of a vector, from `row` on.
   Vec Outputs(size_t row) {
+    if (spec_.step_rows > 1) return OutputsOfSteps(row);
+    if (IsWhole()) return sums_[row];
     switch (spec_.width) {
       case 8:
         return AddHalves(sums_[row], sums_[row + 1]);
@@ -226,6 +309,7 @@ class NarrowKernel {
     std::vector<std::vector<Vec>> outputs;
     for (int i = 0; i < spec_.width; ++i) {
       const Vec sums = Outputs(static_cast<size_t>(i * spec_.quads()));
+      if (outputs_.isValid()) code().vpermd(sums, outputs_, sums);
       code().vpaddd(sums, sums, x86::ptr(compensation));
       outputs.push_back({sums});
     }
@@ -233,6 +317,8 @@ class NarrowKernel {
     for (const std::vector<Vec>& each : outputs) registers_.Free(each[0]);
   }
 
+  // Whether a quad of all columns fills a vector.
+  bool IsWhole() const { return spec_.width == spec_.rows(); }
   bool IsZmm() const { return emitter_->vector_bytes() == 64; }
 
   static constexpr x86::KReg kBytes = x86::k1;
@@ -245,16 +331,24 @@ class NarrowKernel {
   Epilogue epilogue_;
   Gp a_, stride_, stride3_, c_, b_, steps_;
   std::vector<Gp> fours_;  // each four rows
-  Vec order_, shifts_;
+  Vec order_, outputs_, even_then_odd_, shifts_;
   std::vector<Vec> sums_;
 };
 
 }  // namespace
 
+int NarrowKernelSpec::MostStepRows(int64_t k) const {
+  const int64_t row_quads = k / kQuad;
+  const bool is_whole = k % kQuad == 0 && row_quads > 0 && quads() % row_quads == 0;
+  return is_whole ? quads() / static_cast<int>(row_quads) : 1;
+}
+
 std::string NarrowKernelSpec::Name() const {
   const std::string dot(jit::ToString(NarrowDot(isa)));
   return std::string(shifts ? "s8s8" : "u8s8") + epilogue.Name() + "_narrow_" + std::to_string(rows()) + "x" +
-         std::to_string(width) + (has_tail ? "_tail_" : "_") + dot + "_" + core::CompactName(isa);
+         std::to_string(width) + (columns != width ? "of" + std::to_string(columns) : "") +
+         (step_rows > 1 ? "_by" + std::to_string(step_rows) : "") + (has_tail ? "_tail_" : "_") + dot + "_" +
+         core::CompactName(isa);
 }
 
 Result<NarrowFunction> GetNarrowKernel(const NarrowKernelSpec& spec) {

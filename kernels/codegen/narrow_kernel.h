@@ -1,13 +1,16 @@
-// The product of rows of A with at most eight columns of B. The microkernel would broadcast each quad of a row
+// The product of rows of A with few columns of B. The microkernel would broadcast each quad of a row
 // to a whole vector, although few lanes have a column. Here quads and columns fill the lanes together: a narrow
 // panel (pack.h) of w columns holds lanes / w quads in a vector, a *step*.
 //
 //   lanes of a step, w = 4    column   0  1  2  3 | 0  1  2  3 | 0  1  2  3 | 0  1  2  3
 //                             quad         0      |     1      |     2      |     3
 //
+// If one step holds all quads of several rows, and A has no gaps, the step holds these rows side by side.
+//
 // Each row loads a step's quads, and a permutation repeats each quad w times. The sums of a column then lie w
 // lanes apart. They are added up while the sums of several rows are transposed: a vector of outputs holds w
-// columns of lanes / w rows, in the order of C.
+// columns of lanes / w rows, in the order of C. With fewer than w columns, zmm kernels move these columns together, and
+// a mask leaves out the other lanes.
 #ifndef INTACT_KERNELS_CODEGEN_NARROW_KERNEL_H_
 #define INTACT_KERNELS_CODEGEN_NARROW_KERNEL_H_
 
@@ -26,7 +29,7 @@ namespace intact::kernels {
 struct NarrowKernelArgs {
   int64_t tiles = 0;           // ≥ 1
   const uint8_t* a = nullptr;  // row 0
-  int64_t stride = 0;          // from a row to the next
+  int64_t stride = 0;          // from a row to the next; several rows of a step have no gaps
   int64_t steps = 0;           // whole steps
   // What a row has of a last step, if there is one: a bit for each byte, read with zmm registers; ones for each
   // quad, read with ymm registers.
@@ -35,14 +38,16 @@ struct NarrowKernelArgs {
   const int8_t* b = nullptr;  // the panel; whole steps are read
   // For each lane of a vector of outputs: the constant of its column, and its factors and addends in `epilogue`.
   const int32_t* compensation = nullptr;
-  uint8_t* c = nullptr;        // rows of w outputs without gaps
+  uint8_t* c = nullptr;        // rows of NarrowKernelSpec::columns outputs without gaps
   int64_t c_vector_bytes = 0;  // bytes of a vector of outputs
   EpilogueArgs epilogue;
 };
 
 struct NarrowKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
-  int width = 1;          // of the panel: 1, 2, 4 or 8, and less than the lanes
+  int width = 1;          // of the panel: 1, 2, 4, 8 or 16, and at most the lanes
+  int columns = 1;        // stored columns: `width`, or fewer with zmm registers
+  int step_rows = 1;      // rows of a step; each has quads() / step_rows quads, a power of two
   bool has_tail = false;  // whether the depth is no whole number of steps
   bool shifts = false;    // from s8 to u8
   EpilogueSpec epilogue;  // without values of rows and residual
@@ -51,6 +56,8 @@ struct NarrowKernelSpec {
   int rows() const { return jit::VectorBytes(isa) / 4; }
   /// Quads of a step, and rows of a vector of outputs.
   int quads() const { return rows() / width; }
+  /// The most rows of a step, of rows of `k` activations; 1 if a step cannot hold several.
+  int MostStepRows(int64_t k) const;
   std::string Name() const;
 };
 

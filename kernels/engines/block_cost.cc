@@ -51,6 +51,7 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
   const int64_t quads = CeilDivide(data.k, kQuad);
   packing_ = RuntimePackingCost(data, block.isa);
   taps_ = data.taps().count();
+  lies_in_band_ = data.taps().lies_in_band;
   vectors_ = CeilDivide(data.n, lanes);
   quads_ = tile_quads_ = static_cast<double>(quads);
   if (block.packing == Packing::kWidePanels && data.weights.data != nullptr) {
@@ -141,7 +142,7 @@ double BlockCost::OfStagedRow() const {
   const VectorCosts& all = Costs().Of(block_.isa);
   const auto* const own = std::get_if<PanelCosts VectorCosts::*>(&block_.costs);
   const PanelCosts& costs = own == nullptr ? all.in_place : all.*(*own);
-  const int64_t copies = block_.packing == Packing::kWidePanels && taps_ > 1 ? 0 : taps_;
+  const int64_t copies = block_.packing == Packing::kWidePanels && lies_in_band_ ? 0 : taps_;
   return costs.row * static_cast<double>(copies) + costs.row_quad * quads_;
 }
 

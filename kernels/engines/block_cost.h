@@ -77,6 +77,7 @@ class BlockCost {
   bool stores_bytes_, is_staged_;
   double packing_ = 0;  // of a runtime B
   int64_t taps_ = 1;
+  bool lies_in_band_ = false;
   int64_t vectors_ = 0;  // vectors of columns
   double quads_ = 0;
   double tile_quads_ =

@@ -1,8 +1,9 @@
-// GEMM with fewer columns than lanes, and at most eight: quads fill the lanes that columns leave empty
-// (narrow_kernel.h), from the canonical panel.
+// GEMM with fewer columns than lanes, and at most eight: quads, or rows and quads, fill the lanes that columns leave
+// empty (narrow_kernel.h), from the canonical panel. Also columns that fill a vector, if they have few quads.
 //
 //   RunRange ─► rows that lie evenly: tiles of a row for each lane, in one call if C has no gaps
-//            ─► fewer rows: copied to scratch, and multiplied there
+//            ─► rows behind the last whole tile: a tile that ends with them
+//            ─► fewer rows than a tile: copied to scratch, and multiplied there
 #ifndef INTACT_KERNELS_ENGINES_NARROW_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_NARROW_ENGINE_H_
 
@@ -34,8 +35,11 @@ class NarrowEngine final : public Engine {
   double Cost(int64_t m) const override;
   int64_t ScratchBytes(int64_t /*rows*/) const override { return RoundUp(spec_.rows() * data_.k, 64); }
   void RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept override;
+  std::unique_ptr<BoundCalls> Bind(const RunBuffers& buffers, const Range& range,
+                                   uint8_t* scratch) const override;
 
  private:
+  class BoundRange;
   using Values = std::array<int32_t, 16>;  // of int32 or float32
   /// The constants of columns, for each lane of a vector of outputs.
   struct Lanes {
@@ -43,7 +47,15 @@ class NarrowEngine final : public Engine {
     EpilogueArgs epilogue;
   };
 
+  bool MayStream() const { return spec_.columns == kPanelColumns && data_.element_bytes() == 4; }
   void SetLanes(const RunBuffers& buffers, Lanes* lanes) const noexcept;
+  NarrowKernelArgs MakeArgs(const Lanes& lanes) const noexcept;
+  void RunRange(const Lanes& lanes, const RunBuffers& buffers, const Range& range,
+                uint8_t* scratch) const noexcept;
+  const NarrowFunction& KernelFor(int64_t stride, NarrowKernelArgs* args) const noexcept;
+  /// The kernel that stores these rows in C, and all its arguments; null if rows go through scratch.
+  const NarrowFunction* KernelFor(const RunBuffers& buffers, const uint8_t* a, int64_t stride, int64_t row,
+                                  int64_t rows, NarrowKernelArgs* args) const noexcept;
   int64_t steps() const { return CeilDivide(data_.weights.quads(), spec_.quads()); }
   /// Computes tiles of rows of A from `a` on, and stores the first `rows` of them from `row` of C on.
   void RunTiles(const RunBuffers& buffers, const uint8_t* a, int64_t stride, int64_t row, int64_t rows,
@@ -52,6 +64,12 @@ class NarrowEngine final : public Engine {
   const GemmData& data_;
   NarrowKernelSpec spec_;
   NarrowFunction kernel_;
+  NarrowFunction streaming_kernel_;  // if a row of C is a line: see EpilogueVariant::streams
+  // If a step holds several rows: the kernel for rows without gaps, and the panel's quads, repeated for each row.
+  NarrowFunction rows_kernel_;
+  int step_rows_ = 1;
+  Values tail_quads_ = {};  // see NarrowKernelArgs
+  alignas(64) std::array<int8_t, 64> repeated_quads_ = {};
   Lanes lanes_;  // of the plan; a run with its own constants of columns has its own
 };
 

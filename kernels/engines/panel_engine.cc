@@ -323,8 +323,12 @@ int64_t PanelEngine::StagedStride() const {
   return bytes < 64 ? bytes : RoundUp(bytes, 64) + 64;
 }
 
+// Widen() keeps the padding of rows in a band. Staged rows have none.
 int64_t PanelEngine::ScratchBytes(int64_t rows) const {
-  return is_staged_ ? std::min(rows, block_rows_) * StagedStride() + kQuad : 0;
+  if (!is_staged_) return 0;
+  const bool widens = wide_ != nullptr && data_.taps().lies_in_band;
+  const int64_t row_bytes = std::max(StagedStride(), widens ? 2 * data_.taps().depth : 0);
+  return std::min(rows, block_rows_) * row_bytes + kQuad;
 }
 
 int64_t PanelEngine::BlockRows(int64_t rows) const {
@@ -424,13 +428,12 @@ PanelEngine::Input PanelEngine::Stage(const RowMap& a, int64_t row_begin, int64_
 }
 
 // Widens all bytes from the first row to the last at once, if the rows leave no gaps: then the byte at p
-// becomes the int16 at 2·p, and rows may overlap. Lines of several taps lie in a band, where gaps may be
-// read.
+// becomes the int16 at 2·p, and rows may overlap. In a band, gaps between lines may be read.
 bool PanelEngine::Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,
                         RowMap* rows) const noexcept {
   const Taps& taps = data_.taps();
   if (wide_ == nullptr || a.stride > taps.depth) return false;
-  if (!a.IsEven() && taps.count() == 1 && a.line_stride != a.line_rows * a.stride) return false;
+  if (!a.IsEven() && !taps.lies_in_band && a.line_stride != a.line_rows * a.stride) return false;
   const uint8_t* const first = a.At(row_begin);
   const int64_t bytes = a.At(row_end - 1) - first + taps.offsets.back() + taps.depth;
   if (bytes * 2 + kQuad > ScratchBytes(row_end - row_begin)) return false;

@@ -26,7 +26,7 @@ int64_t LargestDivisor(int64_t number, int64_t limit) {
 }  // namespace
 
 std::string ConvLayout::Variant::ToString() const {
-  constexpr std::array kReadings = {"in place", "band",        "bands of units",
+  constexpr std::array kReadings = {"in place", "band",        "joined band", "bands of units",
                                     "windows",  "planar band", "depthwise"};
   std::string text = kReadings[static_cast<size_t>(reading)];
   if (unit_groups != 1) text += ", " + std::to_string(unit_groups) + " groups";
@@ -92,6 +92,7 @@ std::vector<ConvLayout::Variant> ConvLayout::VariantsOf(const LinearProblem& pro
       if (layout.MayPadForTiles()) add(variant);
     }
   }
+  if (layout.MayJoinTaps()) add({Reading::kJoinedBand});
   if (layout.MayBePlanar()) add({Reading::kPlanarBand});
   if (layout.HasOneInput()) add({Reading::kDepthwise});
   return variants;
@@ -131,7 +132,17 @@ bool ConvLayout::WantsDepthwise() const {
 // Whether panels cannot join the taps along the width, so that each tap of few channels needs quads of its
 // own.
 bool ConvLayout::TapsAreApart() const {
-  return geometry_.kernel[kWidth] > 1 && geometry_.dilation[kWidth] > 1;
+  return geometry_.kernel[kWidth] > 1 && geometry_.dilation[kWidth] > 1 && !MayJoinTaps();
+}
+
+// Whether a band may join taps that lie apart, and joined taps take fewer products: of quads, or of pairs without
+// VNNI. In saturating mode, pairs would differ.
+bool ConvLayout::MayJoinTaps() const {
+  const int64_t inputs = geometry_.input_channels, width = geometry_.kernel[kWidth];
+  const int64_t depths = UsesSchedule(isa_, problem_.mode) ? 2 : kQuad;
+  return geometry_.dilation[kWidth] > 1 && geometry_.groups == 1 && problem_.mode == INTACT_EXACT &&
+         !core::IsCompiled(isa_) && geometry_.Span(kWidth, 1) * inputs <= TapJoiner::kMostSpan &&
+         CeilDivide(width * inputs, depths) < width * CeilDivide(inputs, depths);
 }
 
 // If taps lie apart, sums of rows take long, and tiles copy each tap.
@@ -181,6 +192,7 @@ bool ConvLayout::WantsBand() const {
 ConvLayout::Reading ConvLayout::RowReading() const {
   if (!NeedsBand()) return WantsBand() ? Reading::kBand : Reading::kInPlace;
   if (NeedsWindows()) return Reading::kWindows;
+  if (MayJoinTaps()) return Reading::kJoinedBand;
   return NeedsOwnChannels() && geometry_.groups > 1 ? Reading::kBandPerUnit : Reading::kBand;
 }
 
@@ -282,7 +294,7 @@ bool ConvLayout::MayPadForTiles() const {
 
 bool ConvLayout::WantsWholeTiles() const {
   const int64_t panels = CeilDivide(unit_outputs(), kPanelColumns);
-  const int64_t row_stride = geometry_.stride[kWidth] * channels_.pitch;
+  const int64_t row_stride = (IsJoined() ? 1 : geometry_.stride[kWidth]) * channels_.pitch;
   return ReadsLinesInPlace(geometry_.output[kWidth], row_stride, panels, tap_count(), tap_depth_);
 }
 
@@ -291,7 +303,8 @@ void ConvLayout::SetVariant(const Variant& variant) {
   variant_ = variant;
   const bool saturates = problem_.mode == INTACT_SATURATING;
   const bool has_zero_points = problem_.HasWeightZeroPoints();
-  const bool reads_band = variant.reading == Reading::kBand || variant.reading == Reading::kBandPerUnit;
+  const bool reads_band = variant.reading == Reading::kBand || variant.reading == Reading::kBandPerUnit ||
+                          variant.reading == Reading::kJoinedBand;
   const int64_t inputs = geometry_.group_inputs();
   has_neutral_zeros_ = saturates;
   vector_step_ = 0;
@@ -317,10 +330,13 @@ void ConvLayout::SetVariant(const Variant& variant) {
   }
   channels_ = {geometry_.input_channels, 1, geometry_.input_channels};
   if (NeedsOwnChannels()) channels_ = {inputs, 1, RoundUp(inputs, kQuad)};
-  joins_width_ = reads_band && geometry_.dilation[kWidth] == 1 && channels_.count == unit_inputs() &&
+  joins_width_ = reads_band && (IsJoined() || geometry_.dilation[kWidth] == 1) &&
+                 channels_.count == unit_inputs() &&
                  (!saturates || channels_.pitch % 2 == 0 || PairsCrossTaps(problem_, geometry_));
-  tap_depth_ = unit_inputs() + (joins_width_ ? (geometry_.kernel[kWidth] - 1) * channels_.pitch : 0);
+  joined_step_ = channels_.pitch;
+  tap_depth_ = unit_inputs() + (joins_width_ ? (geometry_.kernel[kWidth] - 1) * joined_step_ : 0);
   if (reads_band) tap_depth_ = RoundUp(tap_depth_, kQuad);
+  if (IsJoined()) channels_ = {inputs, 1, tap_depth_, true};
   if (variant.has_whole_tiles) tap_depth_ = RoundUp(tap_depth_, kTileDepth);
   // Padding that clamps must be computed. With weight zero points, padding counts in the rows' sums.
   may_skip_padding_ = !saturates && !has_zero_points;
@@ -350,7 +366,7 @@ int64_t ConvLayout::DepthOf(int64_t tap, int64_t channel, int64_t n) const {
   channel += n / geometry_.group_outputs() % variant_.unit_groups * geometry_.group_inputs();
   if (!joins_width_) return tap * tap_depth_ + channel;
   const int64_t width = geometry_.kernel[kWidth];
-  return tap / width * tap_depth_ + tap % width * channels_.pitch + channel;
+  return tap / width * tap_depth_ + tap % width * joined_step_ + channel;
 }
 
 template <class Run>

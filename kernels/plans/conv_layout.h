@@ -7,7 +7,8 @@
 // Input is read in place if a filter has one tap (1×1, any stride), there is no padding, and engines would
 // not copy the rows (WantsBand()). Otherwise input is read from a band. Taps that lie side by side along the
 // width are joined into one tap with more channels, so that layers of few channels fill their k-quads. The
-// last quad of a tap may read bytes that follow the tap. The weights of these bytes contribute nothing.
+// last quad of a tap may read bytes that follow the tap. The weights of these bytes contribute nothing. If taps of few
+// channels lie apart, a band may join them: it holds the taps of each output pixel side by side.
 //
 // If pairs that saturate cross taps (INTACT_PAIRING_FLATTENED, an odd number of channels per group), all taps
 // are joined: a row is the whole window of an output pixel (WindowSource). Exception: if a band gives the
@@ -61,6 +62,7 @@ class ConvLayout {
   enum class Reading : uint8_t {
     kInPlace,
     kBand,         // a band of all channels
+    kJoinedBand,   // a band of all channels that joins taps that lie apart (BandChannels::joins_taps)
     kBandPerUnit,  // a band of each unit's channels
     kWindows,      // for each unit, copies with all taps of a pixel side by side
     kPlanarBand,
@@ -99,6 +101,7 @@ class ConvLayout {
 
   const Variant& variant() const { return variant_; }
   Reading reading() const { return variant_.reading; }
+  bool IsJoined() const { return variant_.reading == Reading::kJoinedBand; }
   bool IsPlanar() const { return variant_.reading == Reading::kPlanarBand; }
   bool IsDepthwise() const { return variant_.reading == Reading::kDepthwise; }
   const LinearProblem& problem() const { return problem_; }
@@ -157,6 +160,7 @@ class ConvLayout {
   bool HasOneInput() const;
   bool WantsDepthwise() const;
   bool TapsAreApart() const;
+  bool MayJoinTaps() const;
   bool HasCostlyTaps() const;
   bool NeedsBand() const;
   bool ShiftsRows() const;
@@ -200,6 +204,7 @@ class ConvLayout {
   std::vector<int64_t> channel_order_, channel_places_;
   bool has_neutral_zeros_ = false;  // kernels see neutral weights as 0; else they equal the zero point
   bool joins_width_ = false;
+  int64_t joined_step_ = 0;  // depths between joined taps
   int64_t tap_depth_ = 0, vector_step_ = 0;
   bool may_skip_padding_ = false;
   std::vector<std::shared_ptr<const LinearWeights>> weights_;  // [unit]

@@ -79,6 +79,7 @@ Result<Access> UnitConv::MakeSource() {
 Taps UnitConv::MakeTaps(const Band& band) const {
   const Spatial& kernel = geometry_.kernel;
   Taps taps;
+  taps.lies_in_band = true;
   taps.offsets.clear();
   for (int64_t depth = 0; depth < kernel[kDepth]; ++depth) {
     for (int64_t height = 0; height < kernel[kHeight]; ++height) {
@@ -188,7 +189,7 @@ void UnitConv::SetStaging(Taps* taps) const {
   if (!UsesTiles(layout_.isa())) return;
   const bool has_lines = geometry_.output[kDepth] * geometry_.output[kHeight] > 1;
   const int64_t line = has_lines ? geometry_.output[kWidth] : std::numeric_limits<int32_t>::max();
-  const int64_t row_stride = geometry_.stride[kWidth] * layout_.channels().pitch;
+  const int64_t row_stride = (layout_.IsJoined() ? 1 : geometry_.stride[kWidth]) * layout_.channels().pitch;
   taps->stages_tiles =
       StagesLines(line, row_stride, CeilDivide(layout_.unit_outputs(), kPanelColumns), *taps);
 }

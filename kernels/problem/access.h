@@ -72,6 +72,7 @@ struct Taps {
   // computed.
   int64_t head = 0, tail = 0;
   std::optional<SharedPixels> shared;  // set if kernels use it
+  bool lies_in_band = false;           // bytes between rows may be read
   bool stages_tiles = false;           // AMX: rows are copied, not loaded from their lines (amx_blocking.h)
   int64_t line_rows = 0;               // rows of an output line, if `shared`, head or tail need it
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }

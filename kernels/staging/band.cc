@@ -1,6 +1,7 @@
 #include "kernels/staging/band.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "kernels/runtime/blocking.h"
@@ -24,12 +25,16 @@ Band::Band(const ConvGeometry& geometry, const BandChannels& channels, uint8_t s
     : geometry_(geometry), channels_(channels), shift_(shift), repeater_(channels.repeats, shift) {
   const int64_t budget = Caches().BandLines();
   pixel_step_ = TapStep(kWidth, width());
-  line_bytes_ = Positions(kWidth, width()) * channels.pitch;
+  line_bytes_ = (channels.joins_taps ? width() : Positions(kWidth, width())) * channels.pitch;
   lines_ = LinesWithin(budget);
   line_step_ = TapStep(kHeight, lines_);
   slice_bytes_ = Positions(kHeight, lines_) * line_bytes_;
   plane_bytes_ = geometry.kernel[kDepth] * slice_bytes_;
   planes_ = lines_ < geometry.output[kHeight] ? 1 : std::max<int64_t>(budget / plane_bytes_, 1);
+  if (channels.joins_taps) {
+    joiner_ = TapJoiner(geometry.kernel[kWidth], geometry.dilation[kWidth], channels.count,
+                        geometry.stride[kWidth], channels.pitch);
+  }
 }
 
 int64_t Band::TapStep(Dimension dimension, int64_t outputs) const {
@@ -120,6 +125,7 @@ void Band::StageLines(const ConvInput& input, const Slice& slice, int64_t plane,
 // `line`: pixel 0 of a line of the input, or null outside the input.
 void Band::StageLine(const ConvInput& input, const Slice& slice, const uint8_t* line,
                      uint8_t* to) const noexcept {
+  if (channels_.joins_taps) return StageJoinedTaps(input, line, to);
   const bool is_whole = slice.size() == channels_.pitch;
   const bool is_even = pixel_step_ == geometry_.dilation[kWidth];
   const int64_t runs = is_even ? 1 : geometry_.kernel[kWidth];
@@ -134,9 +140,27 @@ void Band::StageLine(const ConvInput& input, const Slice& slice, const uint8_t* 
   }
 }
 
+// Some outputs at a time, from a copy with padding. Later lines overwrite what TapJoiner writes behind a line.
+void Band::StageJoinedTaps(const ConvInput& input, const uint8_t* line, uint8_t* to) const noexcept {
+  static_assert(TapJoiner::kSpill <= kSlackBytes);
+  if (line == nullptr) {
+    std::memset(to, PaddingOf(input), static_cast<size_t>(line_bytes_));
+    return;
+  }
+  constexpr int64_t kCopied = 512;  // bytes
+  std::array<uint8_t, kCopied + TapJoiner::kMostSpan> copy;
+  const int64_t step = geometry_.stride[kWidth] * channels_.count;
+  const int64_t most = (kCopied - TapJoiner::kMostSpan) / step + 1;
+  for (int64_t x = 0; x < width(); x += most) {
+    const int64_t outputs = std::min(most, width() - x);
+    StagePixels(input, line, x * geometry_.stride[kWidth], geometry_.Span(kWidth, outputs), copy.data());
+    joiner_.Copy(copy.data(), outputs, to + x * channels_.pitch);
+  }
+}
+
 void Band::StagePixels(const ConvInput& input, const uint8_t* line, int64_t first, int64_t pixels,
                        uint8_t* to) const noexcept {
-  const int64_t pitch = channels_.pitch;
+  const int64_t pitch = staged_pitch();
   const uint8_t value = PaddingOf(input);
   const int64_t padding = geometry_.pad_begin[kWidth] - first;
   int64_t begin = pixels;
@@ -172,13 +196,14 @@ void Band::StageSliceOfPixels(const ConvInput& input, const Slice& slice, const 
 void Band::CopyPixels(const ConvInput& input, const uint8_t* from, int64_t pixels,
                       uint8_t* to) const noexcept {
   const int64_t filled = channels_.count * channels_.repeats;
-  if (channels_.count == input.stride && filled == channels_.pitch) {
+  const int64_t pitch = staged_pitch();
+  if (channels_.count == input.stride && filled == pitch) {
     return repeater_.Copy(from, 0, pixels * filled, to);
   }
   const uint8_t padding = PaddingOf(input);
-  for (int64_t pixel = 0; pixel < pixels; ++pixel, from += input.stride, to += channels_.pitch) {
+  for (int64_t pixel = 0; pixel < pixels; ++pixel, from += input.stride, to += pitch) {
     repeater_.Copy(from, 0, filled, to);
-    std::memset(to + filled, padding, static_cast<size_t>(channels_.pitch - filled));
+    std::memset(to + filled, padding, static_cast<size_t>(pitch - filled));
   }
 }
 

@@ -8,6 +8,8 @@
 // If the outputs of a band span less than the distance between taps, the gap between the taps is not copied:
 // the lines or pixels of a tap directly follow the lines or pixels of the previous tap.
 //
+// The taps of each output pixel's lines may lie side by side (tap_joiner.h), in place of the input's pixels.
+//
 // A band fits in a part of L2. It holds lines of one plane, or whole planes. Copying shifts s8 to u8, and may
 // repeat channels (a channel multiplier). Padding is the zero point, and contributes nothing.
 #ifndef INTACT_KERNELS_STAGING_BAND_H_
@@ -19,6 +21,7 @@
 #include "kernels/problem/access.h"
 #include "kernels/problem/conv_geometry.h"
 #include "kernels/staging/repeater.h"
+#include "kernels/staging/tap_joiner.h"
 
 namespace intact::kernels {
 
@@ -34,8 +37,9 @@ struct ConvInput {
 /// The channels of a pixel that a band copies. Stage() is given the first channel.
 struct BandChannels {
   int64_t count = 0;
-  int64_t repeats = 1;  // of each channel
-  int64_t pitch = 0;    // bytes between pixels of the band, ≥ count·repeats
+  int64_t repeats = 1;      // of each channel
+  int64_t pitch = 0;        // bytes between pixels of the band, ≥ count·repeats
+  bool joins_taps = false;  // a pixel of the band is an output pixel, and holds the taps of a filter's line
 };
 
 /// Pixel 0 of an input line, at the depth that tap `depth_tap` of output plane `plane` reads. Planes are
@@ -62,7 +66,9 @@ class Band {
   /// Bytes from an output pixel's first tap to tap (depth, height, width).
   int64_t TapOffset(int64_t depth, int64_t height, int64_t width) const;
   /// Bytes from the first tap of an output pixel to the first tap of the next pixel.
-  int64_t row_stride() const { return geometry_.stride[kWidth] * channels_.pitch; }
+  int64_t row_stride() const {
+    return (channels_.joins_taps ? 1 : geometry_.stride[kWidth]) * channels_.pitch;
+  }
   /// Bytes from the first tap of an output line to the first tap of the next line.
   int64_t line_stride() const { return geometry_.stride[kHeight] * line_bytes_; }
   /// Rows (output pixels) of an output line.
@@ -98,6 +104,9 @@ class Band {
   void StageLines(const ConvInput& input, const Slice& slice, int64_t plane, int64_t first_line,
                   int64_t lines, uint8_t* to) const noexcept;
   void StageLine(const ConvInput& input, const Slice& slice, const uint8_t* line, uint8_t* to) const noexcept;
+  /// Bytes between pixels that StagePixels() writes.
+  int64_t staged_pitch() const { return channels_.joins_taps ? channels_.count : channels_.pitch; }
+  void StageJoinedTaps(const ConvInput& input, const uint8_t* line, uint8_t* to) const noexcept;
   /// Stages pixels [first, first + pixels) of a line. Pixel 0 is the first pixel of padding.
   void StagePixels(const ConvInput& input, const uint8_t* line, int64_t first, int64_t pixels,
                    uint8_t* to) const noexcept;
@@ -109,6 +118,7 @@ class Band {
   BandChannels channels_;
   uint8_t shift_ = 0;
   Repeater repeater_;
+  TapJoiner joiner_;
   int64_t lines_ = 0;                       // output lines that a band of one plane holds
   int64_t planes_ = 0;                      // whole planes that a band holds, or 1 for a part of a plane
   int64_t line_step_ = 0, pixel_step_ = 0;  // TapStep()

@@ -9,6 +9,7 @@
 #include "kernels/codegen/grouped_kernel.h"
 #include "kernels/codegen/grouped_minimum_kernel.h"
 #include "kernels/codegen/grouped_tile_kernel.h"
+#include "kernels/codegen/narrow_kernel.h"
 #include "kernels/codegen/pixel_transpose.h"
 #include "kernels/codegen/quantizer.h"
 #include "kernels/codegen/scheduled_kernel.h"
@@ -30,6 +31,8 @@ std::string EpilogueSpec::Name() const { return {}; }
 std::string GroupedKernelSpec::Name() const { return {}; }
 std::string GroupedTileKernelSpec::Name() const { return {}; }
 std::string MicrokernelSpec::Name() const { return {}; }
+std::string NarrowKernelSpec::Name() const { return {}; }
+int NarrowKernelSpec::MostStepRows(int64_t /*k*/) const { return 1; }
 std::string ScheduledKernelSpec::Name() const { return {}; }
 int DepthwisePixels(core::Isa /*isa*/) { return 1; }
 int LargestGroupedMinimumRows(core::Isa /*isa*/) { return 1; }
@@ -88,6 +91,7 @@ Result<TileEpilogueFunction> GetTileEpilogue(core::Isa /*isa*/, EpilogueSpec /*e
                                              int /*columns*/) {
   return NoCode();
 }
+Result<NarrowFunction> GetNarrowKernel(const NarrowKernelSpec& /*spec*/) { return NoCode(); }
 Result<ScheduledKernelFunction> GetScheduledKernel(const ScheduledKernelSpec& /*spec*/) { return NoCode(); }
 
 }  // namespace intact::kernels

@@ -86,6 +86,16 @@ TEST_P(FewColumns, GiveTheReferencesBytes) {
            "gemm u8s8f16 m=200 n=7 k=13 scale=channel",
            "gemm u8s8u8 m=160 n=8 k=36 quant=tensor zc=7",
            "gemm s8s8bf16 m=100 n=6 k=5 quant=dynamic_tensor x=normal",
+           // Columns fill a vector.
+           "gemm s8s8s32 m=55 n=16 k=13 za=3",
+           "gemm u8s8u8 m=70 n=11 k=16 zc=3 bias=f32 scale=channel cpad=2",
+           "gemm u8s8f32 m=21 n=8 k=40 scale=channel apad=3",
+           // Several rows lie side by side in a step.
+           "gemm s8s8s32 m=83 n=2 k=8 za=5",
+           "gemm u8s8u8 m=72 n=3 k=8 zc=3 bias=f32 scale=channel",
+           "gemm u8s8f32 m=66 n=1 k=16 scale=channel quant=dynamic_tensor x=normal",
+           "gemm s8u8s8 m=49 n=5 k=4 zb=3 scale=channel",
+           "gemm u8s8s32 m=37 n=2 k=16 cpad=1",
            "conv u8s8s32 in=12x40 c=20 o=3 kernel=1x1 stride=2x2",
            "conv u8s8u8 in=12x40 c=20 o=3 kernel=1x1 stride=2x2 quant=tensor zc=7",
            "conv u8s8f32 in=8x40 c=9 o=1 kernel=1x1 quant=dynamic_tensor x=normal",

@@ -99,6 +99,19 @@ TEST_P(ConvDifferential, Groups) {
   }
 }
 
+// Bands join the taps of a line (tap_joiner.h). A line of 700 pixels is joined in several pieces.
+TEST_P(ConvDifferential, JoinedTaps) {
+  for (const char* line : {
+           "conv u8s8s32 in=4x700 c=1 o=20 kernel=1x3 dilation=1x7 pad=0x9:0x2 za=9",
+           "conv s8u8u8 in=5x61 c=2 o=33 kernel=2x3 stride=1x2 dilation=3x3 pad=1x4 za=-7 zb=3 zc=5 "
+           "scale=channel cpad=3 batch=2",
+           "conv u8u8s32 in=3x5x19 c=1 o=16 kernel=2x2x4 dilation=1x1x5 pad=0x1x7 zb=7 za=255",
+           "conv u8s8u8 in=6x9 c=1 o=70 kernel=1x7 stride=1x19 dilation=1x2 pad=0x6 za=3 open=yes",
+       }) {
+    ExpectItsModel(OnThis(line));
+  }
+}
+
 // Taps are further apart than the outputs of a band reach, so bands leave out the lines between them.
 TEST_P(ConvDifferential, TapsFarApart) {
   for (const char* line : {
