@@ -40,7 +40,7 @@ class Schedules {
   Error Add(const LinearWeights& weights, const SavedSchedule& unit) {
     for (ScheduleRecord& record : weights.schedules().records()) {
       if (const std::shared_ptr<const LazySchedule> made = record.made.lock(); made != nullptr) {
-        RETURN_IF_ERROR(made->Find());
+        RETURN_IF_ERROR(made->Find(1));
         record.order_bytes = made->statistics().order_bytes;
       }
       schedules_.push_back(unit);

@@ -216,8 +216,9 @@ class Engine {
   virtual EngineTile tile() const = 0;
   /// Name of the main kernel.
   virtual std::string KernelName() const = 0;
-  /// Finds the engine's schedule, if it has one: RunRange() and Bind() need it. Thread-safe. OUT_OF_MEMORY.
-  virtual Error FindSchedule() const { return {}; }
+  /// Finds the engine's schedule, if it has one, on `threads` threads: RunRange() and Bind() need it. Thread-safe.
+  /// OUT_OF_MEMORY.
+  virtual Error FindSchedule(int /*threads*/) const { return {}; }
   /// Bytes of this engine's own copy of the weights.
   virtual int64_t packed_bytes() const { return 0; }
   /// The engine's weights, if the canonical panels can be restored from them. Null if the panels cannot be

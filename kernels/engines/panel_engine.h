@@ -53,7 +53,9 @@ class PanelEngine final : public Engine {
     return static_cast<int64_t>(compensation_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes()) +
            (wide_ == nullptr ? 0 : wide_->bytes());
   }
-  Error FindSchedule() const override { return schedule_ == nullptr ? Error() : schedule_->Find(); }
+  Error FindSchedule(int threads) const override {
+    return schedule_ == nullptr ? Error() : schedule_->Find(threads);
+  }
   std::shared_ptr<const PanelSource> panel_source() const override { return schedule_; }
   ScheduleStatistics statistics() const override {
     return schedule_ == nullptr ? ScheduleStatistics() : schedule_->statistics();

@@ -31,7 +31,7 @@ Result<ScheduledSums::Schedule> MakeSchedule(const PlanarData& data, const Sched
   std::shared_ptr<LazyScheduleOf<ScheduledWeights>> own;
   if (like == nullptr) {
     ASSIGN_OR_RETURN(own, data.linear->MakeSchedule<ScheduledWeights>(spec));
-    RETURN_IF_ERROR(own->Find());
+    RETURN_IF_ERROR(own->Find(1));
   } else {
     ScheduledWeights copy;
     if (!copy.CopyFrom(like->made())) return NoMemoryForSchedule();

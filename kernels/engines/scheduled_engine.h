@@ -31,7 +31,7 @@ class ScheduledEngine final : public Engine {
     return {sums_.tile_rows(), kPanelColumns, sums_.strip_columns(), sums_.lanes(), 1};
   }
   std::string KernelName() const override { return sums_.kernel_name(); }
-  Error FindSchedule() const override { return sums_.FindSchedule(); }
+  Error FindSchedule(int threads) const override { return sums_.FindSchedule(threads); }
   std::shared_ptr<const PanelSource> panel_source() const override { return sums_.schedule(); }
   ScheduleStatistics statistics() const override { return sums_.schedule()->statistics(); }
   double Cost(int64_t m) const override { return sums_.Cost(m, PackingCost()); }

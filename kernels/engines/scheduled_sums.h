@@ -86,9 +86,9 @@ class ScheduledSums {
   /// Makes the schedule and generates kernels. Call Choose() first. Before Build(), only Cost() may be called.
   Error Build(const MakeSchedule& make);
   /// Finds the schedules. RunTile() needs them. Thread-safe. OUT_OF_MEMORY.
-  Error FindSchedule() const {
-    if (fallback_ != nullptr) RETURN_IF_ERROR(fallback_->FindSchedule());
-    return schedule_->Find();
+  Error FindSchedule(int threads) const {
+    if (fallback_ != nullptr) RETURN_IF_ERROR(fallback_->FindSchedule(threads));
+    return schedule_->Find(threads);
   }
 
   const ScheduleCosts& costs() const { return Costs().Of(isa_).schedule; }

@@ -66,7 +66,7 @@ class ConvKernels {
   /// The time of `rows` rows, on the scale of Engine::Cost().
   virtual double RowsCost(const ConvRun& run, int64_t rows) const = 0;
   /// Finds the schedules that `run` needs: see EngineSet::FindSchedules().
-  virtual Error FindSchedules(const ConvRun& /*run*/) const { return {}; }
+  virtual Error FindSchedules(const ConvRun& /*run*/, int /*threads*/) const { return {}; }
   /// Generates the kernels for chunks of `rows` rows: see Engine::PrepareRows().
   virtual Error PrepareRows(const ConvRun& /*run*/, int64_t /*rows*/, bool /*or_fewer*/) const { return {}; }
   /// Scratch for the column constants that a run computes, a multiple of 64; 0 if runs compute none.

@@ -171,7 +171,7 @@ Result<std::unique_ptr<UnitPlan>> MakeBarePlan(LinearProblem problem, core::Isa 
   Taps taps;
   taps.depth = 1;
   ASSIGN_OR_RETURN(std::unique_ptr<UnitPlan> plan, UnitPlan::Create(std::move(packed), std::move(taps), isa));
-  for (const Engine* const engine : plan->engines().Made()) RETURN_IF_ERROR(engine->FindSchedule());
+  for (const Engine* const engine : plan->engines().Made()) RETURN_IF_ERROR(engine->FindSchedule(1));
   return plan;
 }
 

@@ -83,7 +83,7 @@ class Convolution::Timer {
   /// Runs each choice of `variant` a few times.
   Error RunFirst(TriedVariant* variant) {
     for (const ConvRun& run : variant->runs) {
-      RETURN_IF_ERROR(variant->plan->kernels().FindSchedules(run));
+      RETURN_IF_ERROR(variant->plan->kernels().FindSchedules(run, 1));
       RETURN_IF_ERROR(memory_.MakeRoom(variant->plan->kernels().RunColumnBytes() + run.bytes));
       std::array<double, kFirstRuns> seconds = {};
       for (double& of_run : seconds) of_run = TimeRuns(1, [&] { Run(*variant->plan, run); });

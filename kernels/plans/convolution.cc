@@ -334,9 +334,10 @@ Convolution::PreparedPointer Convolution::Decide(std::shared_ptr<const Plans> pl
   return prepared;
 }
 
-Error Convolution::Prepared::FindSchedules() const {
+Error Convolution::Prepared::FindSchedules(int threads) const {
   if (has_schedules.load(std::memory_order_acquire)) return {};
-  for (size_t i = 0; i < runs.size(); ++i) RETURN_IF_ERROR(plans->plans[i]->kernels().FindSchedules(runs[i]));
+  for (size_t i = 0; i < runs.size(); ++i)
+    RETURN_IF_ERROR(plans->plans[i]->kernels().FindSchedules(runs[i], threads));
   has_schedules.store(true, std::memory_order_release);
   return {};
 }
@@ -478,7 +479,7 @@ Error Convolution::Prepare(const intact_conv_args& args, intact_run_info* info) 
 
 Error Convolution::PrepareShares(const Cuts& cuts, bool or_fewer) const {
   const Prepared& prepared = cuts.prepared();
-  RETURN_IF_ERROR(prepared.FindSchedules());
+  RETURN_IF_ERROR(prepared.FindSchedules(1));
   for (size_t i = 0; i < prepared.runs.size(); ++i) {
     for (int part = 0; part < cuts.parts(); ++part) {
       RETURN_IF_ERROR(
@@ -627,9 +628,9 @@ Error Convolution::Run(const intact_conv_args& args) const {
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   const Prepared& prepared = *found;
   RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
-  RETURN_IF_ERROR(prepared.FindSchedules());
   const Cuts cuts(prepared, prepared.Threads(args.threads, isa()));
   ThreadCount count = CountThreads(cuts.parts());
+  RETURN_IF_ERROR(prepared.FindSchedules(count.threads));
   ASSIGN_OR_RETURN(uint8_t* const shared, ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes,
                                                     &count.threads, prepared.shared_bytes));
   const RunInput from = MakeInput(args, prepared, prepared.pixels(), count.threads, shared);
@@ -647,7 +648,7 @@ Error Convolution::RunPart(const intact_conv_args& args, int32_t part, int32_t p
   ASSIGN_OR_RETURN(const PreparedPointer found, Find(args));
   const Prepared& prepared = *found;
   RETURN_IF_ERROR(CheckSizedArguments(args, prepared.plans->geometry));
-  RETURN_IF_ERROR(prepared.FindSchedules());
+  RETURN_IF_ERROR(prepared.FindSchedules(1));
   int threads = 1;
   ASSIGN_OR_RETURN(uint8_t* const shared, ScratchOf(args.scratch, args.scratch_bytes, prepared.bytes,
                                                     &threads, prepared.shared_bytes));

@@ -130,7 +130,7 @@ class Convolution {
     int64_t bare_columns_at = 0, quantized_at = 0;
     mutable std::atomic<bool> has_schedules = false;  // all that the runs need are found
     /// Finds the schedules that the runs need. Thread-safe. OUT_OF_MEMORY.
-    Error FindSchedules() const;
+    Error FindSchedules(int threads) const;
     /// All pixels of the input.
     InputPixels pixels() const {
       const Spatial& input = plans->geometry.input;

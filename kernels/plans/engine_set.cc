@@ -121,11 +121,11 @@ Error EngineSet::PrepareRows(const Engine& engine, int64_t rows, bool or_fewer) 
   return error;
 }
 
-Error EngineSet::FindSchedules(const Engine& engine) const {
-  Error error = engine.FindSchedule();
+Error EngineSet::FindSchedules(const Engine& engine, int threads) const {
+  Error error = engine.FindSchedule(threads);
   if (engine.tile().least_row_step == 0) return error;
   ForEach([&](const Engine& other) {
-    if (error.ok()) error = other.FindSchedule();
+    if (error.ok()) error = other.FindSchedule(threads);
   });
   return error;
 }

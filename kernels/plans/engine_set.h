@@ -42,7 +42,7 @@ class EngineSet {
   Error PrepareRows(const Engine& engine, int64_t rows, bool or_fewer) const;
   /// Finds the schedules of `engine` and of the engines that may run its last rows: Run() needs them. Thread-safe.
   /// OUT_OF_MEMORY.
-  Error FindSchedules(const Engine& engine) const;
+  Error FindSchedules(const Engine& engine, int threads = 1) const;
   /// Scratch that Run() needs for `m` rows.
   int64_t ScratchBytes(const Engine& engine, int64_t m) const;
   /// How a run of `m` rows on `engine` is cut for `parts` threads.

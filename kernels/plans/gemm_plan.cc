@@ -195,8 +195,8 @@ Error GemmPlan::Run(const intact_gemm_args& args) const {
   RETURN_IF_ERROR(CheckItems(batch));
   const int threads = Threads(args);
   Decision run = Decide(batch, threads, true);
-  RETURN_IF_ERROR(unit_->engines().FindSchedules(run.engine));
   ThreadCount count = run.Count(threads);
+  RETURN_IF_ERROR(unit_->engines().FindSchedules(run.engine, count.threads));
   int64_t shared_bytes = run.shared_bytes * batch.items();
   // OpenMP's default may have grown since the caller asked for the size.
   if (args.scratch != nullptr && args.scratch_bytes < ScratchSize(shared_bytes + run.share_bytes)) {

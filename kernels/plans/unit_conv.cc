@@ -286,9 +286,9 @@ double UnitConv::RowsCost(const ConvRun& run, int64_t rows) const {
 
 // ----- a run -----------------------------------------------------------------------------------------------
 
-Error UnitConv::FindSchedules(const ConvRun& run) const {
+Error UnitConv::FindSchedules(const ConvRun& run, int threads) const {
   for (size_t i = 0; i < units_.size(); ++i) {
-    RETURN_IF_ERROR(units_[i]->engines().FindSchedules(*run.engines[i]));
+    RETURN_IF_ERROR(units_[i]->engines().FindSchedules(*run.engines[i], threads));
   }
   return {};
 }

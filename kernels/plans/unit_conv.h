@@ -36,7 +36,7 @@ class UnitConv final : public ConvKernels {
   void Decide(const EngineChoice& choice, ConvRun* run) const override;
   int64_t ChunkEnd(int64_t row, int64_t row_end) const override { return source_->EndFrom(row, row_end); }
   double RowsCost(const ConvRun& run, int64_t rows) const override;
-  Error FindSchedules(const ConvRun& run) const override;
+  Error FindSchedules(const ConvRun& run, int threads) const override;
   Error PrepareRows(const ConvRun& run, int64_t rows, bool or_fewer) const override;
   int64_t RunColumnBytes() const override;
   const PerRunColumnConstants* MakePerRunColumnConstants(const RowQuantization& a,

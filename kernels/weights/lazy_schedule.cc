@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "kernels/runtime/threads.h"
 #include "kernels/weights/schedule.h"
 #include "kernels/weights/scheduled_vectors.h"
 
@@ -32,22 +33,72 @@ LazyScheduleOf<Made>::LazyScheduleOf(const PackedWeights& weights, const Schedul
       on_found_(std::move(on_found)) {}
 
 template <class Made>
-Error LazyScheduleOf<Made>::Find() const {
+Error LazyScheduleOf<Made>::Find(int threads) const {
   if (is_found()) return {};
-  {
-    const std::lock_guard lock(mutex_);
-    if (is_found()) return {};
-    try {
-      Made made;
-      RETURN_IF_ERROR(made.Build(*weights_, spec_));
-      made_ = std::move(made);
-    } catch (const std::bad_alloc&) {
-      return NoMemoryForSchedule();
-    }
-    is_found_.store(true, std::memory_order_release);
+  const auto help = [&](int /*part*/, int /*thread*/) {
+    [[maybe_unused]] const Error error = FindOnThisThread();
+  };
+  if (threads > 1) RunParts({threads, threads}, help);
+  return FindOnThisThread();
+}
+
+template <class Made>
+Error LazyScheduleOf<Made>::FindOnThisThread() const {
+  std::unique_lock lock(mutex_);
+  if (is_found()) return {};
+  const std::shared_ptr<Search> search = Join();
+  if (search == nullptr) return NoMemoryForSchedule();
+  lock.unlock();
+  typename Made::Part part;
+  const bool has_built = BuildPart(&search->pieces, &part);
+  lock.lock();
+  if (!has_built || !AddPart(std::move(part))) search->has_failed = true;
+  if (--search->threads > 0) {
+    over_.wait(lock, [&] { return search->is_over; });
+  } else {
+    search->is_over = true;
+    search_ = nullptr;
+    if (!search->has_failed) is_found_.store(true, std::memory_order_release);
+    lock.unlock();
+    over_.notify_all();
+    if (!search->has_failed) on_found_();
   }
-  on_found_();
-  return {};
+  return search->has_failed ? NoMemoryForSchedule() : Error();
+}
+
+// The search that is under way, or a new one; null if memory ran out.
+template <class Made>
+std::shared_ptr<typename LazyScheduleOf<Made>::Search> LazyScheduleOf<Made>::Join() const noexcept {
+  try {
+    if (search_ == nullptr) {
+      made_ = Made();
+      made_.Begin(*weights_, spec_);
+      search_ = std::make_shared<Search>(made_.PieceCount());
+    }
+    ++search_->threads;
+    return search_;
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
+template <class Made>
+bool LazyScheduleOf<Made>::BuildPart(Pieces* pieces, typename Made::Part* part) const noexcept {
+  try {
+    return made_.BuildPieces(*weights_, pieces, {}, part).ok();
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+template <class Made>
+bool LazyScheduleOf<Made>::AddPart(typename Made::Part part) const noexcept {
+  try {
+    made_.Add(std::move(part));
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
 }
 
 template <class Made>

@@ -9,13 +9,16 @@
 
 #include <atomic>
 #include <cassert>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <utility>
 
 #include "core/result.h"
 #include "kernels/weights/pack.h"
+#include "kernels/weights/schedule.h"
 #include "kernels/weights/schedule_spec.h"
 
 namespace intact::kernels {
@@ -24,9 +27,9 @@ class LazySchedule : public PanelSource {
  public:
   explicit LazySchedule(const ScheduleSpec& spec) : spec_(spec) {}
   const ScheduleSpec& spec() const { return spec_; }
-  /// Finds the schedule, unless that is done. Other calls wait while it is found. Thread-safe. OUT_OF_MEMORY; a later
-  /// call may succeed.
-  virtual Error Find() const = 0;
+  /// Finds the schedule, unless that is done, on `threads` threads of the pool. Threads that call this at the same time
+  /// share the work. Thread-safe. OUT_OF_MEMORY; a later call may succeed.
+  virtual Error Find(int threads) const = 0;
   bool is_found() const { return is_found_.load(std::memory_order_acquire); }
   /// The found schedule's; before, estimates for all columns.
   virtual ScheduleStatistics statistics() const = 0;
@@ -49,7 +52,7 @@ class LazyScheduleOf final : public LazySchedule {
     is_found_ = true;
   }
 
-  Error Find() const override;
+  Error Find(int threads) const override;
   /// The schedule, after Find().
   const Made& made() const {
     assert(is_found());
@@ -65,8 +68,22 @@ class LazyScheduleOf final : public LazySchedule {
   const PackedWeights* weights_ = nullptr;  // null if the schedule was never to be found
   ScheduleStatistics estimate_;
   std::function<void()> on_found_;
+  /// One search. The threads that call Find() during the search take part in it.
+  struct Search {
+    explicit Search(int64_t count) : pieces(count) {}
+    Pieces pieces;
+    int threads = 0;  // that still work
+    bool is_over = false, has_failed = false;
+  };
+  Error FindOnThisThread() const;
+  std::shared_ptr<Search> Join() const noexcept;  // needs mutex_, as AddPart() does
+  bool BuildPart(Pieces* pieces, typename Made::Part* part) const noexcept;
+  bool AddPart(typename Made::Part part) const noexcept;
+
   mutable std::mutex mutex_;
-  mutable Made made_;  // written before is_found_
+  mutable std::condition_variable over_;    // of a search
+  mutable std::shared_ptr<Search> search_;  // null: none is under way
+  mutable Made made_;                       // written before is_found_
 };
 
 }  // namespace intact::kernels

@@ -95,7 +95,8 @@ int64_t CountWeighed(const PackedWeights& weights, int64_t column, int64_t begin
 }  // namespace
 
 template <int kColumns>
-Error ScheduledWeights::BuildStrips(const PackedWeights& weights, std::span<const uint8_t> order) {
+Error ScheduledWeights::BuildStrips(const PackedWeights& weights, Pieces* pieces,
+                                    std::span<const uint8_t> order, Part* part) {
   const bool has_order = !order.empty();
   const int64_t window_quads = std::min(weights.quads(), spec_.window_quads);
   StripScheduler<kColumns> scheduler(spec_, window_quads);
@@ -103,41 +104,62 @@ Error ScheduledWeights::BuildStrips(const PackedWeights& weights, std::span<cons
       kPanelColumns / kColumns * (kStripHeaderBytes + scheduler.MostItems() * spec_.ItemBytes());
   uint8_t* stream = nullptr;
   uint8_t* block_end = nullptr;
-  for (int64_t window = 0; window < windows_; ++window) {
-    for (int64_t panel = 0; panel < panels_; ++panel) {
-      if (block_end - stream < most_bytes) {
-        const int64_t panels_left = windows_ * panels_ - std::ssize(strips_);
-        const int64_t bytes = std::max(most_bytes, std::min(most_bytes * panels_left, kBlockBytes));
-        AlignedBuffer<uint8_t>& block = blocks_.emplace_back().data;
-        if (!block.Resize(static_cast<size_t>(bytes))) return NoMemoryForSchedule();
-        stream = block.data();
-        block_end = stream + bytes;
-      }
-      strips_.push_back(stream);
-      for (int64_t column = panel * kPanelColumns; column < (panel + 1) * kPanelColumns; column += kColumns) {
-        if (has_order) {
-          RETURN_IF_ERROR(scheduler.Restore(weights, column, window, &order, &statistics_));
-        } else {
-          scheduler.Schedule(weights, column, window, &statistics_);
-        }
-        stream = spec_.group_columns == 0
-                     ? WriteGroups<uint16_t>(scheduler, static_cast<uint32_t>(spec_.rows), stream)
-                     : WriteGroups<uint32_t>(scheduler, 1, stream);
-      }
-      bytes_ += stream - strips_.back();
-      blocks_.back().used = static_cast<size_t>(stream - blocks_.back().data.data());
+  for (int64_t piece = pieces->Take(); piece < pieces->count(); piece = pieces->Take()) {
+    const int64_t window = piece / panels_, panel = piece % panels_;
+    if (block_end - stream < most_bytes) {
+      const int64_t bytes =
+          std::max(most_bytes, std::min(most_bytes * (pieces->count() - piece), kBlockBytes));
+      AlignedBuffer<uint8_t>& block = part->blocks.emplace_back().data;
+      if (!block.Resize(static_cast<size_t>(bytes))) return NoMemoryForSchedule();
+      stream = block.data();
+      block_end = stream + bytes;
     }
+    uint8_t* const strips = stream;
+    strips_[static_cast<size_t>(piece)] = strips;
+    for (int64_t column = panel * kPanelColumns; column < (panel + 1) * kPanelColumns; column += kColumns) {
+      if (has_order) {
+        RETURN_IF_ERROR(scheduler.Restore(weights, column, window, &order, &part->statistics));
+      } else {
+        scheduler.Schedule(weights, column, window, &part->statistics);
+      }
+      stream = spec_.group_columns == 0
+                   ? WriteGroups<uint16_t>(scheduler, static_cast<uint32_t>(spec_.rows), stream)
+                   : WriteGroups<uint32_t>(scheduler, 1, stream);
+    }
+    part->bytes += stream - strips;
+    part->blocks.back().used = static_cast<size_t>(stream - part->blocks.back().data.data());
   }
   return CheckOrderEnd(order);
 }
 
-Error ScheduledWeights::Build(const PackedWeights& weights, const ScheduleSpec& spec,
-                              std::span<const uint8_t> order) {
+void ScheduledWeights::Begin(const PackedWeights& weights, const ScheduleSpec& spec) {
   spec_ = spec;
   panels_ = weights.panels();
   windows_ = Windows(weights, spec);
   quads_ = weights.quads();
-  return WithColumns(spec.strip_columns, [&](auto columns) { return BuildStrips<columns>(weights, order); });
+  strips_.resize(static_cast<size_t>(PieceCount()));
+}
+
+Error ScheduledWeights::BuildPieces(const PackedWeights& weights, Pieces* pieces,
+                                    std::span<const uint8_t> order, Part* part) {
+  return WithColumns(spec_.strip_columns,
+                     [&](auto columns) { return BuildStrips<columns>(weights, pieces, order, part); });
+}
+
+void ScheduledWeights::Add(Part part) {
+  for (Block& block : part.blocks) blocks_.push_back(std::move(block));
+  statistics_ += part.statistics;
+  bytes_ += part.bytes;
+}
+
+Error ScheduledWeights::Build(const PackedWeights& weights, const ScheduleSpec& spec,
+                              std::span<const uint8_t> order) {
+  Begin(weights, spec);
+  Pieces pieces(PieceCount());
+  Part part;
+  RETURN_IF_ERROR(BuildPieces(weights, &pieces, order, &part));
+  Add(std::move(part));
+  return {};
 }
 
 bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
@@ -148,15 +170,16 @@ bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
     panels_ = other.panels_;
     quads_ = other.quads_;
     bytes_ = other.bytes_;
-    auto strips = other.strips_.begin();
+    strips_ = other.strips_;
     for (const Block& from : other.blocks_) {
       Block& block = blocks_.emplace_back();
       block.used = from.used;
       if (!block.data.Resize(block.used)) return false;
       const uint8_t* const begin = from.data.data();
       std::memcpy(block.data.data(), begin, block.used);
-      for (; strips != other.strips_.end() && *strips >= begin && *strips < begin + block.used; ++strips) {
-        strips_.push_back(block.data.data() + (*strips - begin));
+      for (size_t i = 0; i < strips_.size(); ++i) {
+        const uint8_t* const strip = other.strips_[i];
+        if (strip >= begin && strip < begin + from.used) strips_[i] = block.data.data() + (strip - begin);
       }
     }
     return true;

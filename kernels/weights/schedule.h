@@ -36,6 +36,7 @@
 #ifndef INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 #define INTACT_KERNELS_WEIGHTS_SCHEDULE_H_
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -65,12 +66,33 @@ std::optional<std::vector<uint8_t>> OrderOf(const PackedWeights& weights, const 
 Error CheckOrderEnd(std::span<const uint8_t> order);
 Error NoMemoryForSchedule();
 
+/// Numbers pieces of a schedule for the threads that build it.
+class Pieces {
+ public:
+  explicit Pieces(int64_t count) : count_(count) {}
+  /// The number of a piece that no thread has; count() or more: none is left.
+  int64_t Take() { return next_.fetch_add(1, std::memory_order_relaxed); }
+  int64_t count() const { return count_; }
+
+ private:
+  int64_t count_;
+  std::atomic<int64_t> next_ = 0;
+};
+
 /// Scheduled weights: strips in the order in which the kernel runs them.
 class ScheduledWeights final : public PanelSource {
  public:
   /// `order`: empty, or an order of OrderOf(). Build() checks the order. Errors: OUT_OF_MEMORY,
   /// INVALID_ARGUMENT (the order is not one of these weights). Throws std::bad_alloc.
   Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
+
+  /// Build() by several threads: one calls Begin(), each of them BuildPieces(), and one Add() for each part. Pieces are
+  /// the strips of a panel in a window. Throws std::bad_alloc.
+  void Begin(const PackedWeights& weights, const ScheduleSpec& spec);
+  int64_t PieceCount() const { return windows_ * panels_; }
+  struct Part;
+  Error BuildPieces(const PackedWeights& weights, Pieces* pieces, std::span<const uint8_t> order, Part* part);
+  void Add(Part part);
 
   /// Copies the strips of `other`; false if memory ran out.
   [[nodiscard]] bool CopyFrom(const ScheduledWeights& other) noexcept;
@@ -90,7 +112,7 @@ class ScheduledWeights final : public PanelSource {
 
  private:
   template <int kColumns>
-  Error BuildStrips(const PackedWeights& weights, std::span<const uint8_t> order);
+  Error BuildStrips(const PackedWeights& weights, Pieces* pieces, std::span<const uint8_t> order, Part* part);
   /// Calls visit(window, panel, first column in the panel, item).
   template <class Visit>
   void ForEachItem(const Visit& visit) const noexcept;
@@ -105,6 +127,13 @@ class ScheduledWeights final : public PanelSource {
   };
   std::vector<Block> blocks_;
   std::vector<const uint8_t*> strips_;  // [window][panel], in blocks_
+};
+
+/// What one thread has built.
+struct ScheduledWeights::Part {
+  std::vector<Block> blocks;
+  ScheduleStatistics statistics;
+  int64_t bytes = 0;
 };
 
 }  // namespace intact::kernels

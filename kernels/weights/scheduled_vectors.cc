@@ -50,36 +50,57 @@ ScheduleSpec ScheduledVectors::SpecFor(const PackedWeights& weights, int lanes, 
 }
 
 template <int kColumns>
-Error ScheduledVectors::BuildStrips(const PackedWeights& weights, const ScheduleSpec& spec,
-                                    std::span<const uint8_t> order) {
+Error ScheduledVectors::BuildStrips(const PackedWeights& weights, Pieces* pieces,
+                                    std::span<const uint8_t> order, Part* part) {
   const bool has_order = !order.empty();
-  StripScheduler<kColumns> scheduler(spec, spec.window_quads);
+  StripScheduler<kColumns> scheduler(spec_, spec_.window_quads);
   std::vector<uint8_t> strip;
-  for (int64_t column = 0; column < weights.n; column += kColumns) {
+  for (int64_t piece = pieces->Take(); piece < pieces->count(); piece = pieces->Take()) {
     strip.clear();
     for (int64_t window = 0; window < windows_; ++window) {
       if (has_order) {
-        RETURN_IF_ERROR(scheduler.Restore(weights, column, window, &order, &statistics_));
+        RETURN_IF_ERROR(scheduler.Restore(weights, piece * kColumns, window, &order, &part->statistics));
       } else {
-        scheduler.Schedule(weights, column, window, &statistics_);
+        scheduler.Schedule(weights, piece * kColumns, window, &part->statistics);
       }
-      AppendWindow(scheduler, window * spec.window_quads, static_cast<size_t>(item_bytes()), &strip);
+      AppendWindow(scheduler, window * spec_.window_quads, static_cast<size_t>(item_bytes()), &strip);
     }
     if (item_columns_ < kColumns) strip.resize(strip.size() + kColumns * kQuad);
-    AlignedBuffer<uint8_t>& kept = strips_.emplace_back();
+    AlignedBuffer<uint8_t>& kept = strips_[static_cast<size_t>(piece)];
     if (!kept.Resize(strip.size())) return NoMemoryForSchedule();
     std::memcpy(kept.data(), strip.data(), strip.size());
-    bytes_ += std::ssize(strip);
+    part->bytes += std::ssize(strip);
   }
   return CheckOrderEnd(order);
 }
 
-Error ScheduledVectors::Build(const PackedWeights& weights, const ScheduleSpec& spec,
-                              std::span<const uint8_t> order) {
+void ScheduledVectors::Begin(const PackedWeights& weights, const ScheduleSpec& spec) {
+  spec_ = spec;
   lanes_ = spec.strip_columns;
   item_columns_ = std::min(lanes_, weights.width);
   windows_ = Windows(weights, spec);
-  return lanes_ == 8 ? BuildStrips<8>(weights, spec, order) : BuildStrips<16>(weights, spec, order);
+  strips_.resize(static_cast<size_t>(CeilDivide(weights.n, lanes_)));
+}
+
+Error ScheduledVectors::BuildPieces(const PackedWeights& weights, Pieces* pieces,
+                                    std::span<const uint8_t> order, Part* part) {
+  return lanes_ == 8 ? BuildStrips<8>(weights, pieces, order, part)
+                     : BuildStrips<16>(weights, pieces, order, part);
+}
+
+void ScheduledVectors::Add(const Part& part) {
+  statistics_ += part.statistics;
+  bytes_ += part.bytes;
+}
+
+Error ScheduledVectors::Build(const PackedWeights& weights, const ScheduleSpec& spec,
+                              std::span<const uint8_t> order) {
+  Begin(weights, spec);
+  Pieces pieces(PieceCount());
+  Part part;
+  RETURN_IF_ERROR(BuildPieces(weights, &pieces, order, &part));
+  Add(part);
+  return {};
 }
 
 void ScheduledVectors::AddTo(PackedWeights* packed) const noexcept {

@@ -43,6 +43,15 @@ class ScheduledVectors final : public PanelSource {
 
   /// At most kMaxVectorQuads quads. See ScheduledWeights::Build().
   Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
+  /// See ScheduledWeights::Begin(). Pieces are strips.
+  void Begin(const PackedWeights& weights, const ScheduleSpec& spec);
+  int64_t PieceCount() const { return std::ssize(strips_); }
+  struct Part {
+    ScheduleStatistics statistics;
+    int64_t bytes = 0;
+  };
+  Error BuildPieces(const PackedWeights& weights, Pieces* pieces, std::span<const uint8_t> order, Part* part);
+  void Add(const Part& part);
 
   const ScheduleStatistics& statistics() const { return statistics_; }
   int64_t windows() const { return windows_; }
@@ -54,8 +63,9 @@ class ScheduledVectors final : public PanelSource {
  private:
   int item_bytes() const { return item_columns_ * kQuad; }
   template <int kColumns>
-  Error BuildStrips(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order);
+  Error BuildStrips(const PackedWeights& weights, Pieces* pieces, std::span<const uint8_t> order, Part* part);
 
+  ScheduleSpec spec_;
   int lanes_ = 1;
   int item_columns_ = 1;
   ScheduleStatistics statistics_;

@@ -149,6 +149,20 @@ TEST_P(LazySchedule, IsFoundOnceByManyThreads) {
   }
 }
 
+TEST_P(LazySchedule, IsFoundByAllThreadsOfARun) {
+  const auto plan = PlanFor(61);
+  ASSERT_NE(plan, nullptr);
+  std::vector<int32_t> c(static_cast<size_t>(61 * gemm_.n));
+  intact_gemm_args args = ArgsFor(61, c.data());
+  args.threads = 3;
+  ASSERT_EQ(plan->Run(args).status, INTACT_OK);
+  EXPECT_EQ(c, expected_);
+  EXPECT_TRUE(IsFound(*plan));
+  const auto alone = PlanFor(61);
+  ExpectRuns(*alone, 61);
+  EXPECT_EQ(plan->packed_bytes(), alone->packed_bytes());
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, LazySchedule, testing::Values(INTACT_ISA_AVX2, INTACT_ISA_AVX512),
                          [](const auto& tested) { return intact_isa_name(tested.param); });
 
