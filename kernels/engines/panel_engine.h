@@ -11,9 +11,10 @@
 // within a vector of columns, zmm kernels mask this vector, and other tiles at this edge go through scratch on
 // the stack.
 //
-// Kernels for tiles of one row are generated with the engine. Kernels for other heights are generated when
-// PrepareRows() or the first run of such a tile needs them. If generation fails, tiles of one row take the
-// place of higher tiles.
+// Kernels for tiles of one height are generated when PrepareRows() or the first run of such a tile needs them. If
+// generation fails, tiles of one row take the place of higher tiles. If their generation fails too, the portable
+// engine computes the rows. It cannot read strips and cut panels, so these engines are created with kernels of
+// one row.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
@@ -90,7 +91,7 @@ class PanelEngine final : public Engine {
     int64_t gap = 0;  // rows between a tile and the next
     LineEnds line;
     const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
-    const Kernels* kernels = nullptr;
+    const Kernels* kernels = nullptr;  // null: kernels could not be generated
 
     int64_t all_rows() const { return rows * count; }
     bool IsLike(const Tiles& other) const {
@@ -104,6 +105,8 @@ class PanelEngine final : public Engine {
     virtual void Call(const MicrokernelFunction& kernel, int64_t rows, MicrokernelArgs* call) = 0;
     /// RunEdge() of these arguments.
     virtual void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) = 0;
+    /// There is no kernel for tiles.
+    virtual void LackKernel() = 0;
   };
   static void Call(const MicrokernelFunction& kernel, int64_t rows, MicrokernelArgs* call, Calls* calls) {
     if (calls == nullptr) {
@@ -198,8 +201,11 @@ class PanelEngine final : public Engine {
   int64_t EqualRuns(const RowCursor& cursor, int64_t most) const noexcept;
   void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                  Tiles* tiles) const noexcept;
-  /// Cuts `tiles` into tiles of one row.
+  /// Cuts `tiles`, whose height has no kernels, into tiles of one row.
   void CutToRows(Tiles* tiles) const noexcept;
+  /// Whether the portable engine can read the weights.
+  bool IsPortable() const { return schedule_ == nullptr && block_.packing != Packing::kCutPanels; }
+  void RunPortably(const RunBuffers& buffers, const Range& range, const Tiles& tiles) const noexcept;
   /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
                 const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call,
