@@ -91,7 +91,7 @@ class PanelEngine final : public Engine {
     int64_t gap = 0;  // rows between a tile and the next
     LineEnds line;
     const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
-    const Kernels* kernels = nullptr;  // null: kernels could not be generated
+    const Kernels* kernels = nullptr;                    // null: kernels could not be generated
 
     int64_t all_rows() const { return rows * count; }
     bool IsLike(const Tiles& other) const {

@@ -33,7 +33,8 @@ TapGrid DepthwiseConv::GridOf(const Band& band) const {
 Error DepthwiseConv::MakeLines() {
   const int64_t repeats = geometry_.group_outputs();
   lines_.band = BandOf(geometry_, {geometry_.input_channels, repeats, data_.n});
-  ASSIGN_OR_RETURN(lines_.engine, DepthwiseEngine::Create(data_, GridOf(lines_.band), layout_.isa()));
+  ASSIGN_OR_RETURN(lines_.engine, DepthwiseEngine::Create(data_, GridOf(lines_.band), layout_.isa(),
+                                                          geometry_.output[kWidth]));
   return {};
 }
 
@@ -74,7 +75,7 @@ Error DepthwiseConv::MakeInner() {
     grid.columns[i] = static_cast<int64_t>(i) * geometry_.dilation[kWidth] * data_.n;
   }
   ASSIGN_OR_RETURN(std::unique_ptr<DepthwiseEngine> engine,
-                   DepthwiseEngine::Create(data_, grid, layout_.isa()));
+                   DepthwiseEngine::Create(data_, grid, layout_.isa(), inner_x_.size()));
   if (!engine->ReadsOnlyTaps(inner_x_.size())) return {};
   inner_ = std::move(engine);
   RETURN_IF_ERROR(MakeColumns(0, inner_x_.begin, &left_));
@@ -89,7 +90,7 @@ Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) const
   part->band = BandOf(columns, {data_.n, 1, data_.n});
   TapGrid grid = GridOf(part->band);
   grid.pixel_stride_bytes = part->band.line_stride();
-  ASSIGN_OR_RETURN(part->engine, DepthwiseEngine::Create(data_, grid, layout_.isa()));
+  ASSIGN_OR_RETURN(part->engine, DepthwiseEngine::Create(data_, grid, layout_.isa(), 0));
   return {};
 }
 
