@@ -34,15 +34,16 @@ bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {
 // half of it could not hide the latency of products. With 6×2, a quad of four rows takes as long as a quad of
 // five. Measured on Zen 5 with 1 to 6 rows: 1.8, 2.3, 3.2, 4.8, 5.6 and 6.2 cycles.
 EqualTiles FirstTiles(const KernelBlock& block, int64_t rows) {
-  const int64_t tail = rows % block.mr;
+  const int64_t whole_tiles = Quotient(rows, block.mr), tail = rows - whole_tiles * block.mr;
   if (block.dot == jit::DotKind::kVnni && block.mr * block.vectors < 2 * kInFlight && rows > block.mr) {
-    const int64_t whole = rows / block.mr - (tail == 1 ? 1 : 0);
+    const int64_t whole = whole_tiles - (tail == 1 ? 1 : 0);
     if (whole != 0) return {whole, block.mr};
     return {1, block.mr - 1};  // then two rows
   }
-  const int64_t tiles = CeilDivide(rows, block.mr);
-  const int64_t higher = rows % tiles;
-  return higher == 0 ? EqualTiles{tiles, rows / tiles} : EqualTiles{higher, rows / tiles + 1};
+  const int64_t tiles = whole_tiles + (tail == 0 ? 0 : 1);
+  if (tiles == 1) return {1, rows};
+  const int64_t least = rows / tiles, higher = rows - least * tiles;
+  return higher == 0 ? EqualTiles{tiles, least} : EqualTiles{higher, least + 1};
 }
 
 BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics)
@@ -64,6 +65,16 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
   streams_weights_ =
       (block.dot == jit::DotKind::kVnni || is_wide) &&
       quads * block.vectors * jit::VectorBytes(block.isa) * (is_wide ? 2 : 1) > Caches().StayingWeights();
+  row_calls_ = CeilDivide(vectors_, block.vectors);
+  call_ = OfCall();
+  staged_row_ = OfStagedRow();
+  far_weights_ = OfFarWeights();
+  const int64_t last_vectors = vectors_ % block.vectors;
+  for (int64_t rows = 1; rows <= block.mr; ++rows) {
+    tile_rows_.at(static_cast<size_t>(rows)) =
+        static_cast<double>(vectors_ / block.vectors) * OfTile(rows, block.vectors) +
+        OfTile(rows, last_vectors);
+  }
   if (data.taps().shared) {
     run_rows_ = data.taps().line_rows;
   } else if (!is_staged_ && data.taps().HasLineEnds()) {
@@ -86,8 +97,7 @@ void BlockCost::CutAtLines(const Taps& taps) {
   const int64_t call_rows = int64_t{block_.mr} * kMaxTiles;
   const double uncut = OfRows(call_rows) / static_cast<double>(call_rows) * static_cast<double>(run_rows);
   const auto more_calls = static_cast<double>(std::min<int64_t>(CeilDivide(run_rows, block_.mr), 3) - 1);
-  const double all_saved =
-      saved - more_calls * static_cast<double>(CeilDivide(vectors_, block_.vectors)) * OfCall();
+  const double all_saved = saved - more_calls * static_cast<double>(row_calls_) * call_;
   if (OfRows(run_rows) - all_saved >= uncut) return;
   run_rows_ = run_rows;
   saved_of_run_ = all_saved;
@@ -102,29 +112,30 @@ double BlockCost::Of(int64_t m) const {
     const int64_t runs = m / run_rows_;
     cost = static_cast<double>(runs) * (OfRows(run_rows_) - saved_of_run_) + OfRows(m % run_rows_);
   }
-  const double weight_bytes = row * jit::VectorBytes(block_.isa) * (items_ == 0 ? 1 : items_);
-  if (weight_bytes > static_cast<double>(Caches().StreamedWeights())) {
-    const VectorCosts& costs = Costs().Of(block_.isa);
-    const double lines = weight_bytes / 64 / HalfCycles(block_.isa);
-    cost += lines * costs.far_line;
-    if (items_ != 0) cost = std::max(cost, lines * costs.scheduled_panels.far_line);
-  }
+  cost = std::max(cost + far_weights_.added, far_weights_.least);
   return cost / row + packing_;
 }
 
+BlockCost::FarWeights BlockCost::OfFarWeights() const {
+  const double weight_bytes =
+      quads_ * static_cast<double>(vectors_) * jit::VectorBytes(block_.isa) * (items_ == 0 ? 1 : items_);
+  if (weight_bytes <= static_cast<double>(Caches().StreamedWeights())) return {};
+  const VectorCosts& costs = Costs().Of(block_.isa);
+  const double lines = weight_bytes / 64 / HalfCycles(block_.isa);
+  return {lines * costs.far_line, items_ != 0 ? lines * costs.scheduled_panels.far_line : 0};
+}
+
 double BlockCost::OfRows(int64_t rows) const {
-  double cost = static_cast<double>(rows) * OfStagedRow();
+  double cost = static_cast<double>(rows) * staged_row_;
   int64_t tiles = 0;
   while (rows != 0) {
     const EqualTiles next = FirstTiles(block_, rows);
-    const double tile = static_cast<double>(vectors_ / block_.vectors) * OfTile(next.rows, block_.vectors) +
-                        OfTile(next.rows, vectors_ % block_.vectors);
-    cost += static_cast<double>(next.count) * tile;
+    cost += static_cast<double>(next.count) * tile_rows_[static_cast<size_t>(next.rows)];
     tiles += next.count;
     rows -= next.count * next.rows;
   }
-  const int64_t calls = CeilDivide(tiles, kMaxTiles) * CeilDivide(vectors_, block_.vectors);
-  return cost + static_cast<double>(calls) * OfCall();
+  const int64_t calls = CeilDivide(tiles, kMaxTiles) * row_calls_;
+  return cost + static_cast<double>(calls) * call_;
 }
 
 // VnniCosts::tile includes it.

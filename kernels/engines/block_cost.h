@@ -15,6 +15,7 @@
 #ifndef INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 #define INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/codegen/dispatch.h"
@@ -71,6 +72,11 @@ class BlockCost {
   double OfTile(const ScheduledPanelCosts& costs, int64_t rows, int64_t vectors) const;
   double OfCall() const;
   double OfStagedRow() const;
+  /// The cost of weights that L2 does not hold: added to other costs, and the least of all costs.
+  struct FarWeights {
+    double added = 0, least = 0;
+  };
+  FarWeights OfFarWeights() const;
   void CutAtLines(const Taps& taps);
 
   KernelBlock block_;
@@ -83,6 +89,11 @@ class BlockCost {
       0;  // quads that tiles multiply: the wide variant leaves out padding at the ends of taps
   double items_ = 0, groups_ = 0;  // items and groups of the schedule, per quad
   bool streams_weights_ = false;   // each tile reads the weights from L2 or beyond
+  // Terms that do not depend on the number of rows.
+  int64_t row_calls_ = 0;  // calls for a row of tiles
+  double call_ = 0, staged_row_ = 0;
+  FarWeights far_weights_;
+  std::array<double, 17> tile_rows_ = {};  // [rows of a tile]: of a row of tiles
   int64_t run_rows_ = 0;
   double saved_of_run_ = 0;  // the time that run_rows_ rows save by leaving padding out
 };
