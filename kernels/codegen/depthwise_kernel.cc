@@ -36,7 +36,7 @@ class DepthwiseKernel {
         interleaving_(spec.Interleaving()),
         column_count_(spec.taps.columns.column_count()),
         group_taps_(TapsPerGroup(spec.dot)),
-        session_(spec.Name()),
+        session_([this] { return spec_.Name(); }),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
         dot_(jit::MakeDotVariant(spec.dot, spec.isa, *emitter_)),

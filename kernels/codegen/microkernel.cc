@@ -30,7 +30,7 @@ class Microkernel {
   explicit Microkernel(const MicrokernelSpec& spec)
       : spec_(spec),
         line_(LineOf(spec.loop)),
-        session_(spec.Name()),
+        session_([this] { return spec_.Name(); }),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
         dot_(jit::MakeDotVariant(spec.dot, spec.isa, *emitter_, spec.signs)),

@@ -64,6 +64,7 @@ class DepthwiseEngine {
   /// The number of bytes beyond a band's last tap that may be read.
   static constexpr int64_t kSlackBytes = 64;
 
+  const TapGrid& taps() const { return taps_; }
   std::string KernelName() const { return kernel_name_; }
   /// The number of channels of a vector.
   int64_t channel_step() const { return v_; }

@@ -82,7 +82,7 @@ Error DepthwiseConv::MakeInner() {
   return MakeColumns(inner_x_.end, geometry_.output[kWidth] - inner_x_.end, &right_);
 }
 
-Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) const {
+Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) {
   if (count == 0) return {};
   ConvGeometry columns = geometry_;
   columns.output[kWidth] = count;
@@ -90,14 +90,21 @@ Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) const
   part->band = BandOf(columns, {data_.n, 1, data_.n});
   TapGrid grid = GridOf(part->band);
   grid.pixel_stride_bytes = part->band.line_stride();
+  if (left_.engine != nullptr && left_.engine->taps() == grid) {
+    part->engine = left_.engine;
+    return {};
+  }
   ASSIGN_OR_RETURN(part->engine, DepthwiseEngine::Create(data_, grid, layout_.isa(), 0));
   return {};
 }
 
 int64_t DepthwiseConv::packed_bytes() const {
   int64_t bytes = layout_.packed_bytes();
-  for (const DepthwiseEngine* const engine : Engines()) {
-    if (engine != nullptr) bytes += engine->packed_bytes();
+  const auto engines = Engines();
+  const bool shares_sides = left_.engine == right_.engine;
+  const size_t count = kEngines - (shares_sides ? 1 : 0);
+  for (size_t i = 0; i < count; ++i) {
+    if (engines[i] != nullptr) bytes += engines[i]->packed_bytes();
   }
   return bytes;
 }
