@@ -181,6 +181,7 @@ class DepthwiseKernel {
   void TakeVectors(int count) {
     accumulators_.assign(static_cast<size_t>(count), {});
     for (std::vector<Vec>& pixel : accumulators_) {
+      pixel.reserve(kVectors);
       for (int i = 0; i < kVectors; ++i) pixel.push_back(registers_.NewVector("accumulator"));
     }
     operand_ = registers_.NewVector("interleaved taps");

@@ -145,6 +145,7 @@ void Epilogue::StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const j
   for (size_t packed = PackedRows(width); first < rows.size(); first += packed) {
     while (rows.size() - first < packed) packed /= 2;
     std::vector<jit::Vec> vectors;
+    vectors.reserve(packed * width);
     for (size_t row = first; row < first + packed; ++row) {
       Requantize(rows[row]);
       vectors.insert(vectors.end(), rows[row].begin(), rows[row].end());

@@ -70,12 +70,14 @@ Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const KernelDat
     engine->MakePortable();
     return engine;
   }
-  Error error = engine->Make(engine->spec_, taps, &engine->by_channels_);
-  if (error.status == INTACT_OK && engine->IsFlatBetter()) {
-    engine->flat_.step_pixels = engine->step_pixels();
-    error = engine->Make(engine->FlatSpec(), engine->FlatTaps(), &engine->flat_);
+  const bool is_flat = engine->IsFlatBetter();
+  if (!is_flat || !engine->RunsAllFlat()) {
+    RETURN_IF_ERROR(engine->Make(engine->spec_, taps, &engine->by_channels_));
   }
-  if (error.status != INTACT_OK) return error;
+  if (is_flat) {
+    engine->flat_.step_pixels = engine->step_pixels();
+    RETURN_IF_ERROR(engine->Make(engine->FlatSpec(), engine->FlatTaps(), &engine->flat_));
+  }
   return engine;
 }
 
@@ -126,7 +128,7 @@ bool DepthwiseEngine::IsFlatBetter() {
   constexpr double kUnaligned = 1.1;  // cost factor of pixels that are not whole vectors
   if (taps_.pixel_stride_bytes % data_.n != 0 || data_.n % v_ == 0) return false;
   if (spec_.epilogue.has_residual()) return false;  // too rare to support
-  if (taps_.pixel_stride_bytes <= v_) return true;
+  if (RunsAllFlat()) return true;
   if (taps_.pixel_stride_bytes != data_.n || step_pixels() > kMostPixels) return false;
   const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
   if (spec_.loops) return vectors < kUnaligned * std::ceil(vectors);  // neighbours share nothing either way
@@ -311,7 +313,7 @@ int64_t DepthwiseEngine::packed_bytes() const {
 void DepthwiseEngine::RunRow(const DepthwiseRow& row, int64_t channel_begin,
                              int64_t channel_end) const noexcept {
   const bool has_all = channel_begin == 0 && channel_end == data_.n;
-  if (!by_channels_.kernel) {
+  if (IsPortable()) {
     RunPortably(row, channel_begin, channel_end);
   } else if (has_all && RunsFlat(row)) {
     RunFlat(row);
@@ -399,7 +401,7 @@ void DepthwiseEngine::RunByChannels(const DepthwiseRow& row, int64_t channel_beg
 
 bool DepthwiseEngine::RunsFlat(const DepthwiseRow& row) const {
   if (!flat_.kernel) return false;
-  return taps_.pixel_stride_bytes <= v_ || row.output.c_stride_bytes == data_.n * data_.element_bytes();
+  return RunsAllFlat() || row.output.c_stride_bytes == data_.n * data_.element_bytes();
 }
 
 void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {

@@ -84,7 +84,7 @@ class DepthwiseEngine {
   /// channels are computed. Otherwise RunRow() may also read bytes between the taps, and kSlackBytes behind them.
   bool ReadsOnlyTaps(int64_t pixels) const {
     const bool is_adjacent = flat_.kernel && taps_.pixel_stride_bytes == data_.n;
-    return !by_channels_.kernel || data_.n >= v_ || (is_adjacent && pixels * data_.n >= v_);
+    return IsPortable() || data_.n >= v_ || (is_adjacent && pixels * data_.n >= v_);
   }
 
   /// Writes elements [channel_begin, channel_end) of each pixel, and reads these elements of the residual and
@@ -129,6 +129,7 @@ class DepthwiseEngine {
 
   DepthwiseEngine(const KernelData& data, const TapGrid& taps, core::Isa isa, int64_t row_pixels);
   void MakePortable();
+  bool IsPortable() const { return !portable_.offsets.empty(); }
   void RunPortably(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
   /// Pixels that the flat cover's kernel treats as one.
   int64_t step_pixels() const;
@@ -141,6 +142,8 @@ class DepthwiseEngine {
   DepthwiseKernelSpec SpecFor(const TapGrid& taps, int pixels) const;
   const DepthwiseInterleaving& InterleavingOf(const DepthwiseKernelSpec& spec);
   bool IsFlatBetter();
+  /// Whether all rows run flat if flat is better. Then n < V, so that rows are not cut at channels.
+  bool RunsAllFlat() const { return taps_.pixel_stride_bytes <= v_; }
   Error Make(const DepthwiseKernelSpec& spec, const TapGrid& taps, Cover* cover);
   Error MakeTails(const DepthwiseKernelSpec& spec, Cover* cover) const;
   /// The numbers of pixels that RunVector() computes of most rows; empty: not known.
@@ -174,7 +177,7 @@ class DepthwiseEngine {
   int64_t v_;                 // number of channels of a vector, a power of two
   // The pixels of a line of scratch, for a cover of pixels with gaps, and the fewest that fill a vector.
   int64_t line_pixels_, least_line_pixels_;
-  Cover by_channels_;
+  Cover by_channels_;  // without a kernel if all rows run flat
   Cover flat_;  // without a kernel if by_channels_ is better. The last vector ends with a row's last pixel.
   std::vector<std::shared_ptr<const DepthwiseInterleaving>> interleavings_;  // shared with other engines
   Portable portable_;  // empty unless the plan is portable
