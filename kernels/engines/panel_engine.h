@@ -13,8 +13,8 @@
 //
 // Kernels for tiles of one height are generated when PrepareRows() or the first run of such a tile needs them. If
 // generation fails, tiles of one row take the place of higher tiles. If their generation fails too, the portable
-// engine computes the rows. It cannot read strips and cut panels, so these engines are created with kernels of
-// one row.
+// engine computes the rows. It does not compute every block's bytes (IsPortable()). Engines of other blocks are
+// created with kernels of one row.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
@@ -203,8 +203,12 @@ class PanelEngine final : public Engine {
                  Tiles* tiles) const noexcept;
   /// Cuts `tiles`, whose height has no kernels, into tiles of one row.
   void CutToRows(Tiles* tiles) const noexcept;
-  /// Whether the portable engine can read the weights.
-  bool IsPortable() const { return schedule_ == nullptr && block_.packing != Packing::kCutPanels; }
+  /// Whether the portable engine can read the operands, and computes the same bytes.
+  bool IsPortable() const {
+    const bool steps_by_panels = data_.taps().vector_step == 0 || lanes_ == kPanelColumns;
+    return schedule_ == nullptr && block_.packing != Packing::kCutPanels &&
+           block_.dot != jit::DotKind::kMaddubs && steps_by_panels;
+  }
   void RunPortably(const RunBuffers& buffers, const Range& range, const Tiles& tiles) const noexcept;
   /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
