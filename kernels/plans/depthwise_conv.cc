@@ -94,7 +94,7 @@ Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) {
     part->engine = left_.engine;
     return {};
   }
-  ASSIGN_OR_RETURN(part->engine, DepthwiseEngine::Create(data_, grid, layout_.isa(), 0));
+  ASSIGN_OR_RETURN(part->engine, DepthwiseEngine::Create(data_, grid, layout_.isa(), inner_y_.size()));
   return {};
 }
 
