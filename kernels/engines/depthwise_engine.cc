@@ -137,13 +137,17 @@ bool DepthwiseEngine::IsFlatBetter() {
          VectorCost(spec_, InterleavingOf(spec_)) * kUnaligned * std::ceil(vectors);
 }
 
+std::string DepthwiseEngine::KernelName() const {
+  if (IsPortable()) return "u8s8" + KernelEpilogue(data_).Name() + "_depthwise_portable";
+  return flat_.kernel ? FlatSpec().Name() : spec_.Name();
+}
+
 void DepthwiseEngine::MakePortable() {
   const int64_t taps = taps_.taps();
   for (int64_t tap = 0; tap < taps; ++tap) {
     portable_.offsets.push_back(taps_.Offset(tap));
     for (int64_t n = 0; n < data_.n; ++n) portable_.weights.push_back(static_cast<int16_t>(Weight(tap, n)));
   }
-  kernel_name_ = "u8s8" + KernelEpilogue(data_).Name() + "_depthwise_portable";
 }
 
 Error DepthwiseEngine::Make(const DepthwiseKernelSpec& spec, const TapGrid& taps, Cover* cover) {
@@ -171,7 +175,6 @@ Error DepthwiseEngine::Make(const DepthwiseKernelSpec& spec, const TapGrid& taps
   const GroupWeights& weights = spec.loops ? WeightsInOrder() : InterleavingOf(spec).weights();
   ASSIGN_OR_RETURN(cover->kernel, GetDepthwiseKernel(spec));
   RETURN_IF_ERROR(MakeTails(spec, cover));
-  kernel_name_ = spec.Name();
   return Fill(weights, cover);
 }
 

@@ -65,7 +65,7 @@ class DepthwiseEngine {
   static constexpr int64_t kSlackBytes = 64;
 
   const TapGrid& taps() const { return taps_; }
-  std::string KernelName() const { return kernel_name_; }
+  std::string KernelName() const;
   /// The number of channels of a vector.
   int64_t channel_step() const { return v_; }
   int64_t packed_bytes() const;
@@ -181,7 +181,6 @@ class DepthwiseEngine {
   Cover flat_;  // without a kernel if by_channels_ is better. The last vector ends with a row's last pixel.
   std::vector<std::shared_ptr<const DepthwiseInterleaving>> interleavings_;  // shared with other engines
   Portable portable_;  // empty unless the plan is portable
-  std::string kernel_name_;
 };
 
 }  // namespace intact::kernels

@@ -154,7 +154,6 @@ Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const 
       new PanelEngine(data, block, std::move(schedule), std::move(wide), most_rows));
   if (engine->is_signed_) RETURN_IF_ERROR(UnshiftCompensation(data, &engine->compensation_));
   engine->heights_ = std::vector<Height>(static_cast<size_t>(block.mr));
-  engine->NameKernel();
   if (!engine->IsPortable()) RETURN_IF_ERROR(engine->GenerateHeight(1));
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -170,11 +169,11 @@ MicrokernelSpec PanelEngine::SpecFor(int rows) const {
   return spec;
 }
 
-void PanelEngine::NameKernel() {
+std::string PanelEngine::KernelName() const {
   MicrokernelSpec spec = SpecFor(block_.mr);
   spec.vectors = data_.n >= nr_ ? block_.vectors : EdgeVectors();
   spec.loop = LoopFor(spec, {}, false);
-  kernel_name_ = spec.Name();
+  return spec.Name();
 }
 
 // The kernels for tiles of `rows` rows.

@@ -47,7 +47,7 @@ class PanelEngine final : public Engine {
 
   EngineId id() const override { return {EngineId::Kind::kPanels, block_}; }
   EngineTile tile() const override { return {block_.mr, nr_, lanes_}; }
-  std::string KernelName() const override { return kernel_name_; }
+  std::string KernelName() const override;
   int64_t packed_bytes() const override {
     return static_cast<int64_t>(compensation_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes()) +
            (wide_ == nullptr ? 0 : wide_->bytes());
@@ -131,7 +131,6 @@ class PanelEngine final : public Engine {
               int64_t most_rows);
   /// The specification of kernels of `rows` rows, without their columns and their loop.
   MicrokernelSpec SpecFor(int rows) const;
-  void NameKernel();
   Error GenerateHeight(int rows) const;
   Error Generate(MicrokernelSpec spec, ByStores* kernels) const;
   /// Whether there are kernels for tiles of `rows` rows; generates them the first time.
@@ -244,7 +243,6 @@ class PanelEngine final : public Engine {
   bool joins_ends_ = false;
   int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk
   AlignedBuffer<int32_t> compensation_;  // replaces the compensation of data_ if is_signed_
-  std::string kernel_name_;
   mutable std::mutex generating_;
   mutable std::vector<Height> heights_;  // [rows − 1]; kernels are added under generating_
 };
