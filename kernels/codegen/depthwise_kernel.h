@@ -25,9 +25,9 @@
 // Each small filter has its own unrolled kernel, in which neighbouring pixels share interleavings. For all
 // other filters, one kernel loops over a list of taps, TapsPerGroup() taps at a time.
 //
-// A row is computed in blocks of pixels. Blocks share interleavings, so the pixels after the last whole block have
-// code of their own: a *tail*, which the kernel jumps to. Its registers are those of the kernel. Without a tail, the
-// kernel computes these pixels one by one. So plans generate the tails of the rows that they have.
+// A row is computed in blocks of pixels, because the pixels of a block share interleavings. The pixels after the last
+// whole block have code of their own, a *tail*: the kernel jumps to it, and it continues with the kernel's registers.
+// Without a tail, the kernel computes these pixels one by one. A plan generates the tails of the rows that it has.
 //
 // Contract: the kernel reads V bytes at each tap of each pixel, and writes exactly V elements per pixel. No
 // alignment is needed. Registers follow the System V ABI.

@@ -171,7 +171,7 @@ Error DepthwiseEngine::Make(const DepthwiseKernelSpec& spec, const TapGrid& taps
   } else {
     cover->starts.back() = std::max<int64_t>(data_.n - v_, 0);
   }
-  // Before the kernels, which share the interleaving.
+  // The kernels share the interleaving, so it is made first.
   const GroupWeights& weights = spec.loops ? WeightsInOrder() : InterleavingOf(spec).weights();
   ASSIGN_OR_RETURN(cover->kernel, GetDepthwiseKernel(spec));
   RETURN_IF_ERROR(MakeTails(spec, cover));
