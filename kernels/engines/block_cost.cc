@@ -66,15 +66,6 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
       (block.dot == jit::DotKind::kVnni || is_wide) &&
       quads * block.vectors * jit::VectorBytes(block.isa) * (is_wide ? 2 : 1) > Caches().StayingWeights();
   row_calls_ = CeilDivide(vectors_, block.vectors);
-  call_ = OfCall();
-  staged_row_ = OfStagedRow();
-  far_weights_ = OfFarWeights();
-  const int64_t last_vectors = vectors_ % block.vectors;
-  for (int64_t rows = 1; rows <= block.mr; ++rows) {
-    tile_rows_.at(static_cast<size_t>(rows)) =
-        static_cast<double>(vectors_ / block.vectors) * OfTile(rows, block.vectors) +
-        OfTile(rows, last_vectors);
-  }
   if (data.taps().shared) {
     run_rows_ = data.taps().line_rows;
   } else if (!is_staged_ && data.taps().HasLineEnds()) {
@@ -97,45 +88,52 @@ void BlockCost::CutAtLines(const Taps& taps) {
   const int64_t call_rows = int64_t{block_.mr} * kMaxTiles;
   const double uncut = OfRows(call_rows) / static_cast<double>(call_rows) * static_cast<double>(run_rows);
   const auto more_calls = static_cast<double>(std::min<int64_t>(CeilDivide(run_rows, block_.mr), 3) - 1);
-  const double all_saved = saved - more_calls * static_cast<double>(row_calls_) * call_;
+  const double all_saved = saved - more_calls * static_cast<double>(row_calls_) * OfCall();
   if (OfRows(run_rows) - all_saved >= uncut) return;
   run_rows_ = run_rows;
   saved_of_run_ = all_saved;
 }
 
-double BlockCost::Of(int64_t m) const {
+double BlockCost::Of(int64_t m, TileRows* known) const {
   const double row = quads_ * static_cast<double>(vectors_);
   double cost = 0;
   if (run_rows_ == 0) {
-    cost = OfRows(m);
+    cost = OfRows(m, known);
   } else {
     const int64_t runs = m / run_rows_;
-    cost = static_cast<double>(runs) * (OfRows(run_rows_) - saved_of_run_) + OfRows(m % run_rows_);
+    cost =
+        static_cast<double>(runs) * (OfRows(run_rows_, known) - saved_of_run_) + OfRows(m % run_rows_, known);
   }
-  cost = std::max(cost + far_weights_.added, far_weights_.least);
+  const double weight_bytes = row * jit::VectorBytes(block_.isa) * (items_ == 0 ? 1 : items_);
+  if (weight_bytes > static_cast<double>(Caches().StreamedWeights())) {
+    const VectorCosts& costs = Costs().Of(block_.isa);
+    const double lines = weight_bytes / 64 / HalfCycles(block_.isa);
+    cost += lines * costs.far_line;
+    if (items_ != 0) cost = std::max(cost, lines * costs.scheduled_panels.far_line);
+  }
   return cost / row + packing_;
 }
 
-BlockCost::FarWeights BlockCost::OfFarWeights() const {
-  const double weight_bytes =
-      quads_ * static_cast<double>(vectors_) * jit::VectorBytes(block_.isa) * (items_ == 0 ? 1 : items_);
-  if (weight_bytes <= static_cast<double>(Caches().StreamedWeights())) return {};
-  const VectorCosts& costs = Costs().Of(block_.isa);
-  const double lines = weight_bytes / 64 / HalfCycles(block_.isa);
-  return {lines * costs.far_line, items_ != 0 ? lines * costs.scheduled_panels.far_line : 0};
-}
-
-double BlockCost::OfRows(int64_t rows) const {
-  double cost = static_cast<double>(rows) * staged_row_;
+double BlockCost::OfRows(int64_t rows, TileRows* known) const {
+  double cost = static_cast<double>(rows) * OfStagedRow();
   int64_t tiles = 0;
   while (rows != 0) {
     const EqualTiles next = FirstTiles(block_, rows);
-    cost += static_cast<double>(next.count) * tile_rows_[static_cast<size_t>(next.rows)];
+    cost += static_cast<double>(next.count) * OfTileRow(next.rows, known);
     tiles += next.count;
     rows -= next.count * next.rows;
   }
   const int64_t calls = CeilDivide(tiles, kMaxTiles) * row_calls_;
-  return cost + static_cast<double>(calls) * call_;
+  return cost + static_cast<double>(calls) * OfCall();
+}
+
+double BlockCost::OfTileRow(int64_t rows, TileRows* known) const {
+  double* const cost = known == nullptr ? nullptr : &known->at(static_cast<size_t>(rows));
+  if (cost != nullptr && *cost != 0) return *cost;
+  const double computed = static_cast<double>(vectors_ / block_.vectors) * OfTile(rows, block_.vectors) +
+                          OfTile(rows, vectors_ % block_.vectors);
+  if (cost != nullptr) *cost = computed;
+  return computed;
 }
 
 // VnniCosts::tile includes it.

@@ -44,8 +44,11 @@ class BlockCost {
   /// `statistics`: the statistics of the scheduled variant's schedule; empty for other variants.
   BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics = {});
 
+  /// The cost of a row of tiles, by the rows of a tile; 0: not known yet.
+  using TileRows = std::array<double, 17>;
   /// Time for `m` rows. The unit is the time of the ISA's dot products of one row, without other costs.
-  double Of(int64_t m) const;
+  /// `known`: null, or what calls remember while Costs() does not change.
+  double Of(int64_t m, TileRows* known = nullptr) const;
   /// The number of rows, a whole number of lines, after which a new tile begins. 0: tiles continue across
   /// lines.
   int64_t run_rows() const { return run_rows_; }
@@ -59,7 +62,8 @@ class BlockCost {
   static bool IsStaged(const KernelBlock& block, const GemmData& data);
 
  private:
-  double OfRows(int64_t rows) const;
+  double OfRows(int64_t rows, TileRows* known = nullptr) const;
+  double OfTileRow(int64_t rows, TileRows* known) const;
   /// The block's constants, passed to `visit`.
   template <class Visit>
   double WithCosts(const Visit& visit) const {
@@ -72,11 +76,6 @@ class BlockCost {
   double OfTile(const ScheduledPanelCosts& costs, int64_t rows, int64_t vectors) const;
   double OfCall() const;
   double OfStagedRow() const;
-  /// The cost of weights that L2 does not hold: added to other costs, and the least of all costs.
-  struct FarWeights {
-    double added = 0, least = 0;
-  };
-  FarWeights OfFarWeights() const;
   void CutAtLines(const Taps& taps);
 
   KernelBlock block_;
@@ -89,11 +88,7 @@ class BlockCost {
       0;  // quads that tiles multiply: the wide variant leaves out padding at the ends of taps
   double items_ = 0, groups_ = 0;  // items and groups of the schedule, per quad
   bool streams_weights_ = false;   // each tile reads the weights from L2 or beyond
-  // Terms that do not depend on the number of rows.
-  int64_t row_calls_ = 0;  // calls for a row of tiles
-  double call_ = 0, staged_row_ = 0;
-  FarWeights far_weights_;
-  std::array<double, 17> tile_rows_ = {};  // [rows of a tile]: of a row of tiles
+  int64_t row_calls_ = 0;          // calls for a row of tiles
   int64_t run_rows_ = 0;
   double saved_of_run_ = 0;  // the time that run_rows_ rows save by leaving padding out
 };

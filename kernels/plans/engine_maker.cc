@@ -56,6 +56,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   struct Candidate {
     KernelBlock block;
     BlockCost cost;
+    BlockCost::TileRows known = {};
   };
   std::vector<Candidate> candidates;
   const std::shared_ptr<const ScheduledVectors> vectors = vectors_.lock();
@@ -101,11 +102,11 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     double cost;
   };
   const auto best = [&](int64_t m) {
-    const auto cost = [&](const Candidate& candidate) {
+    const auto cost = [&](Candidate& candidate) {
       // One more layout takes as much memory as the weights.
       const bool is_wasted =
           usual.named == 0 && m < usual.least && candidate.block.packing == Packing::kStrips;
-      return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m);
+      return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m, &candidate.known);
     };
     auto found = candidates.end();
     double least = 0;
