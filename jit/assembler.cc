@@ -62,14 +62,14 @@ void Assembler::Recorder::handleError(asmjit::Error error, const char* message,
   text = message;
 }
 
-Assembler::Assembler(std::string name) : name_(std::move(name)) {
+Assembler::Assembler(std::function<std::string()> name) : name_(std::move(name)) {
   holder_.setErrorHandler(&errors_);
   if (const asmjit::Error error = holder_.init(asmjit::Environment::host()); error != asmjit::kErrorOk) {
     errors_.handleError(error, asmjit::DebugUtils::errorAsString(error), nullptr);  // init() does not call it
     return;
   }
   if (DumpDirectory() != nullptr) {
-    logger_.logf("; %s\n", name_.c_str());
+    logger_.logf("; %s\n", name_().c_str());
     holder_.setLogger(&logger_);
   }
   if (const asmjit::Error error = holder_.attach(&code_); error != asmjit::kErrorOk) {
@@ -93,7 +93,7 @@ void Assembler::End() {
 
 Result<Code> Assembler::Finish(const RegisterFile& registers) {
   const auto failed = [&](const std::string& why) {
-    return Error{INTACT_CODEGEN_FAILED, "kernel " + name_ + ": " + why};
+    return Error{INTACT_CODEGEN_FAILED, "kernel " + name_() + ": " + why};
   };
   if (!registers.error().empty()) return failed(registers.error());
   for (const Gp& saved : {x86::rbx, x86::rbp, x86::r12, x86::r13, x86::r14, x86::r15}) {
@@ -101,14 +101,14 @@ Result<Code> Assembler::Finish(const RegisterFile& registers) {
     if (registers.Touched(saved) && !is_pushed)
       return failed("a callee-saved register was taken after Begin()");
   }
-  if (errors_.first != asmjit::kErrorOk) return FromAsmjit(name_, errors_.first, errors_.text);
+  if (errors_.first != asmjit::kErrorOk) return FromAsmjit(name_(), errors_.first, errors_.text);
   return Place();
 }
 
 // Code refers only to its own data, by relative addresses, so its size does not depend on its address.
 Result<Code> Assembler::Place() {
   const auto failed = [&](asmjit::Error error) {
-    return FromAsmjit(name_, error, asmjit::DebugUtils::errorAsString(error));
+    return FromAsmjit(name_(), error, asmjit::DebugUtils::errorAsString(error));
   };
   if (const asmjit::Error error = holder_.flatten(); error != asmjit::kErrorOk) return failed(error);
   if (const asmjit::Error error = holder_.resolveUnresolvedLinks(); error != asmjit::kErrorOk) {
@@ -130,13 +130,13 @@ Result<Code> Assembler::Place() {
 
 void Assembler::Publish(const void* function, size_t size) const {
   if (DumpDirectory() != nullptr) {
-    const std::string base = std::string(DumpDirectory()) + "/" + name_;
+    const std::string base = std::string(DumpDirectory()) + "/" + name_();
     std::ofstream(base + ".asm") << logger_.data();
     std::ofstream(base + ".bin", std::ios::binary)
         .write(static_cast<const char*>(function), static_cast<std::streamsize>(size));
   }
   static const bool kPerfMap = std::getenv("INTACT_PERF_MAP") != nullptr;
-  if (kPerfMap) WritePerfMap(function, size, name_);
+  if (kPerfMap) WritePerfMap(function, size, name_());
 }
 
 }  // namespace intact::jit

@@ -9,6 +9,7 @@
 
 #include <asmjit/x86.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,8 @@ namespace intact::jit {
 
 class Assembler {
  public:
-  /// `name`: the kernel's name, for the listing and the symbol.
-  explicit Assembler(std::string name);
+  /// `name`: makes the kernel's name, for errors, the listing and the symbol. Most kernels need none of these.
+  explicit Assembler(std::function<std::string()> name);
   Assembler(const Assembler&) = delete;
   Assembler& operator=(const Assembler&) = delete;
 
@@ -46,7 +47,7 @@ class Assembler {
   Result<Code> Place();
   void Publish(const void* function, size_t size) const;
 
-  std::string name_;
+  std::function<std::string()> name_;
   Recorder errors_;
   asmjit::StringLogger logger_;
   asmjit::CodeHolder holder_;

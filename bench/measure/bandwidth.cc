@@ -39,8 +39,10 @@ constexpr int kPasses = 3;
 
 Result<jit::Code> Generate(core::Isa isa, const ReadLoop& loop) {
   namespace x86 = asmjit::x86;
-  jit::Assembler session(fmt::format("read_{}x{}_prefetch{}_{}", loop.streams, kBlockBytes,
-                                     loop.prefetch_bytes, core::CompactName(isa)));
+  jit::Assembler session([&] {
+    return fmt::format("read_{}x{}_prefetch{}_{}", loop.streams, kBlockBytes, loop.prefetch_bytes,
+                       core::CompactName(isa));
+  });
   jit::RegisterFile registers = jit::MakeRegisterFile(isa);
   const auto emitter = jit::MakeEmitter(isa, session.code(), registers);
   const jit::Gp args = registers.Argument();

@@ -66,7 +66,7 @@ Loop Finish(Session& session, const jit::RegisterFile& registers, double multipl
 
 // Accumulators in all registers that the variant leaves free: independent ones hide the latency.
 Loop GenerateVectorLoop(const Peak& peak) {
-  Session session("peak_" + peak.name);
+  Session session([&] { return "peak_" + peak.name; });
   jit::RegisterFile registers = jit::MakeRegisterFile(peak.isa);
   const auto emitter = jit::MakeEmitter(peak.isa, session.code(), registers);
   const auto variant = jit::MakeDotVariant(peak.dot, peak.isa, *emitter, peak.signs);
@@ -96,7 +96,7 @@ Loop GenerateVectorLoop(const Peak& peak) {
 
 // The 2×2 tiles of the AMX kernel: each product adds to sums that the product 4 before it wrote.
 Loop GenerateTileLoop(const Peak& peak) {
-  Session session("peak_" + peak.name);
+  Session session([&] { return "peak_" + peak.name; });
   jit::RegisterFile registers = jit::MakeRegisterFile(peak.isa);
   session.Begin(registers);
   std::vector<jit::Tile> sums, operands;

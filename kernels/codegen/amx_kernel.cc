@@ -121,7 +121,7 @@ class AmxKernel {
  public:
   explicit AmxKernel(const AmxKernelSpec& spec)
       : spec_(spec),
-        session_(spec.Name()),
+        session_([this] { return spec_.Name(); }),
         registers_(jit::MakeRegisterFile(kIsa)),
         emitter_(jit::MakeEmitter(kIsa, session_.code(), registers_)),
         store_(*emitter_, spec.epilogue, spec.panels, offsetof(AmxKernelArgs, store)) {}
@@ -418,7 +418,7 @@ class AmxKernel {
 
 // rdi points to a TileConfig.
 Result<jit::Code> GenerateConfigure() {
-  jit::Assembler session("configure_tiles_" + core::CompactName(kIsa));
+  jit::Assembler session([] { return "configure_tiles_" + core::CompactName(kIsa); });
   const jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
   session.Begin(registers);
   session.code().ldtilecfg(x86::ptr(registers.Argument()));
@@ -427,7 +427,7 @@ Result<jit::Code> GenerateConfigure() {
 }
 
 Result<jit::Code> GenerateRelease() {
-  jit::Assembler session("release_tiles_" + core::CompactName(kIsa));
+  jit::Assembler session([] { return "release_tiles_" + core::CompactName(kIsa); });
   const jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
   session.Begin(registers);
   session.code().tilerelease();
@@ -436,7 +436,7 @@ Result<jit::Code> GenerateRelease() {
 }
 
 Result<jit::Code> GenerateStore(const AmxStoreSpec& spec) {
-  jit::Assembler session(spec.Name());
+  jit::Assembler session([&] { return spec.Name(); });
   jit::RegisterFile registers = jit::MakeRegisterFile(kIsa);
   const auto emitter = jit::MakeEmitter(kIsa, session.code(), registers);
   RowStore store(*emitter, spec.epilogue, spec.panels, 0);

@@ -49,6 +49,7 @@ struct TapGrid {
   std::vector<int64_t> columns;    // kw offsets: all different
   int64_t pixel_stride_bytes = 0;  // from an output pixel's first tap to the next pixel's first tap
 
+  bool operator==(const TapGrid&) const = default;
   int64_t row_count() const { return rows[0] * rows[1]; }
   int64_t width() const { return static_cast<int64_t>(columns.size()); }
   int64_t taps() const { return row_count() * width(); }

@@ -36,7 +36,7 @@ class DepthwiseKernel {
         interleaving_(spec.Interleaving()),
         column_count_(spec.taps.columns.column_count()),
         group_taps_(TapsPerGroup(spec.dot)),
-        session_(spec.Name()),
+        session_([this] { return spec_.Name(); }),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
         dot_(jit::MakeDotVariant(spec.dot, spec.isa, *emitter_)),
@@ -51,7 +51,12 @@ class DepthwiseKernel {
     LoadPlaces();
     code().mov(c_, Argument(offsetof(DepthwiseKernelArgs, c)));
     epilogue_.Prepare(registers_.Argument(), offsetof(DepthwiseKernelArgs, epilogue));
-    PixelLoop();
+    if (spec_.tail == 0) {
+      PixelLoop();
+    } else {
+      code().setOffset(0);  // over the prologue, which the kernel has run
+      Pixels(spec_.tail);
+    }
     session_.End();
     return session_.Finish(registers_);
   }
@@ -116,32 +121,40 @@ class DepthwiseKernel {
     }
   }
 
-  // Blocks of spec_.pixels() pixels, and a smaller block for the tail.
+  // Blocks of spec_.pixels() pixels, then a tail, or single pixels.
   void PixelLoop() {
     const int most = spec_.pixels();
     const asmjit::Label main = code().newLabel();
-    const asmjit::Label tail = code().newLabel();
+    const asmjit::Label last = code().newLabel();
+    const asmjit::Label single = code().newLabel();
     const asmjit::Label done = code().newLabel();
     code().cmp(pixels_, most);
-    code().jl(tail);
+    code().jl(last);
     code().align(asmjit::AlignMode::kCode, 32);
     code().bind(main);
     Pixels(most);
-    for (const Gp& row : rows_) code().add(row, Argument(offsetof(DepthwiseKernelArgs, block_stride_bytes)));
-    code().add(input_, Argument(offsetof(DepthwiseKernelArgs, block_stride_bytes)));
+    Advance(offsetof(DepthwiseKernelArgs, block_stride_bytes));
     code().sub(pixels_, most);
     code().cmp(pixels_, most);
     code().jge(main);
-    code().bind(tail);
-    for (int count = most - 1; count > 0; --count) {
-      const asmjit::Label fewer = code().newLabel();
-      code().cmp(pixels_, count);
-      code().jne(fewer);
-      Pixels(count);
-      code().jmp(done);
-      code().bind(fewer);
-    }
+    code().bind(last);
+    if (most == 1) return;
+    code().test(pixels_, pixels_);
+    code().jz(done);
+    code().cmp(x86::qword_ptr(registers_.Argument(), offsetof(DepthwiseKernelArgs, tail)), 0);
+    code().jz(single);
+    code().jmp(x86::qword_ptr(registers_.Argument(), offsetof(DepthwiseKernelArgs, tail)));
+    code().bind(single);
+    Pixels(1);
+    Advance(offsetof(DepthwiseKernelArgs, pixel_stride_bytes));
+    code().dec(pixels_);
+    code().jnz(single);
     code().bind(done);
+  }
+
+  void Advance(size_t stride) {
+    for (const Gp& row : rows_) code().add(row, Argument(stride));
+    code().add(input_, Argument(stride));
   }
 
   void Pixels(int count) {
@@ -168,6 +181,7 @@ class DepthwiseKernel {
   void TakeVectors(int count) {
     accumulators_.assign(static_cast<size_t>(count), {});
     for (std::vector<Vec>& pixel : accumulators_) {
+      pixel.reserve(kVectors);
       for (int i = 0; i < kVectors; ++i) pixel.push_back(registers_.NewVector("accumulator"));
     }
     operand_ = registers_.NewVector("interleaved taps");
@@ -356,12 +370,26 @@ int DepthwisePixels(core::Isa isa) { return jit::VectorCount(isa) / (2 * kVector
 std::string DepthwiseKernelSpec::Name() const {
   return "u8s8" + epilogue.Name() + "_depthwise_" + (loops ? "any" : taps.Name()) + "_" +
          std::to_string(pixels()) + "x" + std::to_string(channels()) + "_" + std::string(jit::ToString(dot)) +
-         "_" + core::CompactName(isa);
+         "_" + core::CompactName(isa) + (tail == 0 ? "" : "_tail" + std::to_string(tail));
 }
 
-Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& spec) {
-  return jit::GetFunction<DepthwiseKernelFunction>(
+namespace {
+
+Result<jit::Code> GetCode(const DepthwiseKernelSpec& spec) {
+  return jit::CodeCache<DepthwiseKernelSpec>::Instance().Get(
       spec, [](const DepthwiseKernelSpec& key) { return DepthwiseKernel(key).Generate(); });
+}
+
+}  // namespace
+
+Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& spec) {
+  ASSIGN_OR_RETURN(jit::Code code, GetCode(spec));
+  return DepthwiseKernelFunction(std::move(code));
+}
+
+Result<jit::Code> GetDepthwiseTail(DepthwiseKernelSpec spec, int pixels) {
+  spec.tail = pixels;
+  return GetCode(spec);
 }
 
 }  // namespace intact::kernels

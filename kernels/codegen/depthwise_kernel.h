@@ -25,6 +25,10 @@
 // Each small filter has its own unrolled kernel, in which neighbouring pixels share interleavings. For all
 // other filters, one kernel loops over a list of taps, TapsPerGroup() taps at a time.
 //
+// A row is computed in blocks of pixels, because the pixels of a block share interleavings. The pixels after the last
+// whole block have code of their own, a *tail*: the kernel jumps to it, and it continues with the kernel's registers.
+// Without a tail, the kernel computes these pixels one by one. A plan generates the tails of the rows that it has.
+//
 // Contract: the kernel reads V bytes at each tap of each pixel, and writes exactly V elements per pixel. No
 // alignment is needed. Registers follow the System V ABI.
 #ifndef INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_
@@ -50,8 +54,10 @@ struct DepthwiseKernelArgs {
   const int64_t* places = nullptr;  // the result of TapGrid::PlaceOffsets() for pixels() pixels
   const int64_t* taps = nullptr;    // if the kernel loops: the taps' offsets in bytes, group by group
   int64_t groups = 0;               // if the kernel loops: ≥ 1
+  int64_t pixel_stride_bytes = 0;   // in the input
   int64_t block_stride_bytes = 0;   // in the input, from a block of DepthwiseKernelSpec::pixels() to the next
   int64_t pixels = 0;               // ≥ 0
+  const void* tail = nullptr;       // for the pixels after the last whole block; null: they have no tail
   const uint8_t* record = nullptr;
   uint8_t* c = nullptr;
   int64_t c_stride_bytes = 0;
@@ -66,6 +72,7 @@ struct DepthwiseKernelSpec {
   FilterPattern taps;                      // the taps of pixels() pixels; one tap if the kernel loops
   bool loops = false;
   EpilogueSpec epilogue;  // has_b_zero_points is false: weights contain their zero points
+  int tail = 0;           // pixels of a tail; 0: the kernel
 
   int channels() const { return jit::VectorBytes(isa); }
   /// The number of pixels that are computed at a time.
@@ -89,7 +96,10 @@ constexpr int64_t QuarteredIndex(int64_t channel, int64_t lanes) {
   return vector * lanes + quarter * 4 + dword;
 }
 
+/// `spec.tail` is 0.
 Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& spec);
+/// DepthwiseKernelArgs::tail for the kernel of `spec`, with at least 2 and fewer than pixels() pixels.
+Result<jit::Code> GetDepthwiseTail(DepthwiseKernelSpec spec, int pixels);
 
 }  // namespace intact::kernels
 #endif  // INTACT_KERNELS_CODEGEN_DEPTHWISE_KERNEL_H_

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <string_view>
 
 #include "core/isas.h"
 #include "core/types.h"
@@ -16,26 +17,34 @@ namespace {
 constexpr x86::KReg kLastColumns = x86::k3;  // of the last vector
 constexpr x86::KReg kLastBytes = x86::k4;    // of the last packed vectors
 
-std::string TypeName(intact_type type) { return std::string(core::NameOf(type)); }
-
 }  // namespace
 
 std::string EpilogueSpec::Name() const {
-  const std::string fixed = scaling.fixed_point == INTACT_FIXED_POINT_HALF_UP ? "_up" : "_away";
-  const std::string scale = is_fixed() ? fixed + (scaling.has_multipliers ? "" : "_shift") +
-                                             (scaling.has_left_shifts ? "_left" : "")
-                                       : (scaling.has_addends ? "_bias" : "");
-  return TypeName(c_type) + scale + (has_b_zero_points ? "_zb" : "") + (has_one_b_zero_point ? "1" : "") +
-         (has_row_zero_points ? "_za" : "") + (has_row_scales ? "_rows" : "") +
-         (has_run_scale ? "_run" : "") + (has_residual() ? "_plus_" + TypeName(residual) : "") +
-         (variant.last_columns != 0 ? "_masked" + std::to_string(variant.last_columns) : "") +
-         (variant.streams ? "_streamed" : "") + (variant.is_quartered ? "_quartered" : "") +
-         (variant.is_bounded_above   ? ""
-          : variant.is_bounded_below ? "_floored"
-                                     : "_plain") +
-         (variant.known == KnownOutput::kNothing     ? ""
-          : variant.known == KnownOutput::kFitsInt32 ? "_int32"
-                                                     : "_plain");
+  std::string name(core::NameOf(c_type));
+  const auto add = [&](bool has, std::string_view part) {
+    if (has) name += part;
+  };
+  if (is_fixed()) {
+    name += scaling.fixed_point == INTACT_FIXED_POINT_HALF_UP ? "_up" : "_away";
+    add(!scaling.has_multipliers, "_shift");
+    add(scaling.has_left_shifts, "_left");
+  } else {
+    add(scaling.has_addends, "_bias");
+  }
+  add(has_b_zero_points, "_zb");
+  add(has_one_b_zero_point, "1");
+  add(has_row_zero_points, "_za");
+  add(has_row_scales, "_rows");
+  add(has_run_scale, "_run");
+  if (has_residual()) name.append("_plus_").append(core::NameOf(residual));
+  if (variant.last_columns != 0) name.append("_masked").append(std::to_string(variant.last_columns));
+  add(variant.streams, "_streamed");
+  add(variant.is_quartered, "_quartered");
+  if (!variant.is_bounded_above) name += variant.is_bounded_below ? "_floored" : "_plain";
+  if (variant.known != KnownOutput::kNothing) {
+    name += variant.known == KnownOutput::kFitsInt32 ? "_int32" : "_plain";
+  }
+  return name;
 }
 
 namespace {
@@ -145,6 +154,7 @@ void Epilogue::StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const j
   for (size_t packed = PackedRows(width); first < rows.size(); first += packed) {
     while (rows.size() - first < packed) packed /= 2;
     std::vector<jit::Vec> vectors;
+    vectors.reserve(packed * width);
     for (size_t row = first; row < first + packed; ++row) {
       Requantize(rows[row]);
       vectors.insert(vectors.end(), rows[row].begin(), rows[row].end());

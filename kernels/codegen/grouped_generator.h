@@ -4,8 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "core/isas.h"
 #include "core/types.h"
@@ -45,10 +47,11 @@ inline std::string NameOf(const GroupedLayout& layout) {
 /// The operations that generators of functions on packed groups share.
 class GroupedGenerator {
  public:
-  GroupedGenerator(core::Isa isa, const GroupedLayout& layout, const std::string& name)
+  /// `name`: see jit::Assembler.
+  GroupedGenerator(core::Isa isa, const GroupedLayout& layout, std::function<std::string()> name)
       : isa_(isa),
         layout_(layout),
-        session_(name),
+        session_(std::move(name)),
         registers_(jit::MakeRegisterFile(isa)),
         emitter_(jit::MakeEmitter(isa, session_.code(), registers_)) {}
 

@@ -36,7 +36,9 @@ bool HasVnni(core::Isa isa) { return core::TraitsOf(isa).dot_products != core::D
 class KernelGenerator : GroupedGenerator {
  public:
   explicit KernelGenerator(const GroupedKernelSpec& spec)
-      : GroupedGenerator(spec.isa, spec.layout, spec.Name()), spec_(spec), has_vnni_(HasVnni(spec.isa)) {}
+      : GroupedGenerator(spec.isa, spec.layout, [&spec] { return spec.Name(); }),
+        spec_(spec),
+        has_vnni_(HasVnni(spec.isa)) {}
 
   Result<jit::Code> Generate() {
     TakeRegisters();
@@ -298,7 +300,7 @@ class KernelGenerator : GroupedGenerator {
 class ExpansionGenerator : GroupedGenerator {
  public:
   explicit ExpansionGenerator(const GroupedExpansionSpec& spec)
-      : GroupedGenerator(spec.isa, spec.layout, spec.Name()),
+      : GroupedGenerator(spec.isa, spec.layout, [&spec] { return spec.Name(); }),
         expanded_(spec.Expanded()),
         is_centered_(spec.is_centered) {}
 
@@ -405,7 +407,7 @@ class ExpansionGenerator : GroupedGenerator {
 // ----- Outputs
 
 Result<jit::Code> GenerateOutput(const GroupedOutputSpec& spec) {
-  jit::Assembler session(spec.Name());
+  jit::Assembler session([&] { return spec.Name(); });
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();

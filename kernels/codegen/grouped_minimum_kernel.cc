@@ -21,7 +21,8 @@ constexpr int kVectors = GroupedLayout::kVectors;
 class MinimumGenerator : GroupedGenerator {
  public:
   explicit MinimumGenerator(const GroupedMinimumSpec& spec)
-      : GroupedGenerator(spec.isa, {.scale_type = spec.type}, spec.Name()), rows_(spec.mr) {}
+      : GroupedGenerator(spec.isa, {.scale_type = spec.type}, [&spec] { return spec.Name(); }),
+        rows_(spec.mr) {}
 
   Result<jit::Code> Generate() {
     const Gp factors = registers_.NewGeneral("factors"), stride = registers_.NewGeneral("factors' stride");

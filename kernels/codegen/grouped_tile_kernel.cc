@@ -24,7 +24,7 @@ constexpr int kVectors = GroupedLayout::kVectors;
 class TileKernelGenerator : GroupedGenerator {
  public:
   explicit TileKernelGenerator(const GroupedTileKernelSpec& spec)
-      : GroupedGenerator(core::Isa::kAmxInt8, spec.layout, spec.Name()), spec_(spec) {}
+      : GroupedGenerator(core::Isa::kAmxInt8, spec.layout, [&spec] { return spec.Name(); }), spec_(spec) {}
 
   Result<jit::Code> Generate() {
     TakeRegisters();

@@ -30,7 +30,7 @@ class Microkernel {
   explicit Microkernel(const MicrokernelSpec& spec)
       : spec_(spec),
         line_(LineOf(spec.loop)),
-        session_(spec.Name()),
+        session_([this] { return spec_.Name(); }),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
         dot_(jit::MakeDotVariant(spec.dot, spec.isa, *emitter_, spec.signs)),
@@ -82,6 +82,7 @@ class Microkernel {
   }
 
   void TakeRegisters() {
+    rows_.reserve(static_cast<size_t>(spec_.mr));
     for (int i = 0; i < (shared_ != nullptr ? 1 : spec_.mr); ++i)
       rows_.push_back(registers_.NewGeneral("row"));
     offset_ = registers_.NewGeneral("offset");
@@ -101,11 +102,13 @@ class Microkernel {
     vectors_ = {0, spec_.vectors};
     accumulators_.resize(static_cast<size_t>(chains_) * static_cast<size_t>(spec_.mr));
     for (std::vector<Vec>& row : accumulators_) {
+      row.reserve(static_cast<size_t>(spec_.vectors));
       for (int j = 0; j < spec_.vectors; ++j) row.push_back(registers_.NewVector("accumulator"));
     }
     if (dot_->group_quads() != 0) TakeSums();
     a_operand_ = registers_.NewVector("a");
     dot_->TakeRegisters();
+    b_operands_.reserve(static_cast<size_t>(spec_.vectors));
     // B vectors without a register are read from memory, row by row.
     for (int j = 0; j < spec_.vectors; ++j) {
       if (dot_->b_registers() == 1 && registers_.FreeVectors() == 0) break;

@@ -58,7 +58,7 @@ class NarrowKernel {
  public:
   explicit NarrowKernel(const NarrowKernelSpec& spec)
       : spec_(spec),
-        session_(spec.Name()),
+        session_([this] { return spec_.Name(); }),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
         dot_(jit::MakeDotVariant(NarrowDot(spec.isa), spec.isa, *emitter_)),

@@ -31,7 +31,9 @@ struct PixelTransposeSpec {
 class PixelTranspose {
  public:
   explicit PixelTranspose(const PixelTransposeSpec& spec)
-      : spec_(spec), session_(spec.Name()), registers_(jit::MakeRegisterFile(core::Isa::kAvx2)) {}
+      : spec_(spec),
+        session_([this] { return spec_.Name(); }),
+        registers_(jit::MakeRegisterFile(core::Isa::kAvx2)) {}
 
   Result<jit::Code> Generate() {
     TakeRegisters();

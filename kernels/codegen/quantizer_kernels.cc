@@ -54,8 +54,8 @@ Result<Quantizer> Quantizer::Create(core::Isa isa, intact_type a_type, intact_ty
 }
 
 Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& spec) {
-  jit::Assembler session("scan_" + std::string(core::NameOf(spec.source)) + "_" +
-                         core::CompactName(spec.isa));
+  jit::Assembler session(
+      [&] { return "scan_" + std::string(core::NameOf(spec.source)) + "_" + core::CompactName(spec.isa); });
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();
@@ -134,8 +134,10 @@ Result<jit::Code> Quantizer::GenerateScan(const ScanSpec& spec) {
 
 Result<jit::Code> Quantizer::GenerateQuantize(const QuantizeSpec& spec) {
   const bool is_signed = spec.a_type == INTACT_S8;
-  jit::Assembler session("quantize_" + std::string(core::NameOf(spec.source)) +
-                         (is_signed ? "_s8_" : "_u8_") + core::CompactName(spec.isa));
+  jit::Assembler session([&] {
+    return "quantize_" + std::string(core::NameOf(spec.source)) + (is_signed ? "_s8_" : "_u8_") +
+           core::CompactName(spec.isa);
+  });
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();

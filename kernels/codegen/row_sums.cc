@@ -54,7 +54,8 @@ Result<RowSums> RowSums::Create(core::Isa isa, intact_type a_type) {
 // Adds the sums of rows of whole vectors, kRows at a time.
 Result<jit::Code> RowSums::Generate(const Spec& spec) {
   const uint8_t shift = ActivationShift(spec.a_type);
-  jit::Assembler session((shift != 0 ? "s8_row_sums_4_" : "u8_row_sums_4_") + core::CompactName(spec.isa));
+  jit::Assembler session(
+      [&] { return (shift != 0 ? "s8_row_sums_4_" : "u8_row_sums_4_") + core::CompactName(spec.isa); });
   jit::RegisterFile registers = jit::MakeRegisterFile(spec.isa);
   const auto emitter = jit::MakeEmitter(spec.isa, session.code(), registers);
   x86::Assembler& code = session.code();

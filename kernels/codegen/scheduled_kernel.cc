@@ -41,7 +41,7 @@ class ScheduledKernel {
  public:
   explicit ScheduledKernel(const ScheduledKernelSpec& spec)
       : spec_(spec),
-        session_(spec.Name()),
+        session_([this] { return spec_.Name(); }),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)) {}
 

@@ -9,18 +9,21 @@ int TapPattern::column_count() const { return *std::max_element(columns.begin(),
 std::string TapPattern::Name() const {
   const int tap_step = width > 1 ? Column(0, 1) : 0;
   const int pixel_step = pixels > 1 ? Column(1, 0) : 0;
-  std::string steps = "x";
-  steps += std::to_string(tap_step) + "_s" + std::to_string(pixel_step);
-  std::string list;
   bool is_regular = true;
-  for (int pixel = 0; pixel < pixels; ++pixel) {
+  for (int pixel = 0; is_regular && pixel < pixels; ++pixel) {
     for (int tap = 0; tap < width; ++tap) {
       is_regular &= Column(pixel, tap) == pixel * pixel_step + tap * tap_step;
+    }
+  }
+  std::string list = is_regular ? "x" : "";
+  if (is_regular) return list.append(std::to_string(tap_step)).append("_s").append(std::to_string(pixel_step));
+  for (int pixel = 0; pixel < pixels; ++pixel) {
+    for (int tap = 0; tap < width; ++tap) {
       if (!list.empty()) list += tap == 0 ? "_" : ".";
       list += std::to_string(Column(pixel, tap));
     }
   }
-  return is_regular ? steps : list;
+  return list;
 }
 
 PlacedPattern PlacePattern(const std::vector<int64_t>& taps, int64_t pixel_stride, int pixels) {

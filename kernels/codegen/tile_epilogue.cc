@@ -43,7 +43,7 @@ class TileEpilogue {
  public:
   explicit TileEpilogue(const TileEpilogueSpec& spec)
       : spec_(spec),
-        session_(spec.Name()),
+        session_([this] { return spec_.Name(); }),
         registers_(jit::MakeRegisterFile(spec.isa)),
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
         epilogue_(spec.epilogue, *emitter_) {}

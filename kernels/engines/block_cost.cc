@@ -34,15 +34,16 @@ bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {
 // half of it could not hide the latency of products. With 6×2, a quad of four rows takes as long as a quad of
 // five. Measured on Zen 5 with 1 to 6 rows: 1.8, 2.3, 3.2, 4.8, 5.6 and 6.2 cycles.
 EqualTiles FirstTiles(const KernelBlock& block, int64_t rows) {
-  const int64_t tail = rows % block.mr;
+  const int64_t whole_tiles = Quotient(rows, block.mr), tail = rows - whole_tiles * block.mr;
   if (block.dot == jit::DotKind::kVnni && block.mr * block.vectors < 2 * kInFlight && rows > block.mr) {
-    const int64_t whole = rows / block.mr - (tail == 1 ? 1 : 0);
+    const int64_t whole = whole_tiles - (tail == 1 ? 1 : 0);
     if (whole != 0) return {whole, block.mr};
     return {1, block.mr - 1};  // then two rows
   }
-  const int64_t tiles = CeilDivide(rows, block.mr);
-  const int64_t higher = rows % tiles;
-  return higher == 0 ? EqualTiles{tiles, rows / tiles} : EqualTiles{higher, rows / tiles + 1};
+  const int64_t tiles = whole_tiles + (tail == 0 ? 0 : 1);
+  if (tiles == 1) return {1, rows};
+  const int64_t least = rows / tiles, higher = rows - least * tiles;
+  return higher == 0 ? EqualTiles{tiles, least} : EqualTiles{higher, least + 1};
 }
 
 BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics)
@@ -65,6 +66,7 @@ BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const Sched
   streams_weights_ =
       (block.dot == jit::DotKind::kVnni || is_wide) &&
       quads * block.vectors * jit::VectorBytes(block.isa) * (is_wide ? 2 : 1) > Caches().StayingWeights();
+  row_calls_ = CeilDivide(vectors_, block.vectors);
   if (data.taps().shared) {
     run_rows_ = data.taps().line_rows;
   } else if (!is_staged_ && data.taps().HasLineEnds()) {
@@ -87,21 +89,21 @@ void BlockCost::CutAtLines(const Taps& taps) {
   const int64_t call_rows = int64_t{block_.mr} * kMaxTiles;
   const double uncut = OfRows(call_rows) / static_cast<double>(call_rows) * static_cast<double>(run_rows);
   const auto more_calls = static_cast<double>(std::min<int64_t>(CeilDivide(run_rows, block_.mr), 3) - 1);
-  const double all_saved =
-      saved - more_calls * static_cast<double>(CeilDivide(vectors_, block_.vectors)) * OfCall();
+  const double all_saved = saved - more_calls * static_cast<double>(row_calls_) * OfCall();
   if (OfRows(run_rows) - all_saved >= uncut) return;
   run_rows_ = run_rows;
   saved_of_run_ = all_saved;
 }
 
-double BlockCost::Of(int64_t m) const {
+double BlockCost::Of(int64_t m, TileRows* known) const {
   const double row = quads_ * static_cast<double>(vectors_);
   double cost = 0;
   if (run_rows_ == 0) {
-    cost = OfRows(m);
+    cost = OfRows(m, known);
   } else {
     const int64_t runs = m / run_rows_;
-    cost = static_cast<double>(runs) * (OfRows(run_rows_) - saved_of_run_) + OfRows(m % run_rows_);
+    cost =
+        static_cast<double>(runs) * (OfRows(run_rows_, known) - saved_of_run_) + OfRows(m % run_rows_, known);
   }
   const double weight_bytes = row * jit::VectorBytes(block_.isa) * (items_ == 0 ? 1 : items_);
   if (weight_bytes > static_cast<double>(Caches().StreamedWeights())) {
@@ -113,19 +115,26 @@ double BlockCost::Of(int64_t m) const {
   return cost / row + packing_;
 }
 
-double BlockCost::OfRows(int64_t rows) const {
+double BlockCost::OfRows(int64_t rows, TileRows* known) const {
   double cost = static_cast<double>(rows) * OfStagedRow();
   int64_t tiles = 0;
   while (rows != 0) {
     const EqualTiles next = FirstTiles(block_, rows);
-    const double tile = static_cast<double>(vectors_ / block_.vectors) * OfTile(next.rows, block_.vectors) +
-                        OfTile(next.rows, vectors_ % block_.vectors);
-    cost += static_cast<double>(next.count) * tile;
+    cost += static_cast<double>(next.count) * OfTileRow(next.rows, known);
     tiles += next.count;
     rows -= next.count * next.rows;
   }
-  const int64_t calls = CeilDivide(tiles, kMaxTiles) * CeilDivide(vectors_, block_.vectors);
+  const int64_t calls = CeilDivide(tiles, kMaxTiles) * row_calls_;
   return cost + static_cast<double>(calls) * OfCall();
+}
+
+double BlockCost::OfTileRow(int64_t rows, TileRows* known) const {
+  double* const cost = known == nullptr ? nullptr : &known->at(static_cast<size_t>(rows));
+  if (cost != nullptr && *cost != 0) return *cost;
+  const double computed = static_cast<double>(vectors_ / block_.vectors) * OfTile(rows, block_.vectors) +
+                          OfTile(rows, vectors_ % block_.vectors);
+  if (cost != nullptr) *cost = computed;
+  return computed;
 }
 
 // VnniCosts::tile includes it.

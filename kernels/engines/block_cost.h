@@ -15,6 +15,7 @@
 #ifndef INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 #define INTACT_KERNELS_ENGINES_BLOCK_COST_H_
 
+#include <array>
 #include <cstdint>
 
 #include "kernels/codegen/dispatch.h"
@@ -43,8 +44,11 @@ class BlockCost {
   /// `statistics`: the statistics of the scheduled variant's schedule; empty for other variants.
   BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics = {});
 
+  /// The cost of a row of tiles, by the rows of a tile; 0: not known yet.
+  using TileRows = std::array<double, 17>;
   /// Time for `m` rows. The unit is the time of the ISA's dot products of one row, without other costs.
-  double Of(int64_t m) const;
+  /// `known`: null, or what calls remember while Costs() does not change.
+  double Of(int64_t m, TileRows* known = nullptr) const;
   /// The number of rows, a whole number of lines, after which a new tile begins. 0: tiles continue across
   /// lines.
   int64_t run_rows() const { return run_rows_; }
@@ -58,7 +62,8 @@ class BlockCost {
   static bool IsStaged(const KernelBlock& block, const GemmData& data);
 
  private:
-  double OfRows(int64_t rows) const;
+  double OfRows(int64_t rows, TileRows* known = nullptr) const;
+  double OfTileRow(int64_t rows, TileRows* known) const;
   /// The block's constants, passed to `visit`.
   template <class Visit>
   double WithCosts(const Visit& visit) const {
@@ -84,6 +89,7 @@ class BlockCost {
       0;  // quads that tiles multiply: the wide variant leaves out padding at the ends of taps
   double items_ = 0, groups_ = 0;  // items and groups of the schedule, per quad
   bool streams_weights_ = false;   // each tile reads the weights from L2 or beyond
+  int64_t row_calls_ = 0;          // calls for a row of tiles
   int64_t run_rows_ = 0;
   double saved_of_run_ = 0;  // the time that run_rows_ rows save by leaving padding out
 };

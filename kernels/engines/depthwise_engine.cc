@@ -49,29 +49,35 @@ jit::DotKind KernelDot(const KernelData& data, core::Isa isa) {
 
 }  // namespace
 
-DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, core::Isa isa)
+DepthwiseEngine::DepthwiseEngine(const KernelData& data, const TapGrid& taps, core::Isa isa,
+                                 int64_t row_pixels)
     : data_(data),
       taps_(taps),
+      row_pixels_(row_pixels),
       spec_{VectorIsa(isa), KernelDot(data, isa), {}, false, KernelEpilogue(data)},
       v_(jit::VectorBytes(spec_.isa)),
       line_pixels_(kLineElements / taps.pixel_stride_bytes),
       least_line_pixels_(CeilDivide(v_, taps.pixel_stride_bytes)) {
-  spec_ = SpecFor(taps);
+  // A block of 3 pixels would share less than a tail of a block of 4.
+  const int most = DepthwisePixels(spec_.isa);
+  spec_ = SpecFor(taps, row_pixels == 1 || row_pixels == 2 ? static_cast<int>(row_pixels) : most);
 }
 
 Result<std::unique_ptr<DepthwiseEngine>> DepthwiseEngine::Create(const KernelData& data, const TapGrid& taps,
-                                                                 core::Isa isa) {
-  std::unique_ptr<DepthwiseEngine> engine(new DepthwiseEngine(data, taps, isa));
+                                                                 core::Isa isa, int64_t row_pixels) {
+  std::unique_ptr<DepthwiseEngine> engine(new DepthwiseEngine(data, taps, isa, row_pixels));
   if (core::IsCompiled(isa)) {
     engine->MakePortable();
     return engine;
   }
-  Error error = engine->Make(taps, &engine->by_channels_);
-  if (error.status == INTACT_OK && engine->IsFlatBetter()) {
-    engine->flat_.step_pixels = engine->step_pixels();
-    error = engine->Make(engine->FlatTaps(), &engine->flat_);
+  const bool is_flat = engine->IsFlatBetter();
+  if (!is_flat || !engine->RunsAllFlat()) {
+    RETURN_IF_ERROR(engine->Make(engine->spec_, taps, &engine->by_channels_));
   }
-  if (error.status != INTACT_OK) return error;
+  if (is_flat) {
+    engine->flat_.step_pixels = engine->step_pixels();
+    RETURN_IF_ERROR(engine->Make(engine->FlatSpec(), engine->FlatTaps(), &engine->flat_));
+  }
   return engine;
 }
 
@@ -83,7 +89,7 @@ TapGrid DepthwiseEngine::FlatTaps() const {
   return flat;
 }
 
-DepthwiseKernelSpec DepthwiseEngine::SpecFor(const TapGrid& taps) const {
+DepthwiseKernelSpec DepthwiseEngine::SpecFor(const TapGrid& taps, int pixels) const {
   DepthwiseKernelSpec spec = spec_;
   spec.loops = Loops();
   TapGrid grid = taps;
@@ -91,8 +97,12 @@ DepthwiseKernelSpec DepthwiseEngine::SpecFor(const TapGrid& taps) const {
     grid.rows = {1, 1};
     grid.columns = {0};
   }
-  spec.taps = grid.Shape(DepthwisePixels(spec.isa));
+  spec.taps = grid.Shape(pixels);
   return spec;
+}
+
+DepthwiseKernelSpec DepthwiseEngine::FlatSpec() const {
+  return SpecFor(FlatTaps(), DepthwisePixels(spec_.isa));
 }
 
 bool DepthwiseEngine::Loops() const { return taps_.taps() > Costs().layout.most_unrolled_taps; }
@@ -118,13 +128,18 @@ bool DepthwiseEngine::IsFlatBetter() {
   constexpr double kUnaligned = 1.1;  // cost factor of pixels that are not whole vectors
   if (taps_.pixel_stride_bytes % data_.n != 0 || data_.n % v_ == 0) return false;
   if (spec_.epilogue.has_residual()) return false;  // too rare to support
-  if (taps_.pixel_stride_bytes <= v_) return true;
+  if (RunsAllFlat()) return true;
   if (taps_.pixel_stride_bytes != data_.n || step_pixels() > kMostPixels) return false;
   const auto vectors = static_cast<double>(data_.n) / static_cast<double>(v_);
   if (spec_.loops) return vectors < kUnaligned * std::ceil(vectors);  // neighbours share nothing either way
-  const DepthwiseKernelSpec flat = SpecFor(FlatTaps());
+  const DepthwiseKernelSpec flat = FlatSpec();
   return VectorCost(flat, InterleavingOf(flat)) * vectors <
          VectorCost(spec_, InterleavingOf(spec_)) * kUnaligned * std::ceil(vectors);
+}
+
+std::string DepthwiseEngine::KernelName() const {
+  if (IsPortable()) return "u8s8" + KernelEpilogue(data_).Name() + "_depthwise_portable";
+  return flat_.kernel ? FlatSpec().Name() : spec_.Name();
 }
 
 void DepthwiseEngine::MakePortable() {
@@ -133,11 +148,9 @@ void DepthwiseEngine::MakePortable() {
     portable_.offsets.push_back(taps_.Offset(tap));
     for (int64_t n = 0; n < data_.n; ++n) portable_.weights.push_back(static_cast<int16_t>(Weight(tap, n)));
   }
-  kernel_name_ = "u8s8" + KernelEpilogue(data_).Name() + "_depthwise_portable";
 }
 
-Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
-  const DepthwiseKernelSpec spec = SpecFor(taps);
+Error DepthwiseEngine::Make(const DepthwiseKernelSpec& spec, const TapGrid& taps, Cover* cover) {
   if (spec.loops) {
     for (int64_t tap = 0; tap < taps.taps(); ++tap) cover->taps.push_back(taps.Offset(tap));
     cover->taps.resize(static_cast<size_t>(RoundUp(taps.taps(), TapsPerGroup(spec.dot))), cover->taps.back());
@@ -147,6 +160,8 @@ Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
   } else {
     cover->places = taps.PlaceOffsets(spec.pixels());
   }
+  cover->block_pixels = spec.pixels();
+  cover->pixel_stride_bytes = taps.pixel_stride_bytes;
   cover->block_stride_bytes = spec.pixels() * taps.pixel_stride_bytes;
   const int64_t line = cover->step_pixels * data_.n;
   for (int64_t start = 0; start < line; start += v_) cover->starts.push_back(start);
@@ -156,9 +171,34 @@ Error DepthwiseEngine::Make(const TapGrid& taps, Cover* cover) {
   } else {
     cover->starts.back() = std::max<int64_t>(data_.n - v_, 0);
   }
+  // The kernels share the interleaving, so it is made first.
+  const GroupWeights& weights = spec.loops ? WeightsInOrder() : InterleavingOf(spec).weights();
   ASSIGN_OR_RETURN(cover->kernel, GetDepthwiseKernel(spec));
-  kernel_name_ = spec.Name();
-  return Fill(spec.loops ? WeightsInOrder() : InterleavingOf(spec).weights(), cover);
+  RETURN_IF_ERROR(MakeTails(spec, cover));
+  return Fill(weights, cover);
+}
+
+Error DepthwiseEngine::MakeTails(const DepthwiseKernelSpec& spec, Cover* cover) const {
+  const std::vector<int64_t> usual = UsualPixels(*cover);
+  for (int tail = 2; tail < spec.pixels(); ++tail) {
+    const auto has_tail = [&](int64_t pixels) { return pixels % spec.pixels() == tail; };
+    if (!usual.empty() && std::ranges::none_of(usual, has_tail)) continue;
+    ASSIGN_OR_RETURN(cover->tails.at(static_cast<size_t>(tail)), GetDepthwiseTail(spec, tail));
+  }
+  return {};
+}
+
+std::vector<int64_t> DepthwiseEngine::UsualPixels(const Cover& cover) const {
+  if (row_pixels_ == 0) return {};
+  if (cover.step_pixels == 1) return {row_pixels_};
+  // Lines with gaps have other pixels, and parts.
+  const int64_t elements = row_pixels_ * data_.n;
+  if (taps_.pixel_stride_bytes != data_.n || elements < v_) return {};
+  std::vector<int64_t> pixels = {1};
+  for (const int64_t start : cover.starts) {
+    if (start + v_ <= elements) pixels.push_back(FlatPixels(start, elements));
+  }
+  return pixels;
 }
 
 Error DepthwiseEngine::Fill(const GroupWeights& weights, Cover* cover) const {
@@ -276,7 +316,7 @@ int64_t DepthwiseEngine::packed_bytes() const {
 void DepthwiseEngine::RunRow(const DepthwiseRow& row, int64_t channel_begin,
                              int64_t channel_end) const noexcept {
   const bool has_all = channel_begin == 0 && channel_end == data_.n;
-  if (!by_channels_.kernel) {
+  if (IsPortable()) {
     RunPortably(row, channel_begin, channel_end);
   } else if (has_all && RunsFlat(row)) {
     RunFlat(row);
@@ -325,8 +365,10 @@ void DepthwiseEngine::RunVector(const Cover& cover, size_t vector, const Depthwi
   args.places = cover.places.data();
   args.taps = cover.taps.data();
   args.groups = std::ssize(cover.taps) / TapsPerGroup(spec_.dot);
+  args.pixel_stride_bytes = cover.pixel_stride_bytes;
   args.block_stride_bytes = cover.block_stride_bytes;
   args.pixels = row.pixels;
+  args.tail = cover.tails[static_cast<size_t>(row.pixels & (cover.block_pixels - 1))].get();
   const uint8_t* records = cover.records.data();
   const void* factors = cover.factors.size() != 0 ? cover.factors.data() : nullptr;
   if (row.columns != nullptr) {
@@ -362,7 +404,7 @@ void DepthwiseEngine::RunByChannels(const DepthwiseRow& row, int64_t channel_beg
 
 bool DepthwiseEngine::RunsFlat(const DepthwiseRow& row) const {
   if (!flat_.kernel) return false;
-  return taps_.pixel_stride_bytes <= v_ || row.output.c_stride_bytes == data_.n * data_.element_bytes();
+  return RunsAllFlat() || row.output.c_stride_bytes == data_.n * data_.element_bytes();
 }
 
 void DepthwiseEngine::RunFlat(const DepthwiseRow& row) const noexcept {
@@ -404,7 +446,7 @@ void DepthwiseEngine::RunLine(const DepthwiseRow& row, int64_t elements) const n
   for (size_t i = 0; i < last; ++i) {
     const int64_t start = flat_.starts[i];
     if (start + v_ > elements) break;
-    run(i, start, Quotient(elements - start - v_, step) + 1);
+    run(i, start, FlatPixels(start, elements));
   }
   if ((elements & (v_ - 1)) != 0) run(last, elements - v_, 1);
 }

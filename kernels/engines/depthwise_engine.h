@@ -27,6 +27,7 @@
 #ifndef INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_DEPTHWISE_ENGINE_H_
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -55,14 +56,16 @@ struct DepthwiseRow {
 class DepthwiseEngine {
  public:
   /// `data.n` channels and `data.k` = taps.taps() depths; `data` must outlive the engine. Pixels of the band
-  /// have data.n bytes. A CODEGEN_FAILED error names the kernel.
+  /// have data.n bytes. `row_pixels`: the pixels of most rows, which are then the fastest; 0: not known. A
+  /// CODEGEN_FAILED error names the kernel.
   static Result<std::unique_ptr<DepthwiseEngine>> Create(const KernelData& data, const TapGrid& taps,
-                                                         core::Isa isa);
+                                                         core::Isa isa, int64_t row_pixels);
 
   /// The number of bytes beyond a band's last tap that may be read.
   static constexpr int64_t kSlackBytes = 64;
 
-  std::string KernelName() const { return kernel_name_; }
+  const TapGrid& taps() const { return taps_; }
+  std::string KernelName() const;
   /// The number of channels of a vector.
   int64_t channel_step() const { return v_; }
   int64_t packed_bytes() const;
@@ -81,7 +84,7 @@ class DepthwiseEngine {
   /// channels are computed. Otherwise RunRow() may also read bytes between the taps, and kSlackBytes behind them.
   bool ReadsOnlyTaps(int64_t pixels) const {
     const bool is_adjacent = flat_.kernel && taps_.pixel_stride_bytes == data_.n;
-    return !by_channels_.kernel || data_.n >= v_ || (is_adjacent && pixels * data_.n >= v_);
+    return IsPortable() || data_.n >= v_ || (is_adjacent && pixels * data_.n >= v_);
   }
 
   /// Writes elements [channel_begin, channel_end) of each pixel, and reads these elements of the residual and
@@ -94,11 +97,13 @@ class DepthwiseEngine {
   /// outputs are scaled, factors and addends.
   struct Cover {
     DepthwiseKernelFunction kernel;
+    int64_t block_pixels = 1;        // a power of two
+    std::array<jit::Code, 4> tails;  // [pixels]; null: not made
     std::vector<int64_t> starts;     // where each vector begins in the line of channels
     int64_t step_pixels = 1;         // pixels that the kernel treats as one
     std::vector<int64_t> taps;       // offsets for a kernel that loops, padded to whole groups
     std::vector<int64_t> places;     // offset of each input of a block; with a loop over taps, of each pixel
-    int64_t block_stride_bytes = 0;  // from a block of pixels to the next
+    int64_t pixel_stride_bytes = 0, block_stride_bytes = 0;  // from a pixel or block to the next
     int64_t record_bytes = 0;
     AlignedBuffer<uint8_t> records;
     AlignedBuffer<uint32_t> factors, addends;  // for EpilogueArgs
@@ -122,16 +127,27 @@ class DepthwiseEngine {
 
   static constexpr int64_t kLineElements = 1024;
 
-  DepthwiseEngine(const KernelData& data, const TapGrid& taps, core::Isa isa);
+  DepthwiseEngine(const KernelData& data, const TapGrid& taps, core::Isa isa, int64_t row_pixels);
   void MakePortable();
+  bool IsPortable() const { return !portable_.offsets.empty(); }
   void RunPortably(const DepthwiseRow& row, int64_t channel_begin, int64_t channel_end) const noexcept;
   /// Pixels that the flat cover's kernel treats as one.
   int64_t step_pixels() const;
   TapGrid FlatTaps() const;
-  DepthwiseKernelSpec SpecFor(const TapGrid& taps) const;
+  DepthwiseKernelSpec FlatSpec() const;
+  /// Pixels of the flat cover's kernel from element `start` on, in a line of `elements`.
+  int64_t FlatPixels(int64_t start, int64_t elements) const {
+    return Quotient(elements - start - v_, flat_.step_pixels * data_.n) + 1;
+  }
+  DepthwiseKernelSpec SpecFor(const TapGrid& taps, int pixels) const;
   const DepthwiseInterleaving& InterleavingOf(const DepthwiseKernelSpec& spec);
   bool IsFlatBetter();
-  Error Make(const TapGrid& taps, Cover* cover);
+  /// Whether all rows run flat if flat is better. Then n < V, so that rows are not cut at channels.
+  bool RunsAllFlat() const { return taps_.pixel_stride_bytes <= v_; }
+  Error Make(const DepthwiseKernelSpec& spec, const TapGrid& taps, Cover* cover);
+  Error MakeTails(const DepthwiseKernelSpec& spec, Cover* cover) const;
+  /// The numbers of pixels that RunVector() computes of most rows; empty: not known.
+  std::vector<int64_t> UsualPixels(const Cover& cover) const;
   /// [group of interleaved inputs][input]: the index of the tap whose weight multiplies the input. −1: the
   /// weight is 0.
   using GroupWeights = std::vector<std::vector<int>>;
@@ -156,15 +172,15 @@ class DepthwiseEngine {
 
   const KernelData& data_;
   TapGrid taps_;
+  int64_t row_pixels_;        // of most rows; 0: not known
   DepthwiseKernelSpec spec_;  // the kernel of by_channels_
   int64_t v_;                 // number of channels of a vector, a power of two
   // The pixels of a line of scratch, for a cover of pixels with gaps, and the fewest that fill a vector.
   int64_t line_pixels_, least_line_pixels_;
-  Cover by_channels_;
+  Cover by_channels_;  // without a kernel if all rows run flat
   Cover flat_;  // without a kernel if by_channels_ is better. The last vector ends with a row's last pixel.
   std::vector<std::shared_ptr<const DepthwiseInterleaving>> interleavings_;  // shared with other engines
   Portable portable_;  // empty unless the plan is portable
-  std::string kernel_name_;
 };
 
 }  // namespace intact::kernels

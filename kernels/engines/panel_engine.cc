@@ -11,6 +11,7 @@
 #include "core/isas.h"
 #include "core/result.h"
 #include "kernels/engines/cost_table.h"
+#include "kernels/engines/portable_engine.h"
 #include "kernels/runtime/caches.h"
 
 namespace intact::kernels {
@@ -153,8 +154,7 @@ Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const 
       new PanelEngine(data, block, std::move(schedule), std::move(wide), most_rows));
   if (engine->is_signed_) RETURN_IF_ERROR(UnshiftCompensation(data, &engine->compensation_));
   engine->heights_ = std::vector<Height>(static_cast<size_t>(block.mr));
-  engine->NameKernel();
-  RETURN_IF_ERROR(engine->GenerateHeight(1));
+  if (!engine->IsPortable()) RETURN_IF_ERROR(engine->GenerateHeight(1));
   return std::unique_ptr<Engine>(std::move(engine));
 }
 
@@ -169,11 +169,11 @@ MicrokernelSpec PanelEngine::SpecFor(int rows) const {
   return spec;
 }
 
-void PanelEngine::NameKernel() {
+std::string PanelEngine::KernelName() const {
   MicrokernelSpec spec = SpecFor(block_.mr);
   spec.vectors = data_.n >= nr_ ? block_.vectors : EdgeVectors();
   spec.loop = LoopFor(spec, {}, false);
-  kernel_name_ = spec.Name();
+  return spec.Name();
 }
 
 // The kernels for tiles of `rows` rows.
@@ -339,7 +339,7 @@ int64_t PanelEngine::BlockRows(int64_t rows) const {
 
 Error PanelEngine::PrepareRows(int64_t rows, bool or_fewer) const {
   if (or_fewer) {
-    for (int64_t height = std::min<int64_t>(rows, block_.mr); height > 1; --height) {
+    for (int64_t height = std::min<int64_t>(rows, block_.mr); height > 0; --height) {
       RETURN_IF_ERROR(MakeHeight(height));
     }
     return {};
@@ -502,7 +502,18 @@ void PanelEngine::CutToRows(Tiles* tiles) const noexcept {
   tiles->count = tiles->all_rows();
   tiles->rows = 1;
   tiles->line = {};
-  tiles->kernels = &heights_.front().at_line.front();
+  tiles->kernels = HasHeight(1) ? &heights_.front().at_line.front() : nullptr;
+}
+
+void PanelEngine::RunPortably(const RunBuffers& buffers, const Range& range,
+                              const Tiles& tiles) const noexcept {
+  const PortableEngine engine(data_);
+  Range rows = range;
+  for (int64_t i = 0; i < tiles.count; ++i) {
+    rows.row_begin = tiles.row_begin + i * (tiles.rows + tiles.gap);
+    rows.row_end = rows.row_begin + tiles.rows;
+    engine.RunRange(buffers, rows, nullptr);
+  }
 }
 
 // A chunk of one tile. Nothing is prefetched, because HasFewRows().
@@ -620,6 +631,9 @@ void PanelEngine::RunRows(const RunBuffers& buffers, const Range& range, const I
 void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
                            const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call,
                            Calls* calls) const {
+  if (tiles.kernels == nullptr) {
+    return calls == nullptr ? RunPortably(buffers, range, tiles) : calls->LackKernel();
+  }
   call->pixel_offsets = heights_[static_cast<size_t>(tiles.rows - 1)].pixel_offsets.data();
   SetTaps(a, tiles.compensation, call);
   const bool streams = can_stream_ && Streams(buffers, data_, block_.isa,

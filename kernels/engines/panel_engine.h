@@ -11,9 +11,10 @@
 // within a vector of columns, zmm kernels mask this vector, and other tiles at this edge go through scratch on
 // the stack.
 //
-// Kernels for tiles of one row are generated with the engine. Kernels for other heights are generated when
-// PrepareRows() or the first run of such a tile needs them. If generation fails, tiles of one row take the
-// place of higher tiles.
+// Kernels for tiles of one height are generated when PrepareRows() or the first run of such a tile needs them. If
+// generation fails, tiles of one row take the place of higher tiles. If their generation fails too, the portable
+// engine computes the rows. It does not compute every block's bytes (IsPortable()). Engines of other blocks are
+// created with kernels of one row.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
 
@@ -48,7 +49,7 @@ class PanelEngine final : public Engine {
 
   EngineId id() const override { return {EngineId::Kind::kPanels, block_}; }
   EngineTile tile() const override { return {block_.mr, nr_, lanes_}; }
-  std::string KernelName() const override { return kernel_name_; }
+  std::string KernelName() const override;
   int64_t packed_bytes() const override {
     return static_cast<int64_t>(compensation_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes()) +
            (wide_ == nullptr ? 0 : wide_->bytes());
@@ -95,7 +96,7 @@ class PanelEngine final : public Engine {
     int64_t gap = 0;  // rows between a tile and the next
     LineEnds line;
     const SkippingCompensation* compensation = nullptr;  // null: KernelData::compensation
-    const Kernels* kernels = nullptr;
+    const Kernels* kernels = nullptr;                    // null: kernels could not be generated
 
     int64_t all_rows() const { return rows * count; }
     bool IsLike(const Tiles& other) const {
@@ -109,6 +110,8 @@ class PanelEngine final : public Engine {
     virtual void Call(const MicrokernelFunction& kernel, int64_t rows, MicrokernelArgs* call) = 0;
     /// RunEdge() of these arguments.
     virtual void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) = 0;
+    /// There is no kernel for tiles.
+    virtual void LackKernel() = 0;
   };
   static void Call(const MicrokernelFunction& kernel, int64_t rows, MicrokernelArgs* call, Calls* calls) {
     if (calls == nullptr) {
@@ -132,7 +135,6 @@ class PanelEngine final : public Engine {
               std::shared_ptr<const WidePanels> wide, int64_t most_rows);
   /// The specification of kernels of `rows` rows, without their columns and their loop.
   MicrokernelSpec SpecFor(int rows) const;
-  void NameKernel();
   Error GenerateHeight(int rows) const;
   Error Generate(MicrokernelSpec spec, ByStores* kernels) const;
   /// Whether there are kernels for tiles of `rows` rows; generates them the first time.
@@ -203,8 +205,15 @@ class PanelEngine final : public Engine {
   int64_t EqualRuns(const RowCursor& cursor, int64_t most) const noexcept;
   void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                  Tiles* tiles) const noexcept;
-  /// Cuts `tiles` into tiles of one row.
+  /// Cuts `tiles`, whose height has no kernels, into tiles of one row.
   void CutToRows(Tiles* tiles) const noexcept;
+  /// Whether the portable engine can read the operands, and computes the same bytes.
+  bool IsPortable() const {
+    const bool steps_by_panels = data_.taps().vector_step == 0 || lanes_ == kPanelColumns;
+    return schedule_ == nullptr && block_.packing != Packing::kCutPanels &&
+           block_.dot != jit::DotKind::kMaddubs && steps_by_panels;
+  }
+  void RunPortably(const RunBuffers& buffers, const Range& range, const Tiles& tiles) const noexcept;
   /// Computes the columns of `range` for `tiles`, and prefetches a share of `region`.
   void RunTiles(const RunBuffers& buffers, const Range& range, const Tiles& tiles, const Input& a,
                 const uint8_t* const* pointers, PrefetchRegion* region, MicrokernelArgs* call,
@@ -239,7 +248,6 @@ class PanelEngine final : public Engine {
   bool joins_ends_ = false;
   int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk
   AlignedBuffer<int32_t> compensation_;  // replaces the compensation of data_ if is_signed_
-  std::string kernel_name_;
   mutable std::mutex generating_;
   mutable std::vector<Height> heights_;  // [rows − 1]; kernels are added under generating_
 };

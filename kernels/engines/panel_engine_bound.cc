@@ -47,6 +47,7 @@ class PanelEngine::Recorder final : public BoundCalls, private Calls {
     if (++count_ > kMostBoundCalls) return;
     calls_.push_back({nullptr, *call, Keep(call->rows, tiles.all_rows()), tiles, column, columns});
   }
+  void LackKernel() override { count_ = kMostBoundCalls + 1; }
   // The calls of adjacent columns share their rows.
   Rows Keep(const uint8_t* const* rows, int64_t count) {
     if (count != kept_count_ || !std::equal(rows, rows + count, kept_.get())) {

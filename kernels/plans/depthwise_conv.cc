@@ -33,7 +33,8 @@ TapGrid DepthwiseConv::GridOf(const Band& band) const {
 Error DepthwiseConv::MakeLines() {
   const int64_t repeats = geometry_.group_outputs();
   lines_.band = BandOf(geometry_, {geometry_.input_channels, repeats, data_.n});
-  ASSIGN_OR_RETURN(lines_.engine, DepthwiseEngine::Create(data_, GridOf(lines_.band), layout_.isa()));
+  ASSIGN_OR_RETURN(lines_.engine, DepthwiseEngine::Create(data_, GridOf(lines_.band), layout_.isa(),
+                                                          geometry_.output[kWidth]));
   return {};
 }
 
@@ -74,14 +75,14 @@ Error DepthwiseConv::MakeInner() {
     grid.columns[i] = static_cast<int64_t>(i) * geometry_.dilation[kWidth] * data_.n;
   }
   ASSIGN_OR_RETURN(std::unique_ptr<DepthwiseEngine> engine,
-                   DepthwiseEngine::Create(data_, grid, layout_.isa()));
+                   DepthwiseEngine::Create(data_, grid, layout_.isa(), inner_x_.size()));
   if (!engine->ReadsOnlyTaps(inner_x_.size())) return {};
   inner_ = std::move(engine);
   RETURN_IF_ERROR(MakeColumns(0, inner_x_.begin, &left_));
   return MakeColumns(inner_x_.end, geometry_.output[kWidth] - inner_x_.end, &right_);
 }
 
-Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) const {
+Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) {
   if (count == 0) return {};
   ConvGeometry columns = geometry_;
   columns.output[kWidth] = count;
@@ -89,14 +90,21 @@ Error DepthwiseConv::MakeColumns(int64_t begin, int64_t count, Part* part) const
   part->band = BandOf(columns, {data_.n, 1, data_.n});
   TapGrid grid = GridOf(part->band);
   grid.pixel_stride_bytes = part->band.line_stride();
-  ASSIGN_OR_RETURN(part->engine, DepthwiseEngine::Create(data_, grid, layout_.isa()));
+  if (left_.engine != nullptr && left_.engine->taps() == grid) {
+    part->engine = left_.engine;
+    return {};
+  }
+  ASSIGN_OR_RETURN(part->engine, DepthwiseEngine::Create(data_, grid, layout_.isa(), inner_y_.size()));
   return {};
 }
 
 int64_t DepthwiseConv::packed_bytes() const {
   int64_t bytes = layout_.packed_bytes();
-  for (const DepthwiseEngine* const engine : Engines()) {
-    if (engine != nullptr) bytes += engine->packed_bytes();
+  const auto engines = Engines();
+  const bool shares_sides = left_.engine == right_.engine;
+  const size_t count = kEngines - (shares_sides ? 1 : 0);
+  for (size_t i = 0; i < count; ++i) {
+    if (engines[i] != nullptr) bytes += engines[i]->packed_bytes();
   }
   return bytes;
 }

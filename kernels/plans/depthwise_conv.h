@@ -53,7 +53,7 @@ class DepthwiseConv final : public ConvKernels {
   /// A band and the engine that reads it. The engine is null if no pixels need the band.
   struct Part {
     Band band;
-    std::unique_ptr<DepthwiseEngine> engine;
+    std::shared_ptr<const DepthwiseEngine> engine;
   };
   /// Outputs [begin, end) of a dimension that have no padding among their taps.
   struct Inner {
@@ -89,8 +89,8 @@ class DepthwiseConv final : public ConvKernels {
   Error MakeLines();
   bool ReadsInPlace() const;
   Error MakeInner();
-  /// Makes `part` for columns [begin, begin + count) of the output. The part's engine runs down a column.
-  Error MakeColumns(int64_t begin, int64_t count, Part* part) const;
+  /// Makes left_ or right_ for columns [begin, begin + count) of the output. The part's engine runs down a column.
+  Error MakeColumns(int64_t begin, int64_t count, Part* part);
   bool IsInPlace(const ConvInput& input) const { return inner_ != nullptr && input.stride == data_.n; }
   /// Pixels of C from (plane, line, x) on, `stride` rows of C apart.
   DepthwiseRow RowAt(const OutputMap& output, int64_t plane, int64_t line, int64_t x, int64_t stride) const;

@@ -56,6 +56,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   struct Candidate {
     KernelBlock block;
     BlockCost cost;
+    BlockCost::TileRows known = {};
   };
   std::vector<Candidate> candidates;
   const std::shared_ptr<const LazyScheduleOf<ScheduledVectors>> vectors = vectors_.lock();
@@ -95,13 +96,17 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     }
     candidates.push_back({block, BlockCost(block, data_, statistics)});
   }
-  // The best for `m` rows; null: the scheduled engine.
+  // The best for `m` rows, and its cost.
+  struct Best {
+    std::vector<Candidate>::iterator found;  // the end: the scheduled engine
+    double cost;
+  };
   const auto best = [&](int64_t m) {
-    const auto cost = [&](const Candidate& candidate) {
+    const auto cost = [&](Candidate& candidate) {
       // One more layout takes as much memory as the weights.
       const bool is_wasted =
           usual.named == 0 && m < usual.least && candidate.block.packing == Packing::kStrips;
-      return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m);
+      return is_wasted ? std::numeric_limits<double>::infinity() : candidate.cost.Of(m, &candidate.known);
     };
     auto found = candidates.end();
     double least = 0;
@@ -112,19 +117,16 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
       least = its_cost;
     }
     const bool has = found != candidates.end();
-    if (scheduled != nullptr && (!has || (!is_wasteful(m) && scheduled->Cost(m) < least))) {
-      return candidates.end();
+    if (scheduled != nullptr && (!has || !is_wasteful(m))) {
+      const double its_cost = scheduled->Cost(m);
+      if (!has || its_cost < least) return Best{candidates.end(), its_cost};
     }
-    return found;
-  };
-  // Whether the narrow engine is cheaper for `m` rows than what best() found.
-  const auto is_narrow = [&](int64_t m, auto found) {
-    return narrow_cost(m) < (found == candidates.end() ? scheduled->Cost(m) : found->cost.Of(m));
+    return Best{found, least};
   };
   // One layout for all rows.
   if (usual.named != 0 && UsesSchedule(isa_, data_.problem.mode)) {
-    const auto found = best(usual.named);
-    if (is_narrow(usual.named, found)) return Needed{{}, false, true};
+    const auto [found, cost] = best(usual.named);
+    if (narrow_cost(usual.named) < cost) return Needed{{}, false, true};
     if (found == candidates.end()) return Needed{{}, true, false};
     const bool is_scheduled = found->block.packing == Packing::kStrips;
     std::erase_if(candidates, [&](const Candidate& candidate) {
@@ -134,8 +136,8 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
   }
   Needed needed;
   const auto add = [&](int64_t m) {
-    const auto found = best(m);
-    if (is_narrow(m, found)) {
+    const auto [found, cost] = best(m);
+    if (narrow_cost(m) < cost) {
       needed.narrow = true;
     } else if (found == candidates.end()) {
       needed.scheduled = true;

@@ -36,8 +36,9 @@ const std::vector<int8_t>& Weights() {
   return kWeights;
 }
 
-Gemm MakeGemm(int64_t n, int64_t k, intact_mode mode = INTACT_EXACT) {
+Gemm MakeGemm(int64_t n, int64_t k, intact_mode mode = INTACT_EXACT, int64_t usual_m = 0) {
   GemmDesc desc = MakeGemmDesc();
+  desc.usual_m = usual_m;
   desc.n = n;
   desc.k = k;
   desc.linear.mode = mode;
@@ -125,17 +126,17 @@ TEST(CodeOfPlans, GoesWithTheLastPlan) {
   const jit::CodeUsage before = jit::GetCodeUsage();
   jit::CodeUsage one;
   {
-    std::optional<Gemm> first = MakeGemm(100, 64);
+    std::optional<Gemm> first = MakeGemm(100, 64, INTACT_EXACT, 16);
     one = jit::GetCodeUsage();
     EXPECT_GT(one.functions, before.functions);
     EXPECT_GT(one.bytes, before.bytes);
-    const Gemm second = MakeGemm(100, 64);
+    const Gemm second = MakeGemm(100, 64, INTACT_EXACT, 16);
     EXPECT_EQ(jit::GetCodeUsage(), one) << "plans of one shape share their code";
     first.reset();
     EXPECT_EQ(jit::GetCodeUsage(), one) << "the second plan owns it still";
   }
   EXPECT_EQ(jit::GetCodeUsage(), before);
-  const Gemm again = MakeGemm(100, 64);
+  const Gemm again = MakeGemm(100, 64, INTACT_EXACT, 16);
   EXPECT_EQ(jit::GetCodeUsage(), one) << "it is generated again";
 }
 
@@ -146,7 +147,7 @@ TEST(CodeOfPlans, KnowsNoStrides) {
   // All numbers of outputs are multiples of each kernel's columns: 48, 64 or 96.
   const Conv grouped = MakeConv({.inputs = 192, .outputs = 192, .groups = 12, .mode = INTACT_SATURATING});
   const jit::CodeUsage before = jit::GetCodeUsage();
-  for (const int64_t width : {9, 31, 57}) {
+  for (const int64_t width : {8, 32, 56}) {
     const Conv other = MakeConv({.inputs = 128, .outputs = 128, .groups = 128, .width = width});
     EXPECT_EQ(jit::GetCodeUsage(), before) << "depthwise, width " << width;
   }
@@ -155,6 +156,40 @@ TEST(CodeOfPlans, KnowsNoStrides) {
         {.inputs = 16 * groups, .outputs = 16 * groups, .groups = groups, .mode = INTACT_SATURATING});
     EXPECT_EQ(jit::GetCodeUsage(), before) << groups << " groups";
   }
+}
+
+// With VNNI all kernels are panel kernels.
+TEST(CodeOfPlans, IsMadeForTheRowsThatPlansHave) {
+  bool has_vnni = false;
+  const auto functions = [&](int64_t usual_m) {
+    const int64_t before = jit::GetCodeUsage().functions;
+    GemmDesc desc = MakeGemmDesc();
+    desc.n = 100;
+    desc.k = 64;
+    desc.usual_m = usual_m;
+    desc.linear.max_isa = INTACT_ISA_AVX512_VNNI;
+    const Result<Gemm> gemm = Gemm::Create(desc, Weights().data());
+    EXPECT_TRUE(gemm) << gemm.error().message;
+    has_vnni = std::string(gemm->Info().kernel).find("_vnni_") != std::string::npos;
+    return jit::GetCodeUsage().functions - before;
+  };
+  const int64_t without = functions(0);
+  if (!has_vnni) GTEST_SKIP() << "no VNNI";
+  EXPECT_EQ(without, 0);
+  EXPECT_EQ(functions(1), functions(4)) << "tiles of one height";
+}
+
+TEST(CodeOfPlans, HasTheTailsOfItsLines) {
+  bool has_tails = false;
+  const auto functions = [&](int64_t width) {
+    const int64_t before = jit::GetCodeUsage().functions;
+    const Conv conv = MakeConv({.inputs = 64, .outputs = 64, .groups = 64, .width = width});
+    has_tails = std::string(conv.Info().kernel).find("_4x64_") != std::string::npos;
+    return jit::GetCodeUsage().functions - before;
+  };
+  const int64_t whole = functions(16);
+  EXPECT_EQ(functions(17), whole) << "a single pixel";
+  EXPECT_EQ(functions(19) - whole, has_tails ? 1 : 0);
 }
 
 // Unrolled, they would take 146 MB and most of a minute, or never finish.
@@ -281,7 +316,7 @@ TEST(CodeOfPlans, ReportsWhatAPlanCosts) {
                 with.functions - code.functions, with.bytes - code.bytes);
     EXPECT_GT(with.bytes, code.bytes);
   };
-  tell("GEMM 768x768", [] { return MakeGemm(768, 768); });
+  tell("GEMM 768x768", [] { return MakeGemm(768, 768, INTACT_EXACT, 64); });
   tell("conv 3x3 64 to 64 on 56x56",
        [] { return MakeConv({.inputs = 64, .outputs = 64, .height = 56, .width = 56}); });
   tell("depthwise conv 3x3 of 64 on 56x56",

@@ -72,6 +72,7 @@ Result<AmxKernelFunction> GetAmxKernel(const AmxKernelSpec& /*spec*/) { return N
 Result<AmxStoreFunction> GetAmxStore(const AmxStoreSpec& /*spec*/) { return NoCode(); }
 Result<TileFunctions> GetTileFunctions() { return NoCode(); }
 Result<DepthwiseKernelFunction> GetDepthwiseKernel(const DepthwiseKernelSpec& /*spec*/) { return NoCode(); }
+Result<jit::Code> GetDepthwiseTail(DepthwiseKernelSpec /*spec*/, int /*pixels*/) { return NoCode(); }
 Result<GroupedKernelFunction> GetGroupedKernel(const GroupedKernelSpec& /*spec*/) { return NoCode(); }
 Result<GroupedExpansionFunction> GetGroupedExpansion(const GroupedExpansionSpec& /*spec*/) {
   return NoCode();

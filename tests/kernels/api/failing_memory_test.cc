@@ -157,7 +157,7 @@ struct Layer {
   int64_t inputs, outputs, groups;
   int32_t transposed = 0;
   bool is_open = false;  // its extents
-  int32_t quantization = INTACT_QUANTIZATION_STATIC;
+  int32_t quantization = INTACT_QUANTIZATION_STATIC, max_isa = 0;
 
   intact_conv_desc Desc() const {
     intact_conv_desc desc = INTACT_CONV_DESC_INIT;
@@ -180,6 +180,7 @@ struct Layer {
     intact_linear_desc linear = INTACT_LINEAR_DESC_INIT;
     linear.c_type = INTACT_S32;
     linear.a_quantization = quantization;
+    linear.max_isa = max_isa;
     return intact_conv_create(&desc, &linear, kWeights.data(), conv);
   }
 
@@ -578,12 +579,6 @@ TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
   if (!kCanFail) GTEST_SKIP() << "the sanitizer has the allocator";
   static std::array<uint8_t, 1 << 20> scratch;
   int64_t failures = 0;
-  const auto fail_once = [&](const std::function<intact_status()>& run) {
-    until_failure = 0;
-    const intact_status status = run();
-    failures += until_failure.exchange(kNever) < 0 ? 1 : 0;
-    ASSERT_EQ(status, INTACT_OK) << intact_last_error();
-  };
   const auto fail_all = [&](const std::function<intact_status()>& run) {
     until_failure = kAlways;
     const intact_status status = run();
@@ -650,29 +645,36 @@ TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
     EXPECT_GT(failures, kM / 2);
     EXPECT_GT(unfound, 0);
   }
-  // Parts of a convolution whose tiles may skip padding.
-  constexpr Layer kWide = {.inputs = 64, .outputs = 24, .groups = 1};
+  // Parts of convolutions. Tiles may skip padding, and vectors may read other channels.
   constexpr int32_t kParts = 5;
-  std::vector<int32_t> expected(4 * kSide * kSide * kMostOutputs), c(expected.size());
-  failures = 0;
-  for (const bool fails : {false, true}) {
+  const auto run_parts = [&](const Layer& layer, bool fails, std::vector<int32_t>* to) {
     intact_conv* conv = nullptr;
-    ASSERT_EQ(kWide.Create(&conv), INTACT_OK);
-    intact_conv_args args = kWide.Args();
-    args.c = fails ? c.data() : expected.data();
+    ASSERT_EQ(layer.Create(&conv), INTACT_OK);
+    intact_conv_args args = layer.Args();
+    args.c = to->data();
     args.scratch = scratch.data();
     args.scratch_bytes = scratch.size();
     for (int32_t part = 0; part < kParts; ++part) {
       const auto run = [&] { return intact_conv_run_part(conv, &args, part, kParts); };
       if (fails) {
-        fail_once(run);
+        fail_all(run);
       } else {
         ASSERT_EQ(run(), INTACT_OK);
       }
     }
     intact_conv_destroy(conv);
+  };
+  for (const Layer& layer : {Layer{.inputs = 64, .outputs = 24, .groups = 1}, Layer{24, 24, 3}}) {
+    for (const int32_t max_isa : {0, int32_t{INTACT_ISA_AVX_VNNI}, int32_t{INTACT_ISA_AVX2}}) {
+      if (max_isa != 0 && __builtin_cpu_supports("avx2") == 0) continue;
+      Layer capped = layer;
+      capped.max_isa = max_isa;
+      std::vector<int32_t> expected(4 * kSide * kSide * kMostOutputs), c(expected.size());
+      run_parts(capped, false, &expected);
+      run_parts(capped, true, &c);
+      EXPECT_EQ(c, expected) << "groups: " << layer.groups << ", max_isa: " << max_isa;
+    }
   }
-  EXPECT_EQ(c, expected);
 }
 
 // ----- runs that allocate nothing --------------------------------------------------------------------------
