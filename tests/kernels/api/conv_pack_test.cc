@@ -561,7 +561,7 @@ TEST(ConvForgeries, OfSchedules) {
   for (const char* line :
        {"conv u8s8s32 in=12x12 c=16 o=24 kernel=3x3 pad=1x1 fill=laplace",
         "conv u8u8s32 in=12x12 c=16 o=16 groups=2 kernel=3x3 zb=130 fill=laplace",
-        "conv u8s8s32 in=8x8 c=16 o=8 kernel=2x2 stride=2x2 fill=laplace transposed=yes"}) {
+        "conv u8s8s32 in=8x8 c=32 o=24 kernel=2x2 stride=2x2 fill=laplace transposed=yes"}) {
     SCOPED_TRACE(line);
     const Bytes image = ImageWithSchedules(line);
     const Layer layer(line, false);

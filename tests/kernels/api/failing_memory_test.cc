@@ -650,6 +650,8 @@ TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
   const auto run_parts = [&](const Layer& layer, bool fails, std::vector<int32_t>* to) {
     intact_conv* conv = nullptr;
     ASSERT_EQ(layer.Create(&conv), INTACT_OK);
+    size_t size = 0;
+    ASSERT_EQ(intact_conv_save_memory(conv, nullptr, &size), INTACT_OK);  // finds schedules
     intact_conv_args args = layer.Args();
     args.c = to->data();
     args.scratch = scratch.data();
