@@ -16,7 +16,8 @@ std::string TapPattern::Name() const {
     }
   }
   std::string list = is_regular ? "x" : "";
-  if (is_regular) return list.append(std::to_string(tap_step)).append("_s").append(std::to_string(pixel_step));
+  if (is_regular)
+    return list.append(std::to_string(tap_step)).append("_s").append(std::to_string(pixel_step));
   for (int pixel = 0; pixel < pixels; ++pixel) {
     for (int tap = 0; tap < width; ++tap) {
       if (!list.empty()) list += tap == 0 ? "_" : ".";
