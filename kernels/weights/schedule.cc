@@ -19,6 +19,7 @@ constexpr int64_t kUnitColumns = 4;
 // quads. Several estimates are made before one schedule is found.
 constexpr int64_t kMostSampledColumns = 64, kLeastSampledColumns = 16, kSampledQuads = 8192;
 constexpr int64_t kSampledShare = 8, kLeastSampledQuads = 128;
+constexpr int64_t kSampledDepth = 256;  // about: quads of a column, in whole windows
 
 // Calls function(strip_columns) with a compile-time constant.
 template <class Function>
@@ -58,7 +59,9 @@ void ForEachSample(const PackedWeights& weights, const ScheduleSpec& spec, const
       std::min(std::clamp(kSampledQuads / weights.quads(), kLeastSampledColumns, kMostSampledColumns),
                std::max(columns / kSampledShare, kLeastSampledQuads / weights.quads()));
   const int64_t step = std::max<int64_t>(units / std::max<int64_t>(sampled / unit_columns, 1), 1);
-  for (int64_t window = 0; window < Windows(weights, spec); ++window) {
+  const int64_t windows = Windows(weights, spec);
+  const int64_t window_step = std::clamp<int64_t>(weights.quads() / kSampledDepth, 1, windows);
+  for (int64_t window = 0; window < windows; window += window_step) {
     for (int64_t unit = 0; unit < units; unit += step) {
       for (int64_t i = 0; i < unit_columns; i += spec.strip_columns) visit(unit * unit_columns + i, window);
     }
