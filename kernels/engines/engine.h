@@ -4,6 +4,7 @@
 #ifndef INTACT_KERNELS_ENGINES_ENGINE_H_
 #define INTACT_KERNELS_ENGINES_ENGINE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -219,6 +220,10 @@ class Engine {
   /// Finds the engine's schedule, if it has one, on `threads` threads: RunRange() and Bind() need it. Thread-safe.
   /// OUT_OF_MEMORY.
   virtual Error FindSchedule(int /*threads*/) const { return {}; }
+  /// Whether all schedules that runs on this engine need are found: its own, and those of the engines that may run its
+  /// last rows. EngineSet sets it.
+  bool is_ready() const { return is_ready_.load(std::memory_order_acquire); }
+  void set_ready(bool is_ready) const { is_ready_.store(is_ready, std::memory_order_release); }
   /// Bytes of this engine's own copy of the weights.
   virtual int64_t packed_bytes() const { return 0; }
   /// The engine's weights, if the canonical panels can be restored from them. Null if the panels cannot be
@@ -251,6 +256,9 @@ class Engine {
                                            uint8_t* /*scratch*/) const {
     return nullptr;
   }
+
+ private:
+  mutable std::atomic<bool> is_ready_ = false;
 };
 
 /// A run of fewer multiply-adds takes little scratch.

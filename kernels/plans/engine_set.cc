@@ -121,12 +121,14 @@ Error EngineSet::PrepareRows(const Engine& engine, int64_t rows, bool or_fewer) 
   return error;
 }
 
-Error EngineSet::FindSchedules(const Engine& engine, int threads) const {
+Error EngineSet::FindUnready(const Engine& engine, int threads) const {
   Error error = engine.FindSchedule(threads);
-  if (engine.tile().least_row_step == 0) return error;
-  ForEach([&](const Engine& other) {
-    if (error.ok()) error = other.FindSchedule(threads);
-  });
+  if (engine.tile().least_row_step != 0) {
+    ForEach([&](const Engine& other) {
+      if (error.ok()) error = other.FindSchedule(threads);
+    });
+  }
+  if (error.ok()) engine.set_ready(true);
   return error;
 }
 
@@ -210,6 +212,7 @@ Result<const Engine*> EngineSet::FindOrMake(const EngineId& id) {
     return Error{INTACT_UNSUPPORTED, "the plan has no such engine"};
   }
   RETURN_IF_ERROR(data_.linear->RestorePanels());
+  ForEach([](const Engine& engine) { engine.set_ready(false); });  // the new engine may run their last rows
   ASSIGN_OR_RETURN(std::unique_ptr<Engine> made,
                    std::visit([&](auto& maker) { return maker.Make(id); }, maker_));
   return others_.emplace_back(std::move(made)).get();

@@ -42,7 +42,9 @@ class EngineSet {
   Error PrepareRows(const Engine& engine, int64_t rows, bool or_fewer) const;
   /// Finds the schedules of `engine` and of the engines that may run its last rows: Run() needs them. Thread-safe.
   /// OUT_OF_MEMORY.
-  Error FindSchedules(const Engine& engine, int threads = 1) const;
+  Error FindSchedules(const Engine& engine, int threads = 1) const {
+    return engine.is_ready() ? Error() : FindUnready(engine, threads);
+  }
   /// Scratch that Run() needs for `m` rows.
   int64_t ScratchBytes(const Engine& engine, int64_t m) const;
   /// How a run of `m` rows on `engine` is cut for `parts` threads.
@@ -89,6 +91,7 @@ class EngineSet {
   std::vector<EngineId> Possible() const {
     return std::visit([](const auto& maker) { return maker.Possible(); }, maker_);
   }
+  Error FindUnready(const Engine& engine, int threads) const;
   const Engine* Cheapest(int64_t m, bool from_panels = false) const;
   template <class Memory>
   const Engine& Recall(Memory* memory, int64_t m, bool from_panels) const;
