@@ -38,7 +38,8 @@ Result<std::unique_ptr<GroupedPlan>> LoadGrouped(const void* image, size_t size,
 Result<std::vector<uint8_t>> ImageOf(const GemmPlan& plan);
 Result<std::vector<uint8_t>> ImageOf(const Convolution& plan);
 Result<std::vector<uint8_t>> ImageOf(const GroupedPlan& plan);
-/// The sizes of these images. Computes no schedule and copies no weights.
+/// The sizes of these images. Finds the schedules that no run has needed, and copies no weights. Errors:
+/// OUT_OF_MEMORY.
 Result<size_t> ImageBytes(const GemmPlan& plan);
 Result<size_t> ImageBytes(const Convolution& plan);
 Result<size_t> ImageBytes(const GroupedPlan& plan);
