@@ -30,6 +30,12 @@ Error ScheduledWeights::Build(const PackedWeights& /*weights*/, const ScheduleSp
                               std::span<const uint8_t> /*order*/) {
   return NoSchedules();
 }
+void ScheduledWeights::Begin(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/) { std::abort(); }
+Error ScheduledWeights::BuildPieces(const PackedWeights& /*weights*/, Pieces* /*pieces*/,
+                                    std::span<const uint8_t> /*order*/, Part* /*part*/) {
+  return NoSchedules();
+}
+void ScheduledWeights::Add(Part /*part*/) { std::abort(); }
 bool ScheduledWeights::CopyFrom(const ScheduledWeights& /*other*/) noexcept { return false; }
 void ScheduledWeights::AddTo(PackedWeights* /*packed*/) const noexcept { std::abort(); }
 void ScheduledWeights::Relocate(const PlanarAccess& /*planar*/) noexcept { std::abort(); }
@@ -41,6 +47,12 @@ Error ScheduledVectors::Build(const PackedWeights& /*weights*/, const ScheduleSp
                               std::span<const uint8_t> /*order*/) {
   return NoSchedules();
 }
+void ScheduledVectors::Begin(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/) { std::abort(); }
+Error ScheduledVectors::BuildPieces(const PackedWeights& /*weights*/, Pieces* /*pieces*/,
+                                    std::span<const uint8_t> /*order*/, Part* /*part*/) {
+  return NoSchedules();
+}
+void ScheduledVectors::Add(const Part& /*part*/) { std::abort(); }
 void ScheduledVectors::AddTo(PackedWeights* /*packed*/) const noexcept { std::abort(); }
 
 }  // namespace intact::kernels
