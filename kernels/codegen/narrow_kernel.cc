@@ -308,7 +308,7 @@ class NarrowKernel {
     code().mov(compensation, Argument(offsetof(NarrowKernelArgs, compensation)));
     std::vector<std::vector<Vec>> outputs;
     for (int i = 0; i < spec_.width; ++i) {
-      const Vec sums = Outputs(static_cast<size_t>(i * spec_.quads()));
+      const Vec sums = Outputs(static_cast<size_t>(i) * static_cast<size_t>(spec_.quads()));
       if (outputs_.isValid()) code().vpermd(sums, outputs_, sums);
       code().vpaddd(sums, sums, x86::ptr(compensation));
       outputs.push_back({sums});
