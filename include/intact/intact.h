@@ -497,8 +497,8 @@ typedef struct intact_certificate {
   int64_t accumulator_max;
   int64_t panels; /**< ⌈n/16⌉ */
   /** The number of quads in the schedule of exact kernels without VNNI (for large m, or for usual_m), summed
-   * over columns. A quad is four depths of a column. Without a schedule the three counts are 0. Until a prepared,
-   * bound or other run finds the schedule, items and groups are estimates. */
+   * over columns. A quad is four depths of a column. Without a schedule the three counts are 0. Items and
+   * groups are estimates until a schedule is found: see intact_gemm_create(). */
   int64_t schedule_quads;
   int64_t schedule_items;  /**< items of the schedule: one for a quad, or two if its weights are large */
   int64_t schedule_groups; /**< groups of items that are added in int16 before one widening to int32 */
@@ -545,11 +545,11 @@ INTACT_API const char* intact_isa_name(int32_t isa);
  * Thread-safe. */
 INTACT_API int32_t intact_isa_available(int32_t isa);
 
-/** Packs `b` and chooses kernels. Schedules, which kernels without VNNI need, are found later, by the first
- * intact_gemm_prepare(), bound or other run whose number of rows calls for them: this takes longer than to
- * create the plan. `linear`: NULL for the defaults. `b` holds linear->b_type elements; b[k,n] is element
- * k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success `*gemm` owns copies
- * of everything that it needs. Destroy the plan with intact_gemm_destroy(). Thread-safe. Errors:
+/** Packs `b` and chooses kernels. Kernels without VNNI may need a schedule of the weights. The search for it
+ * can take longer than this call. The first intact_gemm_prepare(), intact_gemm_bind() or run whose kernel
+ * needs the schedule finds it. `linear`: NULL for the defaults. `b` holds linear->b_type elements; b[k,n] is
+ * element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On success `*gemm` owns
+ * copies of everything that it needs. Destroy the plan with intact_gemm_destroy(). Thread-safe. Errors:
  * INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
@@ -799,8 +799,8 @@ INTACT_API intact_status intact_conv_create(const intact_conv_desc* desc, const 
 
 /** Reports what a run with `args` needs, and prepares what depends on its batch and extents. Pointers in
  * `args` are not read. A plan keeps the preparations for the last 64 combinations of batch and extents. If
- * the descriptor gives all extents, a batch of one is prepared, except for its schedules: see
- * intact_gemm_create(). Thread-safe. Errors: INVALID_ARGUMENT,
+ * the descriptor gives all extents, intact_conv_create() prepares a batch of one, except for its schedules:
+ * see intact_gemm_create(). Thread-safe. Errors: INVALID_ARGUMENT,
  * OUT_OF_MEMORY, CODEGEN_FAILED; with INTACT_ANY_EXTENT also OVERFLOW, UNSUPPORTED. */
 INTACT_API intact_status intact_conv_prepare(const intact_conv* conv, const intact_conv_args* args,
                                              intact_run_info* info);

@@ -228,7 +228,7 @@ class Engine {
   virtual int64_t packed_bytes() const { return 0; }
   /// The engine's weights, if the canonical panels can be restored from them. Null if the panels cannot be
   /// restored, or if kernels read the panels themselves.
-  virtual std::shared_ptr<const PanelSource> panel_source() const { return nullptr; }
+  virtual std::shared_ptr<const LazySchedule> panel_source() const { return nullptr; }
   /// The form in which the engine reads a runtime B.
   virtual RuntimeForm runtime_form() const { return RuntimeForm::kPanels; }
   /// Statistics of the engine's schedule; zeros if the engine runs no schedule.

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cassert>
-#include <new>
 #include <optional>
 #include <span>
 #include <utility>
@@ -52,13 +50,6 @@ RowsOfTaps NextTaps(std::span<const TapRange> line_taps, const RowMap& a, const 
     next.taps = {std::min(next.taps.first, taps.first), std::max(next.taps.end, taps.end)};
   }
   return next;
-}
-
-// The pattern of a tile of `rows` rows.
-PlacedPattern PatternOf(const SharedPixels& shared, int rows) {
-  std::vector<int64_t> taps;
-  for (int64_t tap = 0; tap < shared.taps; ++tap) taps.push_back(tap * shared.tap_step);
-  return PlacePattern(taps, shared.row_step, rows);
 }
 
 }  // namespace
@@ -156,128 +147,6 @@ Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const 
   engine->heights_ = std::vector<Height>(static_cast<size_t>(block.mr));
   if (!engine->IsPortable()) RETURN_IF_ERROR(engine->GenerateHeight(1));
   return std::unique_ptr<Engine>(std::move(engine));
-}
-
-MicrokernelSpec PanelEngine::SpecFor(int rows) const {
-  MicrokernelSpec spec;
-  spec.isa = block_.isa;
-  spec.dot = block_.dot;
-  spec.signs.a_signed = is_signed_;
-  spec.mr = rows;
-  spec.width = data_.weights.width;
-  spec.epilogue = data_.epilogue;
-  return spec;
-}
-
-std::string PanelEngine::KernelName() const {
-  MicrokernelSpec spec = SpecFor(block_.mr);
-  spec.vectors = data_.n >= nr_ ? block_.vectors : EdgeVectors();
-  spec.loop = LoopFor(spec, {}, false);
-  return spec.Name();
-}
-
-// The kernels for tiles of `rows` rows.
-Error PanelEngine::GenerateHeight(int rows) const {
-  MicrokernelSpec spec = SpecFor(rows);
-  Height& height = heights_[static_cast<size_t>(rows - 1)];
-  if (data_.taps().shared) height.pixel_offsets = PatternOf(*data_.taps().shared, rows).offsets;
-  for (const LineEnds line : LinesOf(rows)) {
-    Kernels& kernels = height.At(line);
-    const auto generate = [&](int vectors, bool prefetches, ByStores* to) -> Error {
-      spec.vectors = vectors;
-      spec.loop = LoopFor(spec, line, prefetches);
-      return Generate(spec, to);
-    };
-    if (data_.n >= nr_) {
-      RETURN_IF_ERROR(generate(block_.vectors, false, &kernels.whole));
-      if (can_prefetch_) RETURN_IF_ERROR(generate(block_.vectors, true, &kernels.prefetching));
-    }
-    if (EdgeVectors() == 0) continue;
-    const EpilogueVariant whole = spec.epilogue.variant;
-    if (masks_edge_) {
-      spec.epilogue.variant.masked_vectors = EdgeVectors();
-      spec.epilogue.variant.last_columns = static_cast<int>(data_.n % lanes_);
-    }
-    RETURN_IF_ERROR(generate(EdgeVectors(), false, &kernels.edge));
-    spec.epilogue.variant = whole;
-  }
-  height.state.store(Height::State::kMade, std::memory_order_release);
-  return {};
-}
-
-Error PanelEngine::Generate(MicrokernelSpec spec, ByStores* kernels) const {
-  ASSIGN_OR_RETURN(kernels->front(), GetMicrokernel(spec));
-  if (!can_stream_ || spec.epilogue.variant.masked_vectors != 0) return {};
-  spec.epilogue.variant.streams = true;
-  ASSIGN_OR_RETURN(kernels->back(), GetMicrokernel(spec));
-  return {};
-}
-
-Error PanelEngine::MakeHeight(int64_t rows) const {
-  const std::lock_guard lock(generating_);
-  const auto state = heights_[static_cast<size_t>(rows - 1)].state.load(std::memory_order_relaxed);
-  return state == Height::State::kMade ? Error() : GenerateHeight(static_cast<int>(rows));
-}
-
-// A run cannot fail, so it goes on without these kernels. It does not try again.
-bool PanelEngine::TryHeight(int64_t rows) const noexcept {
-  try {
-    const Error error = MakeHeight(rows);
-    assert(error.status != INTACT_CODEGEN_FAILED);
-    if (error.ok()) return true;
-  } catch (const std::bad_alloc&) {
-  }
-  const std::lock_guard lock(generating_);
-  auto expected = Height::State::kNotMade;
-  heights_[static_cast<size_t>(rows - 1)].state.compare_exchange_strong(expected, Height::State::kFailed);
-  return expected == Height::State::kMade;
-}
-
-MicrokernelLoop PanelEngine::LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const {
-  const Taps& taps = data_.taps();
-  if (schedule_ != nullptr) {
-    return StripLoop{MostInGroup(data_.weights, schedule_->spec()),
-                     static_cast<int>(Costs().layout.strip_ahead)};
-  }
-  if (taps.shared) {
-    return SharedTaps{PatternOf(*taps.shared, spec.mr).pattern, static_cast<int>(taps.depth / kQuad)};
-  }
-  if (taps.vector_step != 0) return SteppingLoop{line};
-  if (!prefetches && IsInTurn(spec)) return PanelsInTurn{line};
-  return PanelLoop{line, prefetches, Ahead(spec), IsInParts(spec)};
-}
-
-// Measured on Zen 5, where the products of the next tile pause while more than half of 28 vectors wait to be
-// stored: 1.1 times as fast at a depth of 64, no gain from 512 on. On a Xeon with AMX two parts lose 5 to
-// 11 % at any depth. So the table of AMD's CPUs has a limit, and the tables of Intel's CPUs have none that
-// tiles reach. If outputs are converted, which takes longer than storing them, two parts gain nothing.
-bool PanelEngine::IsInParts(const MicrokernelSpec& spec) {
-  return spec.dot == jit::DotKind::kVnni && spec.epilogue.c_type == INTACT_S32 &&
-         spec.mr * spec.vectors > Costs().layout.most_waiting_vectors;
-}
-
-// On Zen 5 and with weights in L2, one row is 1.3 to 1.5 times as fast (n = 640, k = 128: 1.08 times), and two
-// rows gain nothing. Weights in L3 arrive as fast in any order.
-bool PanelEngine::IsInTurn(const MicrokernelSpec& spec) const {
-  return spec.dot == jit::DotKind::kVnni && spec.vectors > 1 &&
-         jit::VectorBytes(spec.isa) == kPanelQuadBytes && spec.mr <= Costs().layout.rows_in_turn &&
-         data_.weights.bytes() <= Caches().L2Weights();
-}
-
-// VNNI kernels on ymm registers always wait for weights: fetching each line is 1.03 times as fast at 64 to
-// 3136 rows on a Xeon with AMX. On zmm registers it is 1.05 times as fast there with one row and weights that
-// L2 does not hold; tiles of many rows lose 2 %. On Zen 5 8×4096×4096 is 1.2 times as fast. If L2 holds the
-// weights, 3×512×1024 is 1.2 times as fast there, but tiles of more rows lose 1 %.
-int PanelEngine::Ahead(const MicrokernelSpec& spec) const {
-  // A product of so few rows takes less time than loading its weights from L2.
-  constexpr int kWaitingRows = 3;
-  constexpr int kSplitAhead = 4096;  // measured on Zen 3, and on Zen 5 with one row
-  const LayoutLimits& limits = Costs().layout;
-  if (spec.dot == jit::DotKind::kSplit) return kSplitAhead;
-  const int64_t rows = data_.weights.bytes() > Caches().L2Weights() ? limits.fetching_rows : kWaitingRows;
-  const bool waits =
-      spec.mr <= std::min(rows, limits.fetching_rows) || jit::VectorBytes(spec.isa) < kPanelQuadBytes;
-  return spec.dot == jit::DotKind::kVnni && waits ? static_cast<int>(limits.panel_ahead) : 0;
 }
 
 std::vector<LineEnds> PanelEngine::LinesOf(int rows) const {

@@ -57,7 +57,7 @@ class PanelEngine final : public Engine {
   Error FindSchedule(int threads) const override {
     return schedule_ == nullptr ? Error() : schedule_->Find(threads);
   }
-  std::shared_ptr<const PanelSource> panel_source() const override { return schedule_; }
+  std::shared_ptr<const LazySchedule> panel_source() const override { return schedule_; }
   ScheduleStatistics statistics() const override {
     return schedule_ == nullptr ? ScheduleStatistics() : schedule_->statistics();
   }
@@ -205,7 +205,7 @@ class PanelEngine final : public Engine {
   int64_t EqualRuns(const RowCursor& cursor, int64_t most) const noexcept;
   void NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* cursor, const uint8_t** pointers,
                  Tiles* tiles) const noexcept;
-  /// Cuts `tiles`, whose height has no kernels, into tiles of one row.
+  /// Cuts `tiles` into tiles of one row, because their height has no kernels.
   void CutToRows(Tiles* tiles) const noexcept;
   /// Whether the portable engine can read the operands, and computes the same bytes.
   bool IsPortable() const {

@@ -32,7 +32,7 @@ class ScheduledEngine final : public Engine {
   }
   std::string KernelName() const override { return sums_.kernel_name(); }
   Error FindSchedule(int threads) const override { return sums_.FindSchedule(threads); }
-  std::shared_ptr<const PanelSource> panel_source() const override { return sums_.schedule(); }
+  std::shared_ptr<const LazySchedule> panel_source() const override { return sums_.schedule(); }
   ScheduleStatistics statistics() const override { return sums_.schedule()->statistics(); }
   double Cost(int64_t m) const override { return sums_.Cost(m, PackingCost()); }
   int64_t packed_bytes() const override { return sums_.packed_bytes(); }

@@ -234,8 +234,8 @@ void EngineSet::DropUnchosen(const Engine* kept) {
   });
 }
 
-std::shared_ptr<const PanelSource> EngineSet::PanelsFrom() const {
-  std::shared_ptr<const PanelSource> source = usual_.front()->panel_source();
+std::shared_ptr<const LazySchedule> EngineSet::PanelsFrom() const {
+  std::shared_ptr<const LazySchedule> source = usual_.front()->panel_source();
   ForEach([&](const Engine& engine) {
     if (engine.panel_source() == nullptr) source = nullptr;
   });

@@ -74,7 +74,7 @@ class EngineSet {
   void DropUnchosen(const Engine* kept = nullptr);
 
   /// A source to restore the canonical panels from, if no engine reads the panels; else null.
-  std::shared_ptr<const PanelSource> PanelsFrom() const;
+  std::shared_ptr<const LazySchedule> PanelsFrom() const;
   /// Statistics of the first engine that runs a schedule; zeros if none does.
   ScheduleStatistics statistics() const;
   int64_t packed_bytes() const;

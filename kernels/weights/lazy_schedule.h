@@ -23,9 +23,11 @@
 
 namespace intact::kernels {
 
-class LazySchedule : public PanelSource {
+class LazySchedule {
  public:
-  explicit LazySchedule(const ScheduleSpec& spec) : spec_(spec) {}
+  virtual ~LazySchedule() = default;
+  LazySchedule(const LazySchedule&) = delete;
+  LazySchedule& operator=(const LazySchedule&) = delete;
   const ScheduleSpec& spec() const { return spec_; }
   /// Finds the schedule, unless that is done, on `threads` threads of the pool. Threads that call this at the same time
   /// share the work. Thread-safe. OUT_OF_MEMORY; a later call may succeed.
@@ -33,8 +35,12 @@ class LazySchedule : public PanelSource {
   bool is_found() const { return is_found_.load(std::memory_order_acquire); }
   /// The found schedule's; before, estimates for all columns.
   virtual ScheduleStatistics statistics() const = 0;
+  /// Adds the weights to the panels of `packed`. The panels hold zeros before.
+  virtual void AddTo(PackedWeights* packed) const noexcept = 0;
 
  protected:
+  explicit LazySchedule(const ScheduleSpec& spec) : spec_(spec) {}
+
   ScheduleSpec spec_;
   mutable std::atomic<bool> is_found_ = false;
 };

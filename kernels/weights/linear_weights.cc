@@ -25,7 +25,7 @@ bool FitsInt32(int64_t sum) { return sum >= kMin && sum <= kMax; }
 Error NoMemoryForPanels() { return {INTACT_OUT_OF_MEMORY, "no memory for packed weights"}; }
 
 // Makes the panels of `packed`, which has only sizes; false if memory ran out.
-bool MakePanels(const PanelSource& source, PackedWeights* packed) {
+bool MakePanels(const LazySchedule& source, PackedWeights* packed) {
   const auto size = static_cast<size_t>(packed->bytes());
   if (!packed->owned.Resize(size)) return false;
   std::fill_n(packed->owned.data(), size, int8_t{0});
@@ -134,7 +134,7 @@ Error LinearWeights::Overflow(int64_t n, int64_t sum, const std::string& what) c
                                (may_be_float ? ", a bias_f32, or " : ", or ") + wraps};
 }
 
-void LinearWeights::DropPanels(std::shared_ptr<const PanelSource> source) const {
+void LinearWeights::DropPanels(std::shared_ptr<const LazySchedule> source) const {
   {
     const std::lock_guard lock(freeing_);
     dropped_to_ = std::move(source);
@@ -191,12 +191,12 @@ Result<std::shared_ptr<const PackedWeights>> LinearWeights::Panels() const {
 }
 
 int64_t LinearWeights::bytes() const {
-  const auto panel_bytes = [&]() -> int64_t {
+  auto bytes = static_cast<int64_t>(compensation_.bytes() + column_sums_.bytes());
+  {
     const std::lock_guard lock(freeing_);
-    const bool is_unread = dropped_to_ != nullptr && mapping_ != nullptr && !schedules_.HasUnfound();
-    return packed_.data == nullptr || is_unread ? 0 : packed_.bytes();
-  };
-  int64_t bytes = panel_bytes() + static_cast<int64_t>(compensation_.bytes() + column_sums_.bytes());
+    const bool is_read = dropped_to_ == nullptr || schedules_.HasUnfound();
+    if (is_read && packed_.data != nullptr) bytes += packed_.bytes();
+  }
   for (const bool has_values : {!problem_.bias_s32.empty(), !problem_.b_zero_points.empty(),
                                 problem_.Factors() != nullptr, problem_.Addends() != nullptr}) {
     if (has_values) bytes += packed_.panels() * kPanelColumns * static_cast<int64_t>(sizeof(int32_t));

@@ -56,7 +56,7 @@ class LinearWeights {
   Result<std::shared_ptr<const PackedWeights>> Panels() const;
   /// Frees the panels' memory as soon as all schedules are found: no kernel reads them, and `source` holds the
   /// weights. The weights' values do not change. Not thread-safe, like RestorePanels().
-  void DropPanels(std::shared_ptr<const PanelSource> source) const;
+  void DropPanels(std::shared_ptr<const LazySchedule> source) const;
   /// Frees the memory of dropped panels, unless a schedule must still be found. Thread-safe.
   void FreeUnreadPanels() const noexcept;
   /// Rebuilds dropped panels for kernels that read them. OUT_OF_MEMORY.
@@ -97,8 +97,8 @@ class LinearWeights {
   Naming naming_;
   WeightView layout_;
   mutable PackedWeights packed_;
-  mutable std::mutex freeing_;                             // of packed_
-  mutable std::shared_ptr<const PanelSource> dropped_to_;  // null: panels are kept
+  mutable std::mutex freeing_;                              // of packed_
+  mutable std::shared_ptr<const LazySchedule> dropped_to_;  // null: panels are kept
   std::shared_ptr<const void> mapping_;
   Certificate certificate_;
   mutable ScheduleRecords schedules_;

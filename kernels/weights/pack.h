@@ -93,19 +93,6 @@ class WidePanels {
   AlignedBuffer<int16_t> words_;
 };
 
-/// Weights in another layout. The panels can be made from these weights again.
-class PanelSource {
- public:
-  virtual ~PanelSource() = default;
-  PanelSource() = default;
-  PanelSource(const PanelSource&) = default;
-  PanelSource& operator=(const PanelSource&) = default;
-  PanelSource(PanelSource&&) = default;
-  PanelSource& operator=(PanelSource&&) = default;
-  /// Adds the weights to the panels of `packed`. The panels hold zeros before.
-  virtual void AddTo(PackedWeights* packed) const noexcept = 0;
-};
-
 /// Whether this machine has AVX2 or AVX-512, independent of the plan's ISA. Compiled code that prepares
 /// weights and rows needs to know.
 bool HasAvx2();

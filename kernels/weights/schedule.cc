@@ -155,16 +155,6 @@ void ScheduledWeights::Add(Part part) {
   bytes_ += part.bytes;
 }
 
-Error ScheduledWeights::Build(const PackedWeights& weights, const ScheduleSpec& spec,
-                              std::span<const uint8_t> order) {
-  Begin(weights, spec);
-  Pieces pieces(PieceCount());
-  Part part;
-  RETURN_IF_ERROR(BuildPieces(weights, &pieces, order, &part));
-  Add(std::move(part));
-  return {};
-}
-
 bool ScheduledWeights::CopyFrom(const ScheduledWeights& other) noexcept {
   try {
     spec_ = other.spec_;

@@ -40,6 +40,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/result.h"
@@ -79,25 +80,49 @@ class Pieces {
   std::atomic<int64_t> next_ = 0;
 };
 
+/// Builds `schedule`, a ScheduledWeights or ScheduledVectors, on one thread: see ScheduledWeights::Build().
+template <class Schedule>
+Error BuildAlone(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order,
+                 Schedule* schedule) {
+  schedule->Begin(weights, spec);
+  Pieces pieces(schedule->PieceCount());
+  typename Schedule::Part part;
+  RETURN_IF_ERROR(schedule->BuildPieces(weights, &pieces, order, &part));
+  schedule->Add(std::move(part));
+  return {};
+}
+
 /// Scheduled weights: strips in the order in which the kernel runs them.
-class ScheduledWeights final : public PanelSource {
+class ScheduledWeights {
+  struct Block {  // memory for the strips of several whole panels
+    AlignedBuffer<uint8_t> data;
+    size_t used = 0;  // bytes
+  };
+
  public:
   /// `order`: empty, or an order of OrderOf(). Build() checks the order. Errors: OUT_OF_MEMORY,
   /// INVALID_ARGUMENT (the order is not one of these weights). Throws std::bad_alloc.
-  Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
+  Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {}) {
+    return BuildAlone(weights, spec, order, this);
+  }
 
   /// Build() by several threads: one calls Begin(), each of them BuildPieces(), and one Add() for each part. Pieces are
   /// the strips of a panel in a window. Throws std::bad_alloc.
   void Begin(const PackedWeights& weights, const ScheduleSpec& spec);
   int64_t PieceCount() const { return windows_ * panels_; }
-  struct Part;
+  /// What one thread has built.
+  struct Part {
+    std::vector<Block> blocks;
+    ScheduleStatistics statistics;
+    int64_t bytes = 0;
+  };
   Error BuildPieces(const PackedWeights& weights, Pieces* pieces, std::span<const uint8_t> order, Part* part);
   void Add(Part part);
 
   /// Copies the strips of `other`; false if memory ran out.
   [[nodiscard]] bool CopyFrom(const ScheduledWeights& other) noexcept;
   /// Not for schedules of planar bands.
-  void AddTo(PackedWeights* packed) const noexcept override;
+  void AddTo(PackedWeights* packed) const noexcept;
   /// Replaces the numbers of quads by offsets in a planar band.
   void Relocate(const PlanarAccess& planar) noexcept;
 
@@ -121,19 +146,8 @@ class ScheduledWeights final : public PanelSource {
   ScheduleStatistics statistics_;
   int64_t windows_ = 0, panels_ = 0, quads_ = 0;
   int64_t bytes_ = 0;
-  struct Block {  // memory for the strips of several whole panels
-    AlignedBuffer<uint8_t> data;
-    size_t used = 0;  // bytes
-  };
   std::vector<Block> blocks_;
   std::vector<const uint8_t*> strips_;  // [window][panel], in blocks_
-};
-
-/// What one thread has built.
-struct ScheduledWeights::Part {
-  std::vector<Block> blocks;
-  ScheduleStatistics statistics;
-  int64_t bytes = 0;
 };
 
 }  // namespace intact::kernels

@@ -93,16 +93,6 @@ void ScheduledVectors::Add(const Part& part) {
   bytes_ += part.bytes;
 }
 
-Error ScheduledVectors::Build(const PackedWeights& weights, const ScheduleSpec& spec,
-                              std::span<const uint8_t> order) {
-  Begin(weights, spec);
-  Pieces pieces(PieceCount());
-  Part part;
-  RETURN_IF_ERROR(BuildPieces(weights, &pieces, order, &part));
-  Add(part);
-  return {};
-}
-
 void ScheduledVectors::AddTo(PackedWeights* packed) const noexcept {
   for (size_t strip = 0; strip < strips_.size(); ++strip) {
     const int64_t column = static_cast<int64_t>(strip) * lanes_;

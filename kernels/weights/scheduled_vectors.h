@@ -36,13 +36,15 @@ struct VectorWindowHeader {
 /// The number of quads that u16 numbers can address.
 inline constexpr int64_t kMaxVectorQuads = int64_t{1} << 16;
 
-class ScheduledVectors final : public PanelSource {
+class ScheduledVectors {
  public:
   /// The spec of a schedule for vectors of `lanes` columns and activations in [0, amax].
   static ScheduleSpec SpecFor(const PackedWeights& weights, int lanes, int amax);
 
   /// At most kMaxVectorQuads quads. See ScheduledWeights::Build().
-  Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {});
+  Error Build(const PackedWeights& weights, const ScheduleSpec& spec, std::span<const uint8_t> order = {}) {
+    return BuildAlone(weights, spec, order, this);
+  }
   /// See ScheduledWeights::Begin(). Pieces are strips.
   void Begin(const PackedWeights& weights, const ScheduleSpec& spec);
   int64_t PieceCount() const { return std::ssize(strips_); }
@@ -56,7 +58,7 @@ class ScheduledVectors final : public PanelSource {
   const ScheduleStatistics& statistics() const { return statistics_; }
   int64_t windows() const { return windows_; }
   int64_t bytes() const { return bytes_; }
-  void AddTo(PackedWeights* packed) const noexcept override;
+  void AddTo(PackedWeights* packed) const noexcept;
   /// The strip that begins with `column`.
   const uint8_t* Strip(int64_t column) const { return strips_[static_cast<size_t>(column / lanes_)].data(); }
 

@@ -26,11 +26,7 @@ std::optional<std::vector<uint8_t>> OrderOf(const PackedWeights& /*weights*/,
 Error CheckOrderEnd(std::span<const uint8_t> /*order*/) { return NoSchedules(); }
 Error NoMemoryForSchedule() { return NoSchedules(); }
 
-Error ScheduledWeights::Build(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/,
-                              std::span<const uint8_t> /*order*/) {
-  return NoSchedules();
-}
-void ScheduledWeights::Begin(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/) { std::abort(); }
+void ScheduledWeights::Begin(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/) {}
 Error ScheduledWeights::BuildPieces(const PackedWeights& /*weights*/, Pieces* /*pieces*/,
                                     std::span<const uint8_t> /*order*/, Part* /*part*/) {
   return NoSchedules();
@@ -43,11 +39,7 @@ void ScheduledWeights::Relocate(const PlanarAccess& /*planar*/) noexcept { std::
 ScheduleSpec ScheduledVectors::SpecFor(const PackedWeights& /*weights*/, int /*lanes*/, int /*amax*/) {
   return {};
 }
-Error ScheduledVectors::Build(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/,
-                              std::span<const uint8_t> /*order*/) {
-  return NoSchedules();
-}
-void ScheduledVectors::Begin(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/) { std::abort(); }
+void ScheduledVectors::Begin(const PackedWeights& /*weights*/, const ScheduleSpec& /*spec*/) {}
 Error ScheduledVectors::BuildPieces(const PackedWeights& /*weights*/, Pieces* /*pieces*/,
                                     std::span<const uint8_t> /*order*/, Part* /*part*/) {
   return NoSchedules();

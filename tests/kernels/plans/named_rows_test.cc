@@ -18,6 +18,7 @@
 #include "reference/models/operands.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
+#include "tests/support/gemm_plan.h"
 #include "tests/support/plan.h"
 #include "tests/support/require_isas.h"
 #include "verify/explain/audit.h"
@@ -45,13 +46,7 @@ class NamedRows : public testing::TestWithParam<intact_isa> {
     expected_ = reference::Outputs(gemm_, reference::Accumulators(gemm_, reference::Model::kExact));
   }
 
-  std::unique_ptr<GemmPlan> PlanFor(int64_t usual_m) const {
-    GemmDesc desc = verify::DescOf(gemm_, options_);
-    desc.usual_m = usual_m;
-    auto plan = kernels::MakePlan(desc, desc.linear, gemm_.b.data());
-    EXPECT_TRUE(plan) << plan.error().message;
-    return plan ? std::move(*plan) : nullptr;
-  }
+  std::unique_ptr<GemmPlan> PlanFor(int64_t usual_m) const { return GemmPlanFor(gemm_, options_, usual_m); }
 
   void ExpectSameBytes(const GemmPlan& plan) const {
     const auto row_bytes = static_cast<int64_t>(expected_.size()) / gemm_.m;

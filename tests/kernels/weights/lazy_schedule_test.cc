@@ -12,12 +12,11 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/api/create.h"
 #include "reference/models/models.h"
 #include "reference/models/operands.h"
 #include "tests/support/emulated_isas.h"
 #include "tests/support/expect_model.h"
-#include "tests/support/plan.h"
+#include "tests/support/gemm_plan.h"
 #include "tests/support/require_isas.h"
 #include "verify/problem/problem.h"
 
@@ -39,13 +38,7 @@ class LazySchedule : public testing::TestWithParam<intact_isa> {
     expected_ = reference::Accumulators(gemm_, reference::Model::kExact);
   }
 
-  std::unique_ptr<GemmPlan> PlanFor(int64_t usual_m) const {
-    GemmDesc desc = verify::DescOf(gemm_, options_);
-    desc.usual_m = usual_m;
-    auto plan = kernels::MakePlan(desc, desc.linear, gemm_.b.data());
-    EXPECT_TRUE(plan) << plan.error().message;
-    return plan ? std::move(*plan) : nullptr;
-  }
+  std::unique_ptr<GemmPlan> PlanFor(int64_t usual_m) const { return GemmPlanFor(gemm_, options_, usual_m); }
 
   intact_gemm_args ArgsFor(int64_t m, int32_t* c) const {
     intact_gemm_args args = INTACT_GEMM_ARGS_INIT;
