@@ -25,6 +25,8 @@ constexpr int kUnroll = 4;         // quads in the main loop, unless the variant
 constexpr int kStripAhead = 2048;  // a prefetch distance in bytes, measured on Zen 3
 constexpr int kLine = 64;
 
+constexpr x86::KReg kLowerHalf = x86::k1, kUpperHalf = x86::k2;  // of a vector that rows share
+
 class Microkernel {
  public:
   explicit Microkernel(const MicrokernelSpec& spec)
@@ -40,6 +42,7 @@ class Microkernel {
     assert(dot_->steps() == 1 || !Steps());
     TakeRegisters();
     session_.Begin(registers_);
+    if (spec_.pairs_rows) LoadMasks();
     const asmjit::Label tile = code().newLabel();
     code().bind(tile);
     dot_->Prepare();
@@ -66,6 +69,10 @@ class Microkernel {
     return accumulators_[static_cast<size_t>(chain) * static_cast<size_t>(spec_.mr) +
                          static_cast<size_t>(row)][static_cast<size_t>(vector)];
   }
+  // Whether two rows share vector `vector` of columns. The row below then has the accumulator of the row above.
+  bool IsShared(int vector) const { return spec_.pairs_rows && vector + 1 == spec_.vectors; }
+  bool IsUpper(int row, int vector) const { return IsShared(vector) && row % 2 == 1; }
+  int accumulator_count() const { return spec_.mr * spec_.vectors - (spec_.pairs_rows ? spec_.mr / 2 : 0); }
   // Quads in the main loop: a group's, if the variant sums groups.
   int unroll() const { return std::max(kUnroll, dot_->group_quads()); }
   // Bytes of a row's quad; of the wide variant, a pair of int16 takes the place of a quad.
@@ -75,10 +82,11 @@ class Microkernel {
   // Sets of accumulators, enough to hide the latency of dot products.
   int Chains() const {
     if (spec_.dot != jit::DotKind::kVnni) return 1;
-    const int tile = spec_.mr * spec_.vectors;
+    const int tile = accumulator_count();
     const int at_once = std::holds_alternative<PanelsInTurn>(spec_.loop) ? spec_.mr : tile;
     const int wanted = std::min((kInFlight + at_once - 1) / at_once, kUnroll);
-    return std::clamp((registers_.FreeVectors() - spec_.vectors - 1) / tile, 1, wanted);
+    return std::clamp((registers_.FreeVectors() - spec_.vectors - (spec_.pairs_rows ? 2 : 1)) / tile, 1,
+                      wanted);
   }
 
   void TakeRegisters() {
@@ -101,12 +109,17 @@ class Microkernel {
     chains_ = Chains();
     vectors_ = {0, spec_.vectors};
     accumulators_.resize(static_cast<size_t>(chains_) * static_cast<size_t>(spec_.mr));
-    for (std::vector<Vec>& row : accumulators_) {
-      row.reserve(static_cast<size_t>(spec_.vectors));
-      for (int j = 0; j < spec_.vectors; ++j) row.push_back(registers_.NewVector("accumulator"));
+    for (int row = 0; row < chains_ * spec_.mr; ++row) {
+      std::vector<Vec>& vectors = accumulators_[static_cast<size_t>(row)];
+      vectors.reserve(static_cast<size_t>(spec_.vectors));
+      for (int j = 0; j < spec_.vectors; ++j) {
+        vectors.push_back(IsUpper(row % spec_.mr, j) ? accumulators_[static_cast<size_t>(row) - 1].back()
+                                                     : registers_.NewVector("accumulator"));
+      }
     }
     if (dot_->group_quads() != 0) TakeSums();
     a_operand_ = registers_.NewVector("a");
+    if (spec_.pairs_rows) lower_a_operand_ = registers_.NewVector("a of the row below");
     dot_->TakeRegisters();
     b_operands_.reserve(static_cast<size_t>(spec_.vectors));
     // B vectors without a register are read from memory, row by row.
@@ -146,20 +159,22 @@ class Microkernel {
     const int first = line_.begins ? 1 : 0;
     const int last = spec_.mr - (line_.ends ? 1 : 0);
     code().mov(taps_, Argument(offsetof(MicrokernelArgs, compensation)));
-    LoadCompensation(first);
+    LoadCompensation(first, false);
     for (int j = 0; j < spec_.vectors; ++j) {
-      for (int i = first + 1; i < last; ++i) emitter_->Copy(accumulator(0, i, j), accumulator(0, first, j));
+      for (int i = first + 1; i < last; ++i) {
+        if (!IsUpper(i, j)) emitter_->Copy(accumulator(0, i, j), accumulator(0, first, j));
+      }
     }
     if (line_.begins || line_.ends) {
       code().mov(end_, Argument(offsetof(MicrokernelArgs, compensation_stride_bytes)));
       code().add(taps_, end_);
-      if (line_.begins) LoadCompensation(0);
+      if (line_.begins) LoadCompensation(0, true);
       code().add(taps_, end_);
-      if (line_.ends) LoadCompensation(last);
+      if (line_.ends) LoadCompensation(last, true);
     }
     for (int chain = 1; chain < chains_; ++chain) {
       for (int i = 0; i < spec_.mr; ++i) {
-        for (int j = 0; j < spec_.vectors; ++j) emitter_->Zero(accumulator(chain, i, j));
+        for (const Vec& sum : accumulators_[static_cast<size_t>(chain * spec_.mr + i)]) emitter_->Zero(sum);
       }
     }
     if (shared_ != nullptr) {
@@ -183,11 +198,24 @@ class Microkernel {
     }
   }
 
-  // From taps_.
-  void LoadCompensation(int row) {
+  // From taps_. `is_own`: the compensation is the row's own; else both rows of a shared vector get it.
+  void LoadCompensation(int row, bool is_own) {
     for (int j = 0; j < spec_.vectors; ++j) {
-      emitter_->Load(accumulator(0, row, j), x86::ptr(taps_, j * registers_.vector_bytes()));
+      const Mem from = x86::ptr(taps_, j * registers_.vector_bytes());
+      if (!IsShared(j)) {
+        emitter_->Load(accumulator(0, row, j), from);
+        continue;
+      }
+      if (is_own) code().k(row % 2 == 0 ? kLowerHalf : kUpperHalf);  // of the next instruction
+      code().vbroadcasti32x8(accumulator(0, row, j), from);
     }
+  }
+
+  void LoadMasks() {
+    code().mov(offset_.r32(), 0x00ff);
+    code().kmovw(kLowerHalf, offset_.r32());
+    code().mov(offset_.r32(), 0xff00);
+    code().kmovw(kUpperHalf, offset_.r32());
   }
 
   int quad_bytes() const { return spec_.width * kQuad; }
@@ -214,9 +242,15 @@ class Microkernel {
   void Quad(int quad, const Span& rows, bool fetches) {
     const int end = std::min(vectors_.end, static_cast<int>(b_operands_.size()));
     for (int j = vectors_.begin; j < end; ++j) {
-      LoadB(b_operands_[static_cast<size_t>(j)], BAddress(j, quad));
+      const jit::Operand& b = b_operands_[static_cast<size_t>(j)];
+      if (IsShared(j)) {
+        code().vbroadcasti32x8(b[0], BAddress(j, quad));
+      } else {
+        LoadB(b, BAddress(j, quad));
+      }
     }
     if (fetches) Prefetch(quad);
+    if (spec_.pairs_rows) return PairedDots(quad, rows);
     const auto broadcast = [&](int row, int step) {
       code().vpbroadcastd(
           a_operand_, x86::ptr(rows_[static_cast<size_t>(row)], offset_, 0, quad * a_bytes() + step * kQuad));
@@ -233,6 +267,31 @@ class Microkernel {
         broadcast(i, step);
         Dots(a_operand_, step, i, quad);
       }
+    }
+  }
+
+  // The products of a quad, if rows share the last vector. The rows of a pair may be in different spans: then the other
+  // row's half of the quads is 0.
+  void PairedDots(int quad, const Span& rows) {
+    const int shared = spec_.vectors - 1;
+    const auto own = [&](const Vec& a, int row) {
+      for (int j = 0; j < shared; ++j) Dot(a, 0, row, j, quad);
+    };
+    const auto address = [&](int row) {
+      return x86::ptr(rows_[static_cast<size_t>(row)], offset_, 0, quad * kQuad);
+    };
+    for (int i = rows.begin; i < rows.end; ++i) {
+      code().vpbroadcastd(a_operand_, address(i));
+      own(a_operand_, i);
+      const bool is_upper = i % 2 == 1;
+      if (!is_upper && i + 1 < rows.end) {
+        code().vpbroadcastd(lower_a_operand_, address(++i));
+        own(lower_a_operand_, i);
+        code().k(kUpperHalf).vmovdqa32(a_operand_, lower_a_operand_);
+      } else if (is_upper || i + 1 < spec_.mr) {
+        code().k(is_upper ? kUpperHalf : kLowerHalf).z().vmovdqa32(a_operand_, a_operand_);
+      }
+      Dot(a_operand_, 0, i, shared, quad);
     }
   }
 
@@ -550,6 +609,7 @@ class Microkernel {
     for (int chain = 1; chain < chains_; ++chain) {
       for (int i = 0; i < spec_.mr; ++i) {
         for (int j = 0; j < spec_.vectors; ++j) {
+          if (IsUpper(i, j)) continue;
           code().vpaddd(accumulator(0, i, j), accumulator(0, i, j), accumulator(chain, i, j));
           registers_.Free(accumulator(chain, i, j));
         }
@@ -565,6 +625,7 @@ class Microkernel {
       for (int i = 0; i < dot_->steps(); ++i) registers_.Free(sums.of_step.at(static_cast<size_t>(i)));
     }
     registers_.Free(a_operand_);
+    if (spec_.pairs_rows) registers_.Free(lower_a_operand_);
     dot_->Release();
     for (const Vec& index : indices_) registers_.Free(index);
     for (const Gp& row : rows_) registers_.Free(row);
@@ -586,6 +647,11 @@ class Microkernel {
     code().mov(c, Argument(offsetof(MicrokernelArgs, c)));
     epilogue_.Prepare(registers_.Argument(), offsetof(MicrokernelArgs, epilogue));
     accumulators_.resize(static_cast<size_t>(spec_.mr));
+    for (size_t i = 1; spec_.pairs_rows && i < accumulators_.size(); i += 2) {
+      const Vec own = registers_.NewVector("accumulator of the row below");
+      code().vextracti64x4(own.ymm(), accumulators_[i].back(), 1);
+      accumulators_[i].back() = own;
+    }
     epilogue_.StoreRows(accumulators_, c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
     epilogue_.Advance();
     code().add(c, Argument(offsetof(MicrokernelArgs, c_gap_bytes)));
@@ -629,7 +695,7 @@ class Microkernel {
   std::vector<jit::DotVariant::Sums> sums_;     // [mr·vectors], if quads are summed in int16
   bool begins_group_ = false;                   // whether the next quad 0 begins int16 sums
   std::vector<jit::Operand> b_operands_;
-  Vec a_operand_;
+  Vec a_operand_, lower_a_operand_;
   std::vector<Vec> indices_;  // of an extra quad: the quads of its columns
 };
 
@@ -656,8 +722,8 @@ std::string MicrokernelSpec::Name() const {
   const bool is_strip = std::holds_alternative<StripLoop>(loop);
   return std::string(signs.a_signed ? "s8" : "u8") + (signs.b_signed ? "s8" : "u8") + epilogue.Name() +
          "_gemm_" + std::to_string(mr) + "x" + std::to_string(nr()) + "c4" + NarrowName(width) +
-         (is_strip ? "" : loop_name) + "_" + std::string(jit::ToString(dot)) + (is_strip ? loop_name : "") +
-         "_" + core::CompactName(isa);
+         (pairs_rows ? "_pairs" : "") + (is_strip ? "" : loop_name) + "_" + std::string(jit::ToString(dot)) +
+         (is_strip ? loop_name : "") + "_" + core::CompactName(isa);
 }
 
 Result<MicrokernelFunction> GetMicrokernel(const MicrokernelSpec& spec) {

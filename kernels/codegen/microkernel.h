@@ -34,6 +34,11 @@
 //   rows[1] ×                      tap 0          tap 1                    tap 2
 //   rows[2] ×                                     tap 0                    tap 1              tap 2
 //
+// If the last vector of columns is at most half full, two rows may share it (MicrokernelSpec::pairs_rows): a register
+// takes the quad of a row, and in its upper half the quad of the row below.
+//
+//   lanes of the last vector     columns 32 … 39 of rows[0] | columns 32 … 39 of rows[1]
+//
 // Weights come from L2 or beyond, as one stream per panel, or panel after panel (PanelsInTurn).
 // Hardware prefetchers stop at the end of a page, so each iteration of the loop over several streams fetches a
 // line of the next page. Kernels that would wait for weights fetch every line some distance ahead
@@ -166,6 +171,9 @@ struct MicrokernelSpec {
   int mr = 1;                 // rows
   int vectors = 1;            // columns, in vectors of the ISA
   int width = kPanelColumns;  // columns of a packed panel; a kernel reads one vector of a narrow panel
+  // The last vector has at most half of its columns, and rows share it in pairs. Vnni, zmm registers, a PanelLoop, and an
+  // epilogue that masks the last vector.
+  bool pairs_rows = false;
   MicrokernelLoop loop;
   EpilogueSpec epilogue;
 

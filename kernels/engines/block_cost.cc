@@ -30,6 +30,13 @@ bool BlockCost::IsStaged(const KernelBlock& block, const GemmData& data) {
          (block.packing == Packing::kStrips && has_taps);
 }
 
+bool BlockCost::PairsRows(const KernelBlock& block, const GemmData& data) {
+  const int64_t lanes = jit::VectorBytes(block.isa) / 4, last = data.n % lanes;
+  return block.dot == jit::DotKind::kVnni && lanes == 16 && last != 0 &&
+         last <= std::min(Costs().layout.shared_columns, lanes / 2) && data.weights.width == kPanelColumns &&
+         data.taps().vector_step == 0 && !data.taps().shared;
+}
+
 // Rows are cut evenly, so that no tile has few rows. But a block of few accumulators is cut into whole tiles:
 // half of it could not hide the latency of products. With 6×2, a quad of four rows takes as long as a quad of
 // five. Measured on Zen 5 with 1 to 6 rows: 1.8, 2.3, 3.2, 4.8, 5.6 and 6.2 cycles.
@@ -47,7 +54,10 @@ EqualTiles FirstTiles(const KernelBlock& block, int64_t rows) {
 }
 
 BlockCost::BlockCost(const KernelBlock& block, const GemmData& data, const ScheduleStatistics& statistics)
-    : block_(block), stores_bytes_(data.element_bytes() == 1), is_staged_(IsStaged(block, data)) {
+    : block_(block),
+      stores_bytes_(data.element_bytes() == 1),
+      is_staged_(IsStaged(block, data)),
+      pairs_rows_(PairsRows(block, data)) {
   const int64_t lanes = jit::VectorBytes(block.isa) / 4;
   const int64_t quads = CeilDivide(data.k, kQuad);
   packing_ = RuntimePackingCost(data, block.isa);
@@ -131,8 +141,9 @@ double BlockCost::OfRows(int64_t rows, TileRows* known) const {
 double BlockCost::OfTileRow(int64_t rows, TileRows* known) const {
   double* const cost = known == nullptr ? nullptr : &known->at(static_cast<size_t>(rows));
   if (cost != nullptr && *cost != 0) return *cost;
-  const double computed = static_cast<double>(vectors_ / block_.vectors) * OfTile(rows, block_.vectors) +
-                          OfTile(rows, vectors_ % block_.vectors);
+  const int64_t whole = (vectors_ - (pairs_rows_ ? 1 : 0)) / block_.vectors;
+  const double computed = static_cast<double>(whole) * OfTile(rows, block_.vectors) +
+                          OfTile(rows, vectors_ - whole * block_.vectors, pairs_rows_);
   if (cost != nullptr) *cost = computed;
   return computed;
 }
@@ -155,29 +166,31 @@ double BlockCost::OfStagedRow() const {
   return costs.row * static_cast<double>(copies) + costs.row_quad * quads_;
 }
 
-double BlockCost::OfTile(int64_t rows, int64_t vectors) const {
+double BlockCost::OfTile(int64_t rows, int64_t vectors, bool pairs_rows) const {
   if (vectors == 0) return 0;
-  return WithCosts([&](const auto& costs) { return OfTile(costs, rows, vectors); });
+  return WithCosts([&](const auto& costs) { return OfTile(costs, rows, vectors, pairs_rows); });
 }
 
 // Vectors of wide weights that come from L2 take twice as long. Measured on Zen 5 with AVX-512 at 768×768.
-double BlockCost::OfTile(const PanelCosts& costs, int64_t rows, int64_t vectors) const {
+double BlockCost::OfTile(const PanelCosts& costs, int64_t rows, int64_t vectors, bool /*pairs_rows*/) const {
   const double vector = streams_weights_ ? 2 * costs.vector : costs.vector;
   const double quad = costs.product * static_cast<double>(rows) + vector;
   const double output = stores_bytes_ ? costs.output * static_cast<double>(rows) : 0;
   return (tile_quads_ * quad + output) * static_cast<double>(vectors) + costs.tile;
 }
 
-double BlockCost::OfTile(const ScheduledPanelCosts& costs, int64_t rows, int64_t vectors) const {
+double BlockCost::OfTile(const ScheduledPanelCosts& costs, int64_t rows, int64_t vectors,
+                         bool /*pairs_rows*/) const {
   const double row = costs.item_row * items_ + costs.group_row * groups_;
   const double quad = row * static_cast<double>(rows) + costs.item * items_;
   const double output = stores_bytes_ ? costs.byte_output : costs.output;
   return (quads_ * quad + output * static_cast<double>(rows)) * static_cast<double>(vectors) + costs.tile;
 }
 
-double BlockCost::OfTile(const VnniCosts& costs, int64_t rows, int64_t vectors) const {
+double BlockCost::OfTile(const VnniCosts& costs, int64_t rows, int64_t vectors, bool pairs_rows) const {
   // Rows and vectors are loaded, as fast as vectors are multiplied.
-  auto products = static_cast<double>(std::max(rows * vectors, rows + vectors));
+  const int64_t saved = pairs_rows && rows >= kLeastPairedRows ? rows / 2 : 0;
+  auto products = static_cast<double>(std::max(rows * vectors - saved, rows + vectors));
   if (streams_weights_) {
     const double loads = static_cast<double>(vectors * jit::VectorBytes(block_.isa)) / 64;
     products = std::max(products + loads * costs.vector_passing, loads * costs.vector_from_l2);

@@ -105,6 +105,9 @@ struct LayoutLimits {
   int64_t fetching_rows = 0, panel_ahead = 0, strip_ahead = 0;
   // VNNI kernels of up to rows_in_turn rows multiply panels in turn (PanelsInTurn).
   int64_t rows_in_turn = 0;
+  // In VNNI kernels with zmm registers, two rows share the last vector if it has at most this number of columns, at most
+  // half of the lanes (MicrokernelSpec::pairs_rows). This pays if masked loads take no port of products.
+  int64_t shared_columns = 0;
   // Rows of C share few memory banks if their distance is a multiple of 512 bytes, but not of 4096. Some kernels store
   // one line of each row at a time. They write such rows past the caches only from this number of quads on: panel
   // kernels; kernels that fill their lanes with rows.
@@ -253,6 +256,7 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.panel_ahead", "bytes", layout.panel_ahead);
   visit("layout.strip_ahead", "bytes", layout.strip_ahead);
   visit("layout.rows_in_turn", "rows", layout.rows_in_turn);
+  visit("layout.shared_columns", "columns", layout.shared_columns);
   visit("layout.streaming_panel_quads", "quads", layout.streaming_panel_quads);
   visit("layout.streaming_row_quads", "quads", layout.streaming_row_quads);
   visit("layout.streaming_half_cycles", "half cycles", layout.streaming_half_cycles);

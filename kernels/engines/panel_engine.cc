@@ -111,6 +111,7 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
       nr_(lanes_ * block.vectors),
       is_signed_(BlockCost::IsSigned(block, data)),
       is_staged_(BlockCost::IsStaged(block, data)),
+      pairs_rows_(BlockCost::PairsRows(block, data)),
       masks_edge_(lanes_ == 16 && data.n % lanes_ != 0),
       can_stream_(lanes_ == 16 && data.element_bytes() == 4),
       // Groups have few weights for each column, and a strip is one stream.

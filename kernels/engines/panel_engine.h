@@ -233,6 +233,7 @@ class PanelEngine final : public Engine {
   KernelBlock block_;
   int lanes_, nr_;
   bool is_signed_, is_staged_;
+  bool pairs_rows_;     // see BlockCost::PairsRows()
   bool masks_edge_;     // masks leave out the columns of the last vector that C does not have
   bool can_stream_;     // a vector of 4-byte outputs fills one cache line
   bool can_prefetch_;   // kernels may prefetch later columns or rows

@@ -63,9 +63,11 @@ Error PanelEngine::GenerateHeight(int rows) const {
     if (masks_edge_) {
       spec.epilogue.variant.masked_vectors = EdgeVectors();
       spec.epilogue.variant.last_columns = static_cast<int>(data_.n % lanes_);
+      spec.pairs_rows = pairs_rows_ && rows >= BlockCost::kLeastPairedRows;
     }
     RETURN_IF_ERROR(generate(EdgeVectors(), false, &kernels.edge));
     spec.epilogue.variant = whole;
+    spec.pairs_rows = false;
   }
   height.state.store(Height::State::kMade, std::memory_order_release);
   return {};
@@ -125,7 +127,7 @@ bool PanelEngine::IsInParts(const MicrokernelSpec& spec) {
 // On Zen 5 and with weights in L2, one row is 1.3 to 1.5 times as fast (n = 640, k = 128: 1.08 times), and two
 // rows gain nothing. Weights in L3 arrive as fast in any order.
 bool PanelEngine::IsInTurn(const MicrokernelSpec& spec) const {
-  return spec.dot == jit::DotKind::kVnni && spec.vectors > 1 &&
+  return spec.dot == jit::DotKind::kVnni && spec.vectors > 1 && !spec.pairs_rows &&
          jit::VectorBytes(spec.isa) == kPanelQuadBytes && spec.mr <= Costs().layout.rows_in_turn &&
          data_.weights.bytes() <= Caches().L2Weights();
 }
