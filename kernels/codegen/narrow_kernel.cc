@@ -81,6 +81,7 @@ class NarrowKernel {
   }
 
  private:
+  using Tail = NarrowKernelSpec::Tail;
   static EpilogueSpec EpilogueOf(const NarrowKernelSpec& spec) {
     EpilogueSpec epilogue = spec.epilogue;
     if (spec.columns != spec.width) {
@@ -134,7 +135,7 @@ class NarrowKernel {
     }
     if (spec_.shifts) shifts_ = jit::NewShift(*emitter_);
     epilogue_.Prepare(registers_.Argument(), offsetof(NarrowKernelArgs, epilogue));
-    if (spec_.has_tail && IsZmm()) code().kmovq(kBytes, Argument(offsetof(NarrowKernelArgs, tail_bytes)));
+    if (HasMask() && IsZmm()) code().kmovq(kBytes, Argument(offsetof(NarrowKernelArgs, tail_bytes)));
   }
 
   void Sums() {
@@ -172,7 +173,12 @@ class NarrowKernel {
     code().dec(steps_);
     code().jnz(loop);
     code().bind(tail);
-    if (spec_.has_tail) Step(a, b, true);
+    if (spec_.tail == Tail::kNone) return;
+    if (!HasMask()) {
+      for (const Gp& four : fours_) code().sub(four, Argument(offsetof(NarrowKernelArgs, overlap)));
+      code().mov(b_, Argument(offsetof(NarrowKernelArgs, tail_b)));
+    }
+    Step(a, b, HasMask());
   }
 
   // The only step of all rows.
@@ -196,16 +202,16 @@ class NarrowKernel {
   }
 
   // B has zeros for the bytes that a row does not have.
-  void Step(const Vec& a, const jit::Operand& b, bool is_tail) {
+  void Step(const Vec& a, const jit::Operand& b, bool is_masked) {
     dot_->LoadB(b, x86::ptr(b_), emitter_->vector_bytes());
-    if (is_tail && !IsZmm()) code().mov(steps_, Argument(offsetof(NarrowKernelArgs, tail_quads)));
+    if (is_masked && !IsZmm()) code().mov(steps_, Argument(offsetof(NarrowKernelArgs, tail_quads)));
     for (size_t row = 0; row < sums_.size(); ++row) {
       const Gp& four = fours_[row / 4];
       const std::array<Mem, 4> from = {x86::ptr(four), x86::ptr(four, stride_), x86::ptr(four, stride_, 1),
                                        x86::ptr(four, stride3_)};
-      if (!is_tail && IsWhole()) {
+      if (!is_masked && IsWhole()) {
         code().vpbroadcastd(a, from[row % 4]);
-      } else if (!is_tail) {
+      } else if (!is_masked) {
         emitter_->LoadFirst(a, from[row % 4], spec_.quads() * kQuad);
       } else if (IsZmm()) {
         code().k(kBytes).z().vmovdqu8(a, from[row % 4]);
@@ -319,6 +325,7 @@ class NarrowKernel {
 
   // Whether a quad of all columns fills a vector.
   bool IsWhole() const { return spec_.width == spec_.rows(); }
+  bool HasMask() const { return spec_.tail == Tail::kMasked; }
   bool IsZmm() const { return emitter_->vector_bytes() == 64; }
 
   static constexpr x86::KReg kBytes = x86::k1;
@@ -344,11 +351,12 @@ int NarrowKernelSpec::MostStepRows(int64_t k) const {
 }
 
 std::string NarrowKernelSpec::Name() const {
+  constexpr std::array<const char*, 3> kTails = {"_", "_tail_", "_masked_"};
   const std::string dot(jit::ToString(NarrowDot(isa)));
   return std::string(shifts ? "s8s8" : "u8s8") + epilogue.Name() + "_narrow_" + std::to_string(rows()) + "x" +
          std::to_string(width) + (columns != width ? "of" + std::to_string(columns) : "") +
-         (step_rows > 1 ? "_by" + std::to_string(step_rows) : "") + (has_tail ? "_tail_" : "_") + dot + "_" +
-         core::CompactName(isa);
+         (step_rows > 1 ? "_by" + std::to_string(step_rows) : "") + kTails[static_cast<size_t>(tail)] + dot +
+         "_" + core::CompactName(isa);
 }
 
 Result<NarrowFunction> GetNarrowKernel(const NarrowKernelSpec& spec) {

@@ -31,10 +31,14 @@ struct NarrowKernelArgs {
   const uint8_t* a = nullptr;  // row 0
   int64_t stride = 0;          // from a row to the next; several rows of a step have no gaps
   int64_t steps = 0;           // whole steps
-  // What a row has of a last step, if there is one: a bit for each byte, read with zmm registers; ones for each
+  // Tail::kMasked: what a row has of the last step. A bit for each byte, read with zmm registers; ones for each
   // quad, read with ymm registers.
   uint64_t tail_bytes = 0;
   const int32_t* tail_quads = nullptr;
+  // Tail::kOverlaps: the bytes of the last step that the steps before it have, and the panel of this step, with zeros
+  // for these bytes.
+  int64_t overlap = 0;
+  const int8_t* tail_b = nullptr;
   const int8_t* b = nullptr;  // the panel; whole steps are read
   // For each lane of a vector of outputs: the constant of its column, and its factors and addends in `epilogue`.
   const int32_t* compensation = nullptr;
@@ -45,12 +49,14 @@ struct NarrowKernelArgs {
 
 struct NarrowKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
-  int width = 1;          // of the panel: 1, 2, 4, 8 or 16, and at most the lanes
-  int columns = 1;        // stored columns: `width`, or fewer with zmm registers
-  int step_rows = 1;      // rows of a step; each has quads() / step_rows quads, a power of two
-  bool has_tail = false;  // whether the depth is no whole number of steps
+  int width = 1;      // of the panel: 1, 2, 4, 8 or 16, and at most the lanes
+  int columns = 1;    // stored columns: `width`, or fewer with zmm registers
+  int step_rows = 1;  // rows of a step; each has quads() / step_rows quads, a power of two
+  /// What follows the whole steps: nothing; a step that ends with the row; or the rest of the row, read by a mask.
+  enum class Tail : uint8_t { kNone, kOverlaps, kMasked };
+  Tail tail = Tail::kNone;
   bool shifts = false;    // from s8 to u8
-  EpilogueSpec epilogue;  // without values of rows and residual
+  EpilogueSpec epilogue;  // without residual; without values of rows, unless width is the lanes
   auto operator<=>(const NarrowKernelSpec&) const = default;
   /// Lanes of a vector, and rows of a tile.
   int rows() const { return jit::VectorBytes(isa) / 4; }

@@ -120,6 +120,11 @@ struct KernelData {
   int64_t RunColumnBytes() const;
   /// Computes a run's own constants of columns at `to`, aligned to 64 bytes.
   PerRunColumnConstants MakePerRunColumnConstants(const RowQuantization& a, uint8_t* to) const noexcept;
+  /// Values of the rows of A from `row` on; null if the epilogue has no row values.
+  const uint8_t* RowValuesAt(const RunBuffers& buffers, int64_t row) const {
+    if (buffers.row_values == nullptr) return nullptr;
+    return buffers.row_values + (row - buffers.row_values_begin) * epilogue.row_value_bytes();
+  }
   /// Epilogue arguments for the tile of C that begins at (row, column).
   EpilogueArgs EpilogueAt(const RunBuffers& buffers, int64_t row, int64_t column) const {
     EpilogueArgs args;
@@ -133,9 +138,7 @@ struct KernelData {
       if (given->zero_points != nullptr) args.b_zero_points = given->zero_points + column;
       args.column_sums = given->column_sums + column;
     }
-    if (buffers.row_values != nullptr) {
-      args.row_values = buffers.row_values + (row - buffers.row_values_begin) * epilogue.row_value_bytes();
-    }
+    args.row_values = RowValuesAt(buffers, row);
     args.residual = buffers.output.Residual(row, column);
     args.residual_stride_bytes = buffers.output.residual_stride_bytes;
     return args;

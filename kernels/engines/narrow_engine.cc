@@ -11,9 +11,6 @@ namespace intact::kernels {
 namespace {
 
 constexpr int64_t kMostColumns = 8;
-// Columns that fill a vector leave no lanes to quads. But these kernels need no pointers to rows. Measured on Zen 5: they
-// are up to 1.7 times as fast as panels with ymm registers, and 1.4 times with zmm registers, up to these depths.
-constexpr int64_t kMostYmmQuads = 16, kMostZmmQuads = 12;
 // Without VNNI, if outputs go through scratch.
 constexpr int64_t kMostScratchQuads = 2;
 // Each step reads a part of a line of each row. The sets of L1 hold fewer lines of rows 4096 bytes apart.
@@ -24,24 +21,27 @@ constexpr int64_t kScratchRows = 128;
 }  // namespace
 
 // Without VNNI, this engine is 1.1 to 4 times as fast as schedules up to the depth tested here, and 0.8 times as
-// fast beyond (Zen 5). Ymm registers have no masks of bytes, so rows there must be whole quads.
-bool NarrowEngine::CanRun(const GemmData& data, core::Isa isa) {
-  if (core::IsCompiled(isa) || PairsSaturate(isa, data.problem.mode)) return false;
-  const int lanes = jit::VectorBytes(isa) / 4;
-  const int width = data.weights.width;
+// fast beyond (Zen 5). Columns that fill a vector leave no lanes to quads, but these kernels need no pointers to rows, and
+// have more rows: with VNNI 1.06 to 1.25 times as fast as panels there, at depths of 64 to 1440. Ymm registers have no
+// masks of bytes, so rows there must be whole quads, or have a whole step.
+bool NarrowEngine::TakesRows(const LinearProblem& problem, int64_t n, int64_t k, core::Isa isa) {
+  if (core::IsCompiled(isa) || PairsSaturate(isa, problem.mode) || problem.has_runtime_b) return false;
+  if (problem.output.has_residual()) return false;
+  const int64_t lanes = jit::VectorBytes(isa) / 4, width = PanelWidth(n), quads = CeilDivide(k, kQuad);
   const bool is_vnni = DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni;
-  const bool is_shallow = data.weights.quads() * width * width <= 4 * lanes * lanes;
+  const bool is_shallow = quads * width * width <= 4 * lanes * lanes;
   if (!is_vnni && !is_shallow) return false;
+  const bool is_narrow = n <= kMostColumns && width < lanes;
+  const bool has_scratch = lanes == 8 && n != width && !is_vnni;
+  const bool is_whole = n <= lanes && width == lanes && !(has_scratch && quads > kMostScratchQuads);
+  return (is_whole || (is_narrow && !problem.HasRowValues())) && k <= kMostDepth &&
+         (lanes == 16 || k % kQuad == 0 || k >= lanes / width * kQuad);
+}
+
+bool NarrowEngine::CanRun(const GemmData& data, core::Isa isa) {
   const Taps& taps = data.taps();
-  const bool has_one_tap = taps.count() == 1 && taps.offsets.front() == 0 && taps.depth == data.k &&
-                           taps.vector_step == 0 && !taps.shared && !taps.HasLineEnds();
-  const bool is_narrow = data.n <= kMostColumns && width < lanes;
-  const bool has_scratch = lanes == 8 && data.n != width && !is_vnni;
-  const int64_t most_quads = has_scratch ? kMostScratchQuads : lanes == 8 ? kMostYmmQuads : kMostZmmQuads;
-  const bool is_whole = data.n <= lanes && width == lanes && data.weights.quads() <= most_quads;
-  return !data.problem.has_runtime_b && has_one_tap && (is_narrow || is_whole) && data.k <= kMostDepth &&
-         (lanes == 16 || data.k % kQuad == 0) && !data.epilogue.has_row_values() &&
-         !data.epilogue.has_residual();
+  return TakesRows(data.problem, data.n, data.k, isa) && taps.count() == 1 && taps.offsets.front() == 0 &&
+         taps.depth == data.k && taps.vector_step == 0 && !taps.shared && !taps.HasLineEnds();
 }
 
 NarrowEngine::NarrowEngine(const GemmData& data, core::Isa isa) : data_(data) {
@@ -49,8 +49,10 @@ NarrowEngine::NarrowEngine(const GemmData& data, core::Isa isa) : data_(data) {
   spec_.width = data.weights.width;
   spec_.columns = spec_.rows() == 16 ? static_cast<int>(data.n) : spec_.width;
   step_rows_ = spec_.MostStepRows(data.k);
-  std::fill_n(tail_quads_.begin(), data.k % (int64_t{spec_.quads()} * kQuad) / kQuad, -1);
-  spec_.has_tail = data.k % (int64_t{spec_.quads()} * kQuad) != 0;
+  const int64_t tail = data.k % step_bytes();
+  std::fill_n(tail_quads_.begin(), tail / kQuad, -1);
+  using Tail = NarrowKernelSpec::Tail;
+  spec_.tail = tail == 0 ? Tail::kNone : data.k < step_bytes() ? Tail::kMasked : Tail::kOverlaps;
   spec_.shifts = data.a_shift() != 0;
   spec_.epilogue = data.epilogue;
 }
@@ -65,19 +67,33 @@ Error NarrowEngine::Build() {
   if (step_rows_ > 1) {
     NarrowKernelSpec spec = spec_;
     spec.step_rows = step_rows_;
-    spec.has_tail = false;
+    spec.tail = NarrowKernelSpec::Tail::kNone;
     ASSIGN_OR_RETURN(rows_kernel_, GetNarrowKernel(spec));
     const int64_t row_bytes = data_.weights.quads() * data_.weights.quad_bytes();
     for (size_t i = 0; i < repeated_quads_.size(); ++i) {
       repeated_quads_[i] = data_.weights.data[static_cast<int64_t>(i) % row_bytes];
     }
   }
+  if (spec_.tail == NarrowKernelSpec::Tail::kOverlaps) SetTail();
   if (!data_.HasPerRunColumnConstants()) SetLanes({}, &lanes_);
   return {};
 }
 
+// The panel has quad q of column c at (q·width + c)·kQuad.
+void NarrowEngine::SetTail() {
+  const auto at = [&](int64_t depth, int column) {
+    return (depth / kQuad * spec_.width + column) * kQuad + depth % kQuad;
+  };
+  const int64_t first = data_.k - step_bytes();
+  for (int64_t depth = data_.k / step_bytes() * step_bytes(); depth < data_.k; ++depth) {
+    for (int column = 0; column < spec_.width; ++column) {
+      tail_panel_[static_cast<size_t>(at(depth - first, column))] = data_.weights.data[at(depth, column)];
+    }
+  }
+}
+
 void NarrowEngine::SetLanes(const RunBuffers& buffers, Lanes* lanes) const noexcept {
-  const EpilogueArgs args = data_.EpilogueAt(buffers, 0, 0);
+  const EpilogueArgs args = data_.EpilogueAt(buffers, buffers.row_values_begin, 0);
   const auto repeat = [&](const void* columns, Values* to) -> const void* {
     if (columns == nullptr) return nullptr;
     const auto width = static_cast<size_t>(spec_.columns);
@@ -87,7 +103,7 @@ void NarrowEngine::SetLanes(const RunBuffers& buffers, Lanes* lanes) const noexc
     return to->data();
   };
   repeat(data_.CompensationOf(buffers), &lanes->compensation);
-  lanes->epilogue.constants = args.constants;
+  lanes->epilogue = args;
   lanes->epilogue.factors = repeat(args.factors, &lanes->factors);
   lanes->epilogue.addends = repeat(args.addends, &lanes->addends);
 }
@@ -123,10 +139,11 @@ void NarrowEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8
 
 NarrowKernelArgs NarrowEngine::MakeArgs(const Lanes& lanes) const noexcept {
   NarrowKernelArgs args;
-  const int64_t step_bytes = int64_t{spec_.quads()} * kQuad;
-  args.steps = data_.k / step_bytes;
-  args.tail_bytes = (uint64_t{1} << data_.k % step_bytes) - 1;
+  args.steps = data_.k / step_bytes();
+  args.tail_bytes = (uint64_t{1} << data_.k % step_bytes()) - 1;
   args.tail_quads = tail_quads_.data();
+  args.overlap = step_bytes() - data_.k % step_bytes();
+  args.tail_b = tail_panel_.data();
   args.b = data_.weights.data;
   args.compensation = lanes.compensation.data();
   args.c_vector_bytes = spec_.quads() * spec_.columns * data_.element_bytes();
@@ -156,7 +173,14 @@ void NarrowEngine::RunRange(const Lanes& lanes, const RunBuffers& buffers, const
     uint8_t* to = scratch;
     for (int64_t i = 0; i < copied; ++i, to += data_.k) CopyRow(cursor.Next(), data_.k, to);
     std::memset(to, 0, static_cast<size_t>((tile_rows - copied) * data_.k));
-    RunTiles(buffers, scratch, data_.k, row, copied, args);
+    RunBuffers few = buffers;
+    std::array<RowValues, 16> values = {};
+    if (const uint8_t* const own = data_.RowValuesAt(buffers, row); own != nullptr) {
+      std::memcpy(values.data(), own, static_cast<size_t>(copied * data_.epilogue.row_value_bytes()));
+      few.row_values = reinterpret_cast<const uint8_t*>(values.data());
+      few.row_values_begin = row;
+    }
+    RunTiles(few, scratch, data_.k, row, copied, args);
     row += copied;
   }
 }
@@ -229,6 +253,7 @@ const NarrowFunction* NarrowEngine::KernelFor(const RunBuffers& buffers, const u
   args->tiles = rows / spec_.rows();
   args->a = a;
   args->c = buffers.output.C(row, 0);
+  args->epilogue.row_values = data_.RowValuesAt(buffers, row);
   return MayStream() && Streams(buffers, data_, spec_.isa, 0) ? &streaming_kernel_ : &kernel;
 }
 
@@ -247,6 +272,7 @@ void NarrowEngine::RunTiles(const RunBuffers& buffers, const uint8_t* a, int64_t
     args.tiles = CeilDivide(some, spec_.rows());
     args.a = a + done * stride;
     args.c = tile.map().c;
+    args.epilogue.row_values = data_.RowValuesAt(buffers, row + done);
     kernel(&args);
     tile.Store(row + done, 0, data_.n);
   }

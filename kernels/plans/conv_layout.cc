@@ -10,6 +10,7 @@
 #include "kernels/codegen/dispatch.h"
 #include "kernels/engines/amx_blocking.h"
 #include "kernels/engines/cost_table.h"
+#include "kernels/engines/narrow_engine.h"
 #include "kernels/runtime/caches.h"
 #include "kernels/weights/channel_order.h"
 
@@ -180,12 +181,14 @@ bool ConvLayout::ShiftsRows() const {
 
 // Whether a band costs less than rows in place because engines would copy the rows: they are shifted, or
 // their channels do not fill the last quad. A band is copied line by line, rows one by one. Tiles copy rows
-// fast if channels fill tiles. Not in saturating mode, where the variant decides the pairs.
+// fast if channels fill tiles. Narrow kernels copy none. Not in saturating mode, where the variant decides the pairs.
 bool ConvLayout::WantsBand() const {
   const int64_t inputs = geometry_.input_channels;
   const bool copies_rows =
       inputs % kQuad != 0 || (ShiftsRows() && !(UsesTiles(isa_) && inputs % kTileDepth == 0));
-  return copies_rows && problem_.mode == INTACT_EXACT && geometry_.groups == 1 &&
+  const bool is_narrow = !UsesSchedule(isa_, problem_.mode) && !UsesTiles(isa_) &&
+                         NarrowEngine::TakesRows(problem_, geometry_.output_channels, inputs, isa_);
+  return copies_rows && !is_narrow && problem_.mode == INTACT_EXACT && geometry_.groups == 1 &&
          geometry_.input == geometry_.output && !core::IsCompiled(isa_);
 }
 

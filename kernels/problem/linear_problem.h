@@ -79,6 +79,8 @@ struct LinearProblem : core::Linear {
     return a_quantization == INTACT_QUANTIZATION_ROWS || a_quantization == INTACT_QUANTIZATION_TENSOR ||
            (IsDynamic() && a_type == INTACT_U8);
   }
+  /// Whether outputs depend on values of rows: on sums, zero points or scales.
+  bool HasRowValues() const { return HasWeightZeroPoints() || HasRowZeroPoints() || HasRowScales(); }
   /// Whether only runs know the zero point of A.
   bool HasOpenZeroPoint() const { return HasRowZeroPoints() || has_run_zero_point; }
   /// What the epilogue reads of each column, 4 bytes each: a factor (the scale or the multiplier) and an
