@@ -158,21 +158,32 @@ const std::array kOperators = {
     Operator{"com.microsoft", "MatMulIntegerToFloat", kMatMulIntegerToFloat, MakeMatMulIntegerToFloat},
 };
 
+bool IsByteFunction(const Group& group) {
+  return group.domain == kGroupDomain && group.type == kByteFunction;
+}
+
+// Null if there is none.
+const Operator* FindOperator(const Group& group) {
+  const auto found = std::ranges::find_if(kOperators, [&](const Operator& each) {
+    return group.domain == each.domain && group.type == each.type;
+  });
+  return found == kOperators.end() ? nullptr : &*found;
+}
+
 }  // namespace
 
+bool HasOperator(const Group& group) { return IsByteFunction(group) || FindOperator(group) != nullptr; }
+
 std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings) {
-  if (group.domain == kGroupDomain && group.type == kByteFunction)
-    return std::make_unique<ByteFunction>(group, settings);
-  for (const Operator& each : kOperators) {
-    if (group.domain != each.domain || group.type != each.type) continue;
-    const Node node(group.nodes.front(), group.inputs, group.output,
-                    {each.inputs.begin(), each.inputs.end()});
-    if (!node.IsFromRun(0) && !each.may_have_constant_a)
-      throw Refusal(std::string(each.inputs[0]) + ": is a constant; expected one that each run gives");
-    return each.make(node, {settings, group.is_moved_to_u8, group.is_b_moved_to_u8,
+  if (IsByteFunction(group)) return std::make_unique<ByteFunction>(group, settings);
+  const Operator* const found = FindOperator(group);
+  if (found == nullptr) throw Refusal(kNoOperator);
+  const Node node(group.nodes.front(), group.inputs, group.output,
+                  {found->inputs.begin(), found->inputs.end()});
+  if (!node.IsFromRun(0) && !found->may_have_constant_a)
+    throw Refusal(std::string(found->inputs[0]) + ": is a constant; expected one that each run gives");
+  return found->make(node, {settings, group.is_moved_to_u8, group.is_b_moved_to_u8,
                             group.is_output_moved_to_u8, group.neighbors});
-  }
-  throw Refusal("no operator of this provider");
 }
 
 }  // namespace intact::onnxruntime

@@ -10,6 +10,10 @@
 
 namespace intact::onnxruntime {
 
+/// Why MakeLayer() refuses a group without an operator.
+inline constexpr char kNoOperator[] = "no operator of this provider";
+/// Whether the provider has an operator for a group; it may still refuse it.
+bool HasOperator(const Group& group);
 /// The layer of an operator. Throws Refusal if its nodes are to stay with ONNX Runtime.
 std::unique_ptr<Layer> MakeLayer(const Group& group, const Settings& settings);
 

@@ -270,7 +270,13 @@ void Provider::TakeNodes(Ort::ConstGraph graph, OrtEpGraphSupportInfo* info) {
         depends_on_moves = true;
         needs_nchw_ |= settings_.is_like_avx2 || node.GetOperatorType() != "Conv";
       }
-      if (!in_functions.contains(node.GetId())) take(GroupOf(node));
+      if (in_functions.contains(node.GetId())) continue;
+      // Exceptions take long, and most nodes of a quantized model are QuantizeLinear and DequantizeLinear.
+      if (const Group group = GroupOf(node); HasOperator(group)) {
+        take(group);
+      } else {
+        fates.try_emplace(node.GetId(), Fate{false, kNoOperator});  // unless a group has the node
+      }
     } catch (const std::exception& error) {
       Fate fate{false, error.what()};
       if (IsTakenAsFloats(node, settings_)) try {
