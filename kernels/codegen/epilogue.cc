@@ -148,7 +148,7 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Me
 }
 
 void Epilogue::StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const jit::Gp& c,
-                         const jit::Mem& c_stride_bytes) {
+                         const jit::Mem& c_stride_bytes, bool are_adjacent) {
   const size_t width = rows[0].size();
   size_t first = 0;
   for (size_t packed = PackedRows(width); first < rows.size(); first += packed) {
@@ -166,6 +166,12 @@ void Epilogue::StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const j
     }
     PackBytes(vectors);
     const int bytes = static_cast<int>(width) * emitter_.lanes();
+    if (are_adjacent) {
+      const int all = static_cast<int>(packed) * bytes;
+      emitter_.StorePart(x86::ptr(c), vectors[0], all, 0);
+      emitter_.code().add(c, all);
+      continue;
+    }
     for (size_t row = 0; row < packed; ++row) {
       if (spec_.variant.masked_vectors == 0) {
         emitter_.StorePart(x86::ptr(c), vectors[0], bytes, static_cast<int>(row));

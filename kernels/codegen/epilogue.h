@@ -142,9 +142,10 @@ class Epilogue {
   /// accumulators.
   void StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Mem& c);
   /// StoreRow() for several rows with the same number of vectors. `c` points to the first row, and afterwards to
-  /// the row below the last one. 8-bit outputs of rows of one or two vectors are packed together.
+  /// the row below the last one. 8-bit outputs of rows of one or two vectors are packed together. `are_adjacent`: a row
+  /// ends where the next begins, so that packed rows are stored together; then no vector is masked.
   void StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const jit::Gp& c,
-                 const jit::Mem& c_stride_bytes);
+                 const jit::Mem& c_stride_bytes, bool are_adjacent = false);
   /// StoreRow() for a whole row of scaled values: adds the bias, applies the activation and stores. `values`
   /// are floats. Only for float outputs without fixed point, residual and values of rows.
   void StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& c);

@@ -61,11 +61,12 @@ struct ScheduleCosts {
   double run = 0, edge_row = 0;
 };
 
-/// At most eight columns (narrow_engine.h), in half cycles.
+/// Columns that a vector holds (narrow_engine.h), in half cycles.
 struct NarrowCosts {
-  double run = 0;   // a run
-  double row = 0;   // a row, with its outputs
-  double step = 0;  // a step of a row
+  double run = 0;                        // a run
+  double row = 0;                        // a row, with its outputs
+  double step = 0;                       // a step of a row
+  double whole_row = 0, whole_step = 0;  // as above, if the columns fill the vector: no sums are added up
 };
 
 /// Kernels of one register width.

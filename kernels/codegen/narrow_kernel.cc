@@ -63,8 +63,8 @@ class NarrowKernel {
         emitter_(jit::MakeEmitter(spec.isa, session_.code(), registers_)),
         dot_(jit::MakeDotVariant(NarrowDot(spec.isa), spec.isa, *emitter_)),
         epilogue_(EpilogueOf(spec), *emitter_),
-        fours_(spec.step_rows > 1 ? 0 : static_cast<size_t>(spec.rows()) / 4),
-        sums_(static_cast<size_t>(spec.rows() / spec.step_rows)) {}
+        fours_(spec.step_rows > 1 ? 0 : static_cast<size_t>(spec.tile_rows()) / 4),
+        sums_(static_cast<size_t>(spec.tile_rows() / spec.step_rows)) {}
 
   Result<jit::Code> Generate() {
     TakeRegisters();
@@ -94,11 +94,12 @@ class NarrowKernel {
   x86::Assembler& code() { return session_.code(); }
   Mem Argument(size_t member) const { return x86::ptr(registers_.Argument(), static_cast<int>(member)); }
 
-  // Callee-saved registers can be taken only before Begin(). Leaves registers to the epilogue.
+  // Callee-saved registers can be taken only before Begin(). Leaves registers to the epilogue, which has no residual.
   void TakeRegisters() {
+    constexpr int kOfEpilogue = Epilogue::kGeneralRegisters - 1;
     std::vector<Gp> left;
-    left.reserve(Epilogue::kGeneralRegisters);
-    for (int i = 0; i < Epilogue::kGeneralRegisters; ++i) left.push_back(registers_.NewGeneral("left"));
+    left.reserve(kOfEpilogue);
+    for (int i = 0; i < kOfEpilogue; ++i) left.push_back(registers_.NewGeneral("left"));
     a_ = registers_.NewGeneral("a");
     stride_ = registers_.NewGeneral("stride");
     stride3_ = registers_.NewGeneral("3 strides");
@@ -106,6 +107,7 @@ class NarrowKernel {
     c_ = registers_.NewGeneral("c");
     b_ = registers_.NewGeneral("b");
     steps_ = registers_.NewGeneral("steps");
+    if (spec_.has_taps) taps_ = registers_.NewGeneral("taps");
     for (const Gp& general : left) registers_.Free(general);
   }
 
@@ -140,12 +142,6 @@ class NarrowKernel {
 
   void Sums() {
     code().mov(b_, Argument(offsetof(NarrowKernelArgs, b)));
-    code().mov(steps_, Argument(offsetof(NarrowKernelArgs, steps)));
-    if (!fours_.empty()) {
-      code().mov(fours_[0], a_);
-      for (size_t i = 1; i < fours_.size(); ++i) code().lea(fours_[i], x86::ptr(fours_[i - 1], stride_, 2));
-      code().lea(a_, x86::ptr(fours_.back(), stride_, 2));
-    }
     for (Vec& sum : sums_) {
       sum = registers_.NewVector("sums of a row");
       emitter_->Zero(sum);
@@ -155,15 +151,45 @@ class NarrowKernel {
     const Vec a = registers_.NewVector("a row's quads");
     dot_->TakeRegisters();
     dot_->Prepare();
-    spec_.step_rows > 1 ? StepOfRows(a, b) : Steps(a, b);
+    if (spec_.step_rows > 1) {
+      StepOfRows(a, b);
+    } else if (spec_.has_taps) {
+      Taps(a, b);
+    } else {
+      PointToRows();
+      code().lea(a_, x86::ptr(fours_.back(), stride_, 2));
+      Steps(a, b);
+    }
     dot_->Release();
     registers_.Free(a);
     for (const Vec& of_step : b) registers_.Free(of_step);
   }
 
+  // From a_.
+  void PointToRows() {
+    code().mov(fours_[0], a_);
+    for (size_t i = 1; i < fours_.size(); ++i) code().lea(fours_[i], x86::ptr(fours_[i - 1], stride_, 2));
+  }
+
+  // The steps of all taps, one tap after the other. Then a_ points to the next tile.
+  void Taps(const Vec& a, const jit::Operand& b) {
+    const asmjit::Label tap = code().newLabel();
+    code().mov(taps_, Argument(offsetof(NarrowKernelArgs, taps)));
+    code().bind(tap);
+    code().add(a_, x86::ptr(taps_));
+    PointToRows();
+    code().sub(a_, x86::ptr(taps_));
+    Steps(a, b);
+    code().add(taps_, static_cast<int>(sizeof(int64_t)));
+    code().cmp(taps_, Argument(offsetof(NarrowKernelArgs, taps_end)));
+    code().jne(tap);
+    for (size_t i = 0; i < fours_.size(); ++i) code().lea(a_, x86::ptr(a_, stride_, 2));
+  }
+
   void Steps(const Vec& a, const jit::Operand& b) {
     const asmjit::Label loop = code().newLabel();
     const asmjit::Label tail = code().newLabel();
+    code().mov(steps_, Argument(offsetof(NarrowKernelArgs, steps)));
     code().test(steps_, steps_);
     code().jz(tail);
     code().bind(loop);
@@ -313,18 +339,19 @@ class NarrowKernel {
     const Gp compensation = steps_;
     code().mov(compensation, Argument(offsetof(NarrowKernelArgs, compensation)));
     std::vector<std::vector<Vec>> outputs;
-    for (int i = 0; i < spec_.width; ++i) {
+    for (int i = 0; i < spec_.tile_rows() / spec_.quads(); ++i) {
       const Vec sums = Outputs(static_cast<size_t>(i) * static_cast<size_t>(spec_.quads()));
       if (outputs_.isValid()) code().vpermd(sums, outputs_, sums);
       code().vpaddd(sums, sums, x86::ptr(compensation));
       outputs.push_back({sums});
     }
-    epilogue_.StoreRows(outputs, c_, Argument(offsetof(NarrowKernelArgs, c_vector_bytes)));
+    epilogue_.StoreRows(outputs, c_, Argument(offsetof(NarrowKernelArgs, c_vector_bytes)),
+                        spec_.columns == spec_.width);
     for (const std::vector<Vec>& each : outputs) registers_.Free(each[0]);
   }
 
   // Whether a quad of all columns fills a vector.
-  bool IsWhole() const { return spec_.width == spec_.rows(); }
+  bool IsWhole() const { return spec_.width == spec_.lanes(); }
   bool HasMask() const { return spec_.tail == Tail::kMasked; }
   bool IsZmm() const { return emitter_->vector_bytes() == 64; }
 
@@ -336,7 +363,7 @@ class NarrowKernel {
   std::unique_ptr<jit::Emitter> emitter_;
   std::unique_ptr<jit::DotVariant> dot_;
   Epilogue epilogue_;
-  Gp a_, stride_, stride3_, c_, b_, steps_;
+  Gp a_, stride_, stride3_, c_, b_, steps_, taps_;
   std::vector<Gp> fours_;  // each four rows
   Vec order_, outputs_, even_then_odd_, shifts_;
   std::vector<Vec> sums_;
@@ -352,11 +379,18 @@ int NarrowKernelSpec::MostStepRows(int64_t k) const {
 
 std::string NarrowKernelSpec::Name() const {
   constexpr std::array<const char*, 3> kTails = {"_", "_tail_", "_masked_"};
-  const std::string dot(jit::ToString(NarrowDot(isa)));
-  return std::string(shifts ? "s8s8" : "u8s8") + epilogue.Name() + "_narrow_" + std::to_string(rows()) + "x" +
-         std::to_string(width) + (columns != width ? "of" + std::to_string(columns) : "") +
-         (step_rows > 1 ? "_by" + std::to_string(step_rows) : "") + kTails[static_cast<size_t>(tail)] + dot +
-         "_" + core::CompactName(isa);
+  std::string name(shifts ? "s8s8" : "u8s8");
+  const auto add = [&](bool has, const char* before, int number) {
+    if (has) name.append(before).append(std::to_string(number));
+  };
+  name += epilogue.Name();
+  add(true, "_narrow_", tile_rows());
+  add(true, "x", width);
+  add(columns != width, "of", columns);
+  if (has_taps) name += "_taps";
+  add(step_rows > 1, "_by", step_rows);
+  name += kTails[static_cast<size_t>(tail)];
+  return name.append(jit::ToString(NarrowDot(isa))).append("_").append(core::CompactName(isa));
 }
 
 Result<NarrowFunction> GetNarrowKernel(const NarrowKernelSpec& spec) {

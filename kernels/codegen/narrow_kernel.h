@@ -30,7 +30,9 @@ struct NarrowKernelArgs {
   int64_t tiles = 0;           // ≥ 1
   const uint8_t* a = nullptr;  // row 0
   int64_t stride = 0;          // from a row to the next; several rows of a step have no gaps
-  int64_t steps = 0;           // whole steps
+  int64_t steps = 0;  // whole steps, of each tap if there are taps
+  // NarrowKernelSpec::has_taps: the offsets of taps, in bytes from a row. At least one.
+  const int64_t *taps = nullptr, *taps_end = nullptr;
   // Tail::kMasked: what a row has of the last step. A bit for each byte, read with zmm registers; ones for each
   // quad, read with ymm registers.
   uint64_t tail_bytes = 0;
@@ -49,19 +51,22 @@ struct NarrowKernelArgs {
 
 struct NarrowKernelSpec {
   core::Isa isa = core::Isa::kAvx2;
-  int width = 1;      // of the panel: 1, 2, 4, 8 or 16, and at most the lanes
-  int columns = 1;    // stored columns: `width`, or fewer with zmm registers
-  int step_rows = 1;  // rows of a step; each has quads() / step_rows quads, a power of two
+  int width = 1;          // of the panel: 1, 2, 4, 8 or 16, and at most the lanes
+  int columns = 1;        // stored columns: `width`, or fewer with zmm registers
+  int rows = 0;           // rows of a tile: 0: the lanes; or fewer, whole fours, if `width` is the lanes
+  bool has_taps = false;  // whether a row is several taps, each of whole steps
+  int step_rows = 1;      // rows of a step; each has quads() / step_rows quads, a power of two
   /// What follows the whole steps: nothing; a step that ends with the row; or the rest of the row, read by a mask.
   enum class Tail : uint8_t { kNone, kOverlaps, kMasked };
   Tail tail = Tail::kNone;
   bool shifts = false;    // from s8 to u8
   EpilogueSpec epilogue;  // without residual; without values of rows, unless width is the lanes
   auto operator<=>(const NarrowKernelSpec&) const = default;
-  /// Lanes of a vector, and rows of a tile.
-  int rows() const { return jit::VectorBytes(isa) / 4; }
+  /// Lanes of a vector.
+  int lanes() const { return jit::VectorBytes(isa) / 4; }
+  int tile_rows() const { return rows == 0 ? lanes() : rows; }
   /// Quads of a step, and rows of a vector of outputs.
-  int quads() const { return rows() / width; }
+  int quads() const { return lanes() / width; }
   /// The most rows of a step, of rows of `k` activations; 1 if a step cannot hold several.
   int MostStepRows(int64_t k) const;
   std::string Name() const;

@@ -67,6 +67,9 @@ struct LayoutLimits {
   int64_t planar_outputs = 0;
   // With VNNI, a single group of few outputs reads a planar band if it has at least this number of inputs.
   int64_t least_planar_inputs = 0;
+  // With VNNI, a pixel of a planar band of a single group costs this number of half cycles in addition to its products:
+  // it is transposed, and so are its outputs. Compared with narrow kernels only.
+  int64_t planar_pixel = 0;
   // Taps may be padded to whole tiles if all padded taps together have at most few_padded_depths depths, or
   // if a padded tap is at most most_padded_growth times as deep.
   int64_t few_padded_depths = 0, most_padded_growth = 0;
@@ -192,6 +195,8 @@ void ForEachVectorCost(const std::string& path, Costs& vector, const Visit& visi
     visit(kernel + ".run", kHalfCycles, costs.run);
     visit(kernel + ".row", kHalfCycles, costs.row);
     visit(kernel + ".step", kHalfCycles, costs.step);
+    visit(kernel + ".whole_row", kHalfCycles, costs.whole_row);
+    visit(kernel + ".whole_step", kHalfCycles, costs.whole_step);
   };
   narrow(path + ".narrow_vnni", vector.narrow_vnni);
   narrow(path + ".narrow_wide", vector.narrow_wide);
@@ -234,6 +239,7 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.planar_vectors", "vectors", layout.planar_vectors);
   visit("layout.planar_outputs", "channels", layout.planar_outputs);
   visit("layout.least_planar_inputs", "channels", layout.least_planar_inputs);
+  visit("layout.planar_pixel", "half cycles", layout.planar_pixel);
   visit("layout.few_padded_depths", "depths", layout.few_padded_depths);
   visit("layout.most_padded_growth", "times", layout.most_padded_growth);
   visit("layout.least_sharing_rows", "rows", layout.least_sharing_rows);

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "jit/isa.h"
+#include "kernels/codegen/microkernel.h"
 #include "kernels/engines/cost_table.h"
 
 namespace intact::kernels {
@@ -35,20 +36,28 @@ bool NarrowEngine::TakesRows(const LinearProblem& problem, int64_t n, int64_t k,
   const bool has_scratch = lanes == 8 && n != width && !is_vnni;
   const bool is_whole = n <= lanes && width == lanes && !(has_scratch && quads > kMostScratchQuads);
   return (is_whole || (is_narrow && !problem.HasRowValues())) && k <= kMostDepth &&
-         (lanes == 16 || k % kQuad == 0 || k >= lanes / width * kQuad);
+         (lanes == 16 || k % kQuad == 0 || k >= StepBytes(isa, n));
+}
+
+bool NarrowEngine::TakesTaps(core::Isa isa, int64_t n, int64_t depth, int64_t line_rows) {
+  return depth % StepBytes(isa, n) == 0 && line_rows >= jit::VectorBytes(isa) / 4;
 }
 
 bool NarrowEngine::CanRun(const GemmData& data, core::Isa isa) {
   const Taps& taps = data.taps();
-  return TakesRows(data.problem, data.n, data.k, isa) && taps.count() == 1 && taps.offsets.front() == 0 &&
-         taps.depth == data.k && taps.vector_step == 0 && !taps.shared && !taps.HasLineEnds();
+  if (!TakesRows(data.problem, data.n, data.k, isa) || taps.vector_step != 0 || taps.shared) return false;
+  if (taps.count() > 1) return TakesTaps(isa, data.n, taps.depth, taps.line_rows);
+  return taps.offsets.front() == 0 && taps.depth == data.k && !taps.HasLineEnds();
 }
 
 NarrowEngine::NarrowEngine(const GemmData& data, core::Isa isa) : data_(data) {
   spec_.isa = isa;
   spec_.width = data.weights.width;
-  spec_.columns = spec_.rows() == 16 ? static_cast<int>(data.n) : spec_.width;
-  step_rows_ = spec_.MostStepRows(data.k);
+  spec_.columns = spec_.tile_rows() == 16 ? static_cast<int>(data.n) : spec_.width;
+  spec_.has_taps = has_taps();
+  step_rows_ = has_taps() ? 1 : spec_.MostStepRows(data.k);
+  for (int64_t tap = 0; tap < data.taps().count(); ++tap) joined_taps_.push_back(tap * data.taps().depth);
+  if (has_taps()) tail_rows_ = TailRows(isa, data.n, data.taps().line_rows);
   const int64_t tail = data.k % step_bytes();
   std::fill_n(tail_quads_.begin(), tail / kQuad, -1);
   using Tail = NarrowKernelSpec::Tail;
@@ -63,6 +72,11 @@ Error NarrowEngine::Build() {
     NarrowKernelSpec spec = spec_;
     spec.epilogue.variant.streams = true;
     ASSIGN_OR_RETURN(streaming_kernel_, GetNarrowKernel(spec));
+  }
+  if (tail_rows_ != 0) {
+    NarrowKernelSpec spec = spec_;
+    spec.rows = static_cast<int>(tail_rows_);
+    ASSIGN_OR_RETURN(tail_kernel_, GetNarrowKernel(spec));
   }
   if (step_rows_ > 1) {
     NarrowKernelSpec spec = spec_;
@@ -108,26 +122,57 @@ void NarrowEngine::SetLanes(const RunBuffers& buffers, Lanes* lanes) const noexc
   lanes->epilogue.addends = repeat(args.addends, &lanes->addends);
 }
 
-// Assumes that rows have no gaps.
+double NarrowEngine::RowCost(core::Isa isa, int64_t n, int64_t k) {
+  const VectorCosts& all = Costs().Of(isa);
+  const NarrowCosts& costs =
+      DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni ? all.narrow_vnni : all.narrow_wide;
+  const int64_t lanes = jit::VectorBytes(isa) / 4, step_bytes = StepBytes(isa, n);
+  const auto steps = static_cast<double>(CeilDivide(k, step_bytes));
+  if (step_bytes > kQuad) return costs.row + steps * costs.step;
+  constexpr double kScratchRow = 1.5;  // an output that goes through scratch, measured with AVX2 at 65536×7×8
+  const bool has_scratch = lanes == 8 && n != lanes;
+  return costs.whole_row + (has_scratch ? kScratchRow : 0) + steps * costs.whole_step;
+}
+
+int64_t NarrowEngine::TailRows(core::Isa isa, int64_t n, int64_t rows) {
+  const int64_t lanes = jit::VectorBytes(isa) / 4;
+  const int64_t tail = PanelWidth(n) == lanes && lanes > kInFlight ? RoundUp(rows % lanes, 4) : 0;
+  return tail == lanes ? 0 : tail;
+}
+
+double NarrowEngine::LineCost(core::Isa isa, int64_t n, int64_t k, int64_t rows) {
+  constexpr double kCall = 80;
+  const int64_t lanes = jit::VectorBytes(isa) / 4, last = rows % lanes, tail = TailRows(isa, n, rows);
+  // A tile of few rows waits for the latency of products.
+  const int64_t computed = rows - last +
+                           (last == 0   ? 0
+                            : tail == 0 ? lanes
+                                        : std::max<int64_t>(tail, kInFlight));
+  return kCall * (last == 0 ? 1 : 2) + static_cast<double>(computed) * RowCost(isa, n, k);
+}
+
+// Assumes that rows of one tap have no gaps.
 double NarrowEngine::Cost(int64_t m) const {
-  const VectorCosts& all = Costs().Of(spec_.isa);
-  const bool is_vnni = DotOf(spec_.isa, INTACT_EXACT) == jit::DotKind::kVnni;
-  const NarrowCosts& costs = is_vnni ? all.narrow_vnni : all.narrow_wide;
-  // Quads that fill a vector are broadcast, and have no sums to add up. Measured on Zen 5 with AVX-512, depths 4 to 16.
-  const bool is_whole = spec_.quads() == 1;
-  const double steps = (is_whole ? 0.65 : 1) * costs.step * static_cast<double>(this->steps());
-  constexpr double kScratchRow = 3;  // an output that goes through scratch, measured with AVX2 at 65536×7×8
-  const double outputs = !is_whole ? costs.row : data_.n == spec_.columns ? 0 : kScratchRow;
-  const double row = (outputs + steps) / step_rows_;
-  const auto rows = static_cast<double>(RoundUp(m, spec_.rows()));
+  const int64_t tile = spec_.tile_rows();
   // Rows behind the last whole tile take another call. Fewer rows than a tile are copied one by one, and so are their
   // outputs.
-  constexpr double kOtherCall = 200, kCopiedRow = 60;
-  double tail = 0;
-  if (is_whole && m % spec_.rows() != 0) {
-    tail = kOtherCall + (m < spec_.rows() ? kCopiedRow * static_cast<double>(m) : 0);
+  constexpr double kOtherCall = 60, kCopiedRow = 60;
+  double cost = 0;
+  if (has_taps()) {
+    const int64_t line = data_.taps().line_rows;
+    cost = static_cast<double>(m / line) * LineCost(spec_.isa, data_.n, data_.k, line);
+    m %= line;
   }
-  return (costs.run + tail + rows * row) / static_cast<double>(data_.weights.quads()) / HalfCycles(spec_.isa);
+  cost += static_cast<double>(RoundUp(m, tile)) * RowCost(spec_.isa, data_.n, data_.k) / step_rows_;
+  if (spec_.quads() == 1 && m % tile != 0) {
+    cost += kOtherCall + (m < tile ? kCopiedRow * static_cast<double>(m) : 0);
+  }
+  const VectorCosts& all = Costs().Of(spec_.isa);
+  const bool is_vnni = DotOf(spec_.isa, INTACT_EXACT) == jit::DotKind::kVnni;
+  cost += is_vnni ? all.narrow_vnni.run : all.narrow_wide.run;
+  // Of a vector; HalfCycles() is of 16 columns.
+  const double product = HalfCycles(spec_.isa) * spec_.lanes() / kPanelColumns;
+  return cost / static_cast<double>(data_.weights.quads()) / product;
 }
 
 void NarrowEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_t* scratch) const noexcept {
@@ -139,12 +184,12 @@ void NarrowEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8
 
 NarrowKernelArgs NarrowEngine::MakeArgs(const Lanes& lanes) const noexcept {
   NarrowKernelArgs args;
-  args.steps = data_.k / step_bytes();
+  args.steps = (has_taps() ? data_.taps().depth : data_.k) / step_bytes();
+  SetTaps(&args);
   args.tail_bytes = (uint64_t{1} << data_.k % step_bytes()) - 1;
   args.tail_quads = tail_quads_.data();
   args.overlap = step_bytes() - data_.k % step_bytes();
   args.tail_b = tail_panel_.data();
-  args.b = data_.weights.data;
   args.compensation = lanes.compensation.data();
   args.c_vector_bytes = spec_.quads() * spec_.columns * data_.element_bytes();
   args.epilogue = lanes.epilogue;
@@ -153,8 +198,8 @@ NarrowKernelArgs NarrowEngine::MakeArgs(const Lanes& lanes) const noexcept {
 
 void NarrowEngine::RunRange(const Lanes& lanes, const RunBuffers& buffers, const Range& range,
                             uint8_t* scratch) const noexcept {
-  const NarrowKernelArgs args = MakeArgs(lanes);
-  const int64_t tile_rows = spec_.rows();
+  NarrowKernelArgs args = MakeArgs(lanes);
+  const int64_t tile_rows = spec_.tile_rows();
   const RowMap& rows = buffers.rows();
   RowCursor cursor(rows, range.row_begin);
   for (int64_t row = range.row_begin; row < range.row_end;) {
@@ -162,25 +207,36 @@ void NarrowEngine::RunRange(const Lanes& lanes, const RunBuffers& buffers, const
     const int64_t evenly = left / tile_rows * tile_rows;
     if (evenly != 0) {
       const uint8_t* const a = cursor.Skip(left);
-      RunTiles(buffers, a, rows.stride, row, evenly, args);
-      // The last tile computes some rows again.
-      const int64_t last = left - tile_rows;
-      if (left != evenly) RunTiles(buffers, a + last * rows.stride, rows.stride, row + last, tile_rows, args);
+      args.epilogue.row_values = data_.RowValuesAt(buffers, row);
+      RunTiles(buffers, a, rows.stride, row, evenly, &args);
+      if (left != evenly) {
+        // The last tile computes some rows again.
+        const int64_t last = left - LastTile(left);
+        args.epilogue.row_values = data_.RowValuesAt(buffers, row + last);
+        RunTiles(buffers, a + last * rows.stride, rows.stride, row + last, left - last, &args);
+      }
       row += left;
       continue;
     }
     const int64_t copied = std::min(range.row_end - row, tile_rows);
     uint8_t* to = scratch;
-    for (int64_t i = 0; i < copied; ++i, to += data_.k) CopyRow(cursor.Next(), data_.k, to);
+    for (int64_t i = 0; i < copied; ++i) {
+      const uint8_t* const from = cursor.Next();
+      for (const int64_t tap : data_.taps().offsets) {
+        CopyRow(from + tap, data_.taps().depth, to);
+        to += data_.taps().depth;
+      }
+    }
     std::memset(to, 0, static_cast<size_t>((tile_rows - copied) * data_.k));
-    RunBuffers few = buffers;
-    std::array<RowValues, 16> values = {};
+    args.taps = joined_taps_.data();
+    args.taps_end = args.taps + joined_taps_.size();
+    std::array<RowValues, 16> values;  // of a whole tile
     if (const uint8_t* const own = data_.RowValuesAt(buffers, row); own != nullptr) {
       std::memcpy(values.data(), own, static_cast<size_t>(copied * data_.epilogue.row_value_bytes()));
-      few.row_values = reinterpret_cast<const uint8_t*>(values.data());
-      few.row_values_begin = row;
+      args.epilogue.row_values = reinterpret_cast<const uint8_t*>(values.data());
     }
-    RunTiles(few, scratch, data_.k, row, copied, args);
+    RunTiles(buffers, scratch, data_.k, row, copied, &args);
+    SetTaps(&args);
     row += copied;
   }
 }
@@ -193,11 +249,12 @@ class NarrowEngine::BoundRange final : public BoundCalls {
       : engine_(engine), buffers_(buffers), range_(range), scratch_(scratch) {
     const RowMap& rows = buffers_.rows();
     RowCursor cursor(rows, range.row_begin);
-    const int64_t count = range.row_end - range.row_begin, tile_rows = engine.spec_.rows();
+    const int64_t count = range.row_end - range.row_begin, tile_rows = engine.spec_.tile_rows();
     if (cursor.rows_left() < count || count < tile_rows || buffers_.columns != nullptr) return;
     const uint8_t* const a = cursor.Skip(count);
     Keep(a, 0, count / tile_rows * tile_rows);
-    if (count % tile_rows != 0) Keep(a + (count - tile_rows) * rows.stride, count - tile_rows, tile_rows);
+    const int64_t last = count - engine.LastTile(count);
+    if (count % tile_rows != 0) Keep(a + last * rows.stride, last, count - last);
   }
   void Run() const noexcept override {
     if (calls_[0].kernel == nullptr) return engine_.RunRange(buffers_, range_, scratch_);
@@ -218,6 +275,7 @@ class NarrowEngine::BoundRange final : public BoundCalls {
   void Keep(const uint8_t* a, int64_t row, int64_t rows) {
     Call& call = calls_[row == 0 ? 0 : 1];
     call.args = engine_.MakeArgs(engine_.lanes_);
+    call.args.epilogue.row_values = engine_.data_.RowValuesAt(buffers_, range_.row_begin + row);
     call.kernel =
         engine_.KernelFor(buffers_, a, buffers_.rows().stride, range_.row_begin + row, rows, &call.args);
   }
@@ -235,9 +293,13 @@ std::unique_ptr<BoundCalls> NarrowEngine::Bind(const RunBuffers& buffers, const 
   return std::make_unique<BoundRange>(*this, buffers, range, scratch);
 }
 
-// The kernel for rows at a distance of `stride`.
-const NarrowFunction& NarrowEngine::KernelFor(int64_t stride, NarrowKernelArgs* args) const noexcept {
+// The kernel for whole tiles, or for a tile of `rows` rows, at a distance of `stride`.
+const NarrowFunction& NarrowEngine::KernelFor(int64_t stride, int64_t rows,
+                                              NarrowKernelArgs* args) const noexcept {
   args->stride = stride;
+  args->tiles = CeilDivide(rows, spec_.tile_rows());
+  args->b = data_.weights.data;
+  if (rows == tail_rows_) return tail_kernel_;
   if (step_rows_ == 1 || stride != data_.k) return kernel_;
   args->b = repeated_quads_.data();
   return rows_kernel_;
@@ -248,33 +310,33 @@ const NarrowFunction* NarrowEngine::KernelFor(const RunBuffers& buffers, const u
                                               NarrowKernelArgs* args) const noexcept {
   const int64_t row_bytes = int64_t{spec_.columns} * data_.element_bytes();
   const bool is_dense = data_.n == spec_.columns && buffers.output.c_stride_bytes == row_bytes;
-  if (!is_dense || rows % spec_.rows() != 0) return nullptr;
-  const NarrowFunction& kernel = KernelFor(stride, args);
-  args->tiles = rows / spec_.rows();
+  if (!is_dense || (rows % spec_.tile_rows() != 0 && rows != tail_rows_)) return nullptr;
+  const NarrowFunction& kernel = KernelFor(stride, rows, args);
   args->a = a;
   args->c = buffers.output.C(row, 0);
-  args->epilogue.row_values = data_.RowValuesAt(buffers, row);
-  return MayStream() && Streams(buffers, data_, spec_.isa, 0) ? &streaming_kernel_ : &kernel;
+  const bool streams = MayStream() && rows != tail_rows_ && Streams(buffers, data_, spec_.isa, 0);
+  return streams ? &streaming_kernel_ : &kernel;
 }
 
 void NarrowEngine::RunTiles(const RunBuffers& buffers, const uint8_t* a, int64_t stride, int64_t row,
-                            int64_t rows, NarrowKernelArgs args) const noexcept {
-  if (const NarrowFunction* const kernel = KernelFor(buffers, a, stride, row, rows, &args);
+                            int64_t rows, NarrowKernelArgs* args) const noexcept {
+  if (const NarrowFunction* const kernel = KernelFor(buffers, a, stride, row, rows, args);
       kernel != nullptr) {
-    (*kernel)(&args);
+    (*kernel)(args);
     return;
   }
-  const NarrowFunction& kernel = KernelFor(stride, &args);
   alignas(64) std::array<uint8_t, ScratchTile::Bytes(kScratchRows, kPanelColumns, 4)> bytes;
   for (int64_t done = 0; done < rows; done += kScratchRows) {
     const int64_t some = std::min(rows - done, kScratchRows);
     const ScratchTile tile(buffers.output, some, spec_.columns, bytes.data());
-    args.tiles = CeilDivide(some, spec_.rows());
-    args.a = a + done * stride;
-    args.c = tile.map().c;
-    args.epilogue.row_values = data_.RowValuesAt(buffers, row + done);
-    kernel(&args);
+    const NarrowFunction& kernel = KernelFor(stride, some, args);
+    args->a = a + done * stride;
+    args->c = tile.map().c;
+    kernel(args);
     tile.Store(row + done, 0, data_.n);
+    if (args->epilogue.row_values != nullptr) {
+      args->epilogue.row_values += some * data_.epilogue.row_value_bytes();
+    }
   }
 }
 

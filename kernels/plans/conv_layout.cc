@@ -226,7 +226,9 @@ bool ConvLayout::HasFewOutputs() const {
 // Whether rows should fill the lanes, from a planar band.
 bool ConvLayout::WantsPlanar() const {
   if (problem_.mode == INTACT_SATURATING) return false;
-  if (geometry_.groups == 1) return HasFewOutputs() && FillsLanes() && WantsPlanarForFewOutputs();
+  if (geometry_.groups == 1) {
+    return HasFewOutputs() && FillsLanes() && WantsPlanarForFewOutputs() && !WantsNarrow();
+  }
   const int64_t outputs = geometry_.group_outputs();
   if (UsesSchedule(isa_, problem_.mode)) {
     // Few pixels fill the lanes worse than the columns of a group do.
@@ -253,16 +255,54 @@ bool ConvLayout::WantsPlanar() const {
 bool ConvLayout::FillsLanes() const {
   constexpr int64_t kPanelRows = 8;  // about
   const int64_t lanes = jit::VectorBytes(isa_) / 4, outputs = geometry_.group_outputs();
-  const VectorCosts& costs = Costs().Of(isa_);
-  const bool has_strips = PlanarBand::GroupColumns(geometry_) % 4 == 0;
-  const double item =
-      (has_strips ? costs.schedule.planar_vnni_columns : costs.schedule.planar_vnni_column).item;
   const int64_t pixels =
       geometry_.IsOpen() ? kUsualPixels : geometry_.output[kDepth] * geometry_.plane_pixels();
   const int64_t quads = geometry_.taps() * CeilDivide(geometry_.group_inputs(), kQuad);
-  return static_cast<double>(quads * CeilDivide(pixels, 2 * lanes) * 2 * outputs) * item <
+  return static_cast<double>(quads * CeilDivide(pixels, 2 * lanes) * 2 * outputs) * PlanarItem() <
          static_cast<double>(quads * pixels * CeilDivide(outputs, lanes)) +
-             static_cast<double>(CeilDivide(pixels, kPanelRows)) * costs.vnni.tile;
+             static_cast<double>(CeilDivide(pixels, kPanelRows)) * Costs().Of(isa_).vnni.tile;
+}
+
+double ConvLayout::PlanarItem() const {
+  const ScheduleCosts& costs = Costs().Of(isa_).schedule;
+  const bool has_strips = PlanarBand::GroupColumns(geometry_) % 4 == 0;
+  return (has_strips ? costs.planar_vnni_columns : costs.planar_vnni_column).item;
+}
+
+// Whether narrow kernels read taps that are padded to whole steps, and take less time than a panel for the taps as they are.
+bool ConvLayout::FillsSteps() const {
+  const int64_t outputs = geometry_.output_channels, rows = geometry_.output[kWidth];
+  if (core::IsCompiled(isa_) || UsesSchedule(isa_, problem_.mode) || UsesTiles(isa_) ||
+      geometry_.groups > 1 || geometry_.is_open[kWidth] || outputs > jit::VectorBytes(isa_) / 4) {
+    return false;
+  }
+  const int64_t depth = RoundUp(tap_depth_, NarrowEngine::StepBytes(isa_, outputs));
+  const int64_t k = geometry_.kernel[kDepth] * geometry_.kernel[kHeight] * depth;
+  if (depth == tap_depth_ || !NarrowEngine::TakesRows(problem_, outputs, k, isa_) ||
+      !NarrowEngine::TakesTaps(isa_, outputs, depth, rows)) {
+    return false;
+  }
+  constexpr int64_t kPanelRows = 8;  // about
+  const VnniCosts& costs = Costs().Of(isa_).vnni;
+  const double quads = static_cast<double>(k / depth * tap_depth_ / kQuad) * (kPanelRows + 1);
+  return NarrowEngine::LineCost(isa_, outputs, k, rows) <
+         static_cast<double>(rows) * (quads + costs.tile) / kPanelRows;
+}
+
+// With VNNI and few outputs: whether narrow kernels take less time than a planar band for a line of a band with joined taps.
+bool ConvLayout::WantsNarrow() const {
+  if (UsesTiles(isa_) || geometry_.IsOpen() || geometry_.dilation[kWidth] != 1) return false;
+  const int64_t depth = RoundUp(geometry_.kernel[kWidth] * geometry_.input_channels,
+                                NarrowEngine::StepBytes(isa_, geometry_.output_channels));
+  const int64_t k = geometry_.kernel[kDepth] * geometry_.kernel[kHeight] * depth;
+  const int64_t outputs = geometry_.output_channels, rows = geometry_.output[kWidth];
+  if (!NarrowEngine::TakesRows(problem_, outputs, k, isa_) ||
+      !NarrowEngine::TakesTaps(isa_, outputs, depth, rows)) {
+    return false;
+  }
+  const auto products = static_cast<double>(k / kQuad * outputs * kQuad / jit::VectorBytes(isa_));
+  const double pixel = products * PlanarItem() + static_cast<double>(Costs().layout.planar_pixel);
+  return NarrowEngine::LineCost(isa_, outputs, k, rows) < static_cast<double>(rows) * pixel;
 }
 
 // Each pixel is transposed once, which pays if several taps read it, or if it would be copied anyway. Tiles
@@ -341,6 +381,9 @@ void ConvLayout::SetVariant(const Variant& variant) {
   if (reads_band) tap_depth_ = RoundUp(tap_depth_, kQuad);
   if (IsJoined()) channels_ = {inputs, 1, tap_depth_, true};
   if (variant.has_whole_tiles) tap_depth_ = RoundUp(tap_depth_, kTileDepth);
+  if (reads_band && joins_width_ && FillsSteps()) {
+    tap_depth_ = RoundUp(tap_depth_, NarrowEngine::StepBytes(isa_, unit_outputs()));
+  }
   // Padding that clamps must be computed. With weight zero points, padding counts in the rows' sums.
   may_skip_padding_ = !saturates && !has_zero_points;
 }

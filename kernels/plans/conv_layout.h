@@ -170,6 +170,10 @@ class ConvLayout {
   bool PlanesAreEven() const;
   bool HasFewOutputs() const;
   bool FillsLanes() const;
+  /// With VNNI: the time of an item of a planar band's schedule, in products.
+  double PlanarItem() const;
+  bool WantsNarrow() const;
+  bool FillsSteps() const;
   bool WantsPlanarForFewOutputs() const;
   bool MayBePlanar() const;
   bool WantsPlanar() const;

@@ -89,6 +89,7 @@ Taps UnitConv::MakeTaps(const Band& band) const {
     }
   }
   taps.depth = layout_.tap_depth();
+  taps.line_rows = geometry_.output[kWidth];
   taps.vector_step = layout_.vector_step();
   if (taps.vector_step != 0) SharePixels(band, &taps);
   SetStaging(&taps);
@@ -203,7 +204,6 @@ void UnitConv::SharePixels(const Band& band, Taps* taps) const {
       rows < limits.least_sharing_rows)
     return;
   taps->shared = {width, band.TapOffset(0, 0, 1), band.row_stride()};
-  taps->line_rows = geometry_.output[kWidth];
 }
 
 // Taps above or below the input are padding for all pixels of an output line.
@@ -242,7 +242,6 @@ void UnitConv::SetLineEnds(const Band& band, Taps* taps) const {
   const int64_t tail = std::clamp<int64_t>(last + width - geometry_.input[kWidth], 0, width - 1 - head);
   taps->head = head * band.pixel_bytes();
   taps->tail = tail == 0 ? 0 : taps->depth - (width - tail) * band.pixel_bytes();
-  taps->line_rows = geometry_.output[kWidth];
 }
 
 // ----- how a run is cut ------------------------------------------------------------------------------------

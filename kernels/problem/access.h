@@ -74,7 +74,7 @@ struct Taps {
   std::optional<SharedPixels> shared;  // set if kernels use it
   bool lies_in_band = false;           // bytes between rows may be read
   bool stages_tiles = false;           // AMX: rows are copied, not loaded from their lines (amx_blocking.h)
-  int64_t line_rows = 0;               // rows of an output line, if `shared`, head or tail need it
+  int64_t line_rows = 0;               // rows of an output line; 0: not known
   int64_t count() const { return static_cast<int64_t>(offsets.size()); }
   bool HasLineEnds() const { return head != 0 || tail != 0; }
 };
