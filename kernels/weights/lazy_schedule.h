@@ -81,7 +81,8 @@ class LazyScheduleOf final : public LazySchedule {
     int threads = 0;  // that still work
     bool is_over = false, has_failed = false;
   };
-  Error FindOnThisThread() const;
+  /// Takes part in a search; false if memory ran out.
+  bool FindOnThisThread() const noexcept;
   std::shared_ptr<Search> Join() const noexcept;  // needs mutex_, as AddPart() does
   bool BuildPart(Pieces* pieces, typename Made::Part* part) const noexcept;
   bool AddPart(typename Made::Part part) const noexcept;
