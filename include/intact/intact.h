@@ -424,7 +424,8 @@ typedef struct intact_gemm_info {
   int32_t isa;           /**< the best intact_isa that the plan may use; `kernel` names the ISA that runs */
   int32_t mode;          /**< as in the descriptor */
   const char* kernel;    /**< name of the kernel for large m, or for usual_m, as in logs and perf */
-  /** Memory that the packed weights occupy now. A run may find a schedule, which takes the place of panels. */
+  /** Memory that the packed weights occupy now. Each schedule that is found adds to it: see
+   * intact_gemm_create(). If no kernel reads the panels, they are freed once all schedules are found. */
   int64_t packed_bytes;
   /** Smallest y that activations in the activation range can make, bias_s32 included: see
    * intact_certificate. */
@@ -621,8 +622,8 @@ INTACT_API intact_status intact_gemm_save(const intact_gemm* gemm, const char* p
 /** Writes the bytes of intact_gemm_save() to `data`. Before the call, `*size` is the room at `data`, in
  * bytes. The call sets `*size` to the number of bytes of the plan. With `data` NULL, or with too little
  * room, nothing is written to `data`. With NULL, the call computes only the size. It then copies no weights,
- * but like all saving it finds the plan's schedules first. Writing the bytes can take as long as finding the
- * schedules. Thread-safe. Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with
+ * but finds the plan's schedules first. Writing the bytes can take as long as finding the schedules.
+ * Thread-safe. Errors: INVALID_ARGUMENT (too little room), OUT_OF_MEMORY; UNSUPPORTED with
  * runtime_b. */
 INTACT_API intact_status intact_gemm_save_memory(const intact_gemm* gemm, void* data, size_t* size);
 
@@ -772,8 +773,8 @@ typedef struct intact_conv_info {
   int64_t output[INTACT_MAX_SPATIAL]; /**< extents of the output; INTACT_ANY_EXTENT if they depend on the
                                          run */
   const char* kernel;                 /**< name of the main kernel, as in logs, dumps and perf */
-  /** Memory that the packed weights occupy. With INTACT_ANY_EXTENT: only the memory that all sizes share.
-   * intact_conv_prepare() keeps more memory for each size. */
+  /** Memory that the packed weights occupy now: see intact_gemm_info. With INTACT_ANY_EXTENT: only the memory
+   * that all sizes share. intact_conv_prepare() keeps more memory for each size. */
   int64_t packed_bytes;
   /** Smallest y that activations in the activation range can make, bias_s32 included: see
    * intact_certificate. */

@@ -245,7 +245,7 @@ class Plan {
     return detail::LastError(Calls::kRunPart(handle_.get(), &args, part, parts));
   }
 
-  /// What the plan chose, as of its creation: no schedule is found then, see intact_gemm_create().
+  /// What the plan chose, as of its creation. Later calls may find schedules: see intact_gemm_create().
   const typename Calls::Info& Info() const noexcept { return info_; }
   /// The plan's handle for the C ABI. The handle lives as long as this object.
   const Handle* handle() const noexcept { return handle_.get(); }

@@ -39,7 +39,7 @@ class Schedules {
   /// `unit` says which unit the weights belong to.
   Error Add(const LinearWeights& weights, const SavedSchedule& unit) {
     for (ScheduleRecord& record : weights.schedules().records()) {
-      if (const std::shared_ptr<const LazySchedule> made = record.made.lock(); made != nullptr) {
+      if (const std::shared_ptr<const LazySchedule> made = record.Used(); made != nullptr) {
         RETURN_IF_ERROR(made->Find(1));
         record.order_bytes = made->statistics().order_bytes;
       }
@@ -48,18 +48,18 @@ class Schedules {
     }
     return {};
   }
-  /// Adds the schedules of `weights`. Finds each schedule again in `panels`, the panels of `weights`, for its
-  /// order.
+  /// Adds the schedules of `weights`, with their orders. Finds the orders in `panels`, the panels of `weights`.
   Error AddOrders(const LinearWeights& weights, const PackedWeights& panels, const SavedSchedule& unit) {
-    const size_t first = schedules_.size();
-    RETURN_IF_ERROR(Add(weights, unit));
-    for (size_t i = first; i < schedules_.size(); ++i) {
-      ScheduleRecord& record = schedules_[i].record;
-      if (record.order_bytes == 0) continue;
-      std::optional<std::vector<uint8_t>> order =
-          OrderOf(panels, record.key.ToSpec(weights.problem().b_zero_points.data()));
-      if (!order) return NoMemoryForSchedule();
-      record.order = orders_.emplace_back(std::move(*order));
+    for (ScheduleRecord& record : weights.schedules().records()) {
+      if (record.Used() != nullptr) {
+        std::optional<std::vector<uint8_t>> order =
+            OrderOf(panels, record.key.ToSpec(weights.problem().b_zero_points.data()));
+        if (!order) return NoMemoryForSchedule();
+        record.order = orders_.emplace_back(std::move(*order));
+        record.order_bytes = std::ssize(record.order);
+      }
+      schedules_.push_back(unit);
+      schedules_.back().record = record;
     }
     return {};
   }

@@ -176,8 +176,7 @@ class PanelEngine final : public Engine {
   }
   int64_t ColumnBytes() const {
     if (schedule_ == nullptr) return PanelStride() / data_.weights.width;
-    const ScheduleStatistics statistics = schedule_->statistics();
-    return CeilDivide(statistics.items * (kQuad * lanes_ + 2), lanes_ * data_.n);
+    return CeilDivide(schedule_->estimate().items * (kQuad * lanes_ + 2), lanes_ * data_.n);
   }
   Input Stage(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged) const noexcept;
   bool Widen(const RowMap& a, int64_t row_begin, int64_t row_end, uint8_t* staged,

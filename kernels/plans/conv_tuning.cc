@@ -191,6 +191,7 @@ Result<Tuned> Convolution::Tune(const int64_t* input, TuningBudget budget) {
                    Sized(geometry_, input == nullptr ? kAsDescribed.data() : input));
   RETURN_IF_ERROR(CheckBatch(sized, 1));
   ASSIGN_OR_RETURN(const std::vector<SizedPhase> phases, PhasesFor(sized));
+  const UnreadDropper dropper{this};
   Timer timer;
   RETURN_IF_ERROR(timer.Allocate(*this, sized));
 
@@ -243,6 +244,7 @@ Result<std::vector<TunedChoices::ConvChoice>> Convolution::ListCandidates(const 
   ASSIGN_OR_RETURN(const ConvGeometry sized,
                    Sized(geometry_, input == nullptr ? kAsDescribed.data() : input));
   ASSIGN_OR_RETURN(const std::vector<SizedPhase> phases, PhasesFor(sized));
+  const UnreadDropper dropper{this};
   std::vector<TunedChoices::ConvChoice> all;
   for (const SizedPhase& phase : phases) {
     for (const ConvLayout::Variant& variant : VariantsOf(phase)) {
@@ -269,6 +271,7 @@ TunedChoices Convolution::tuned() const {
 
 void Convolution::Restore(const TunedChoices& tuned) {
   if (tuned.cpu != jit::HostCpu().ToString()) return;
+  const UnreadDropper dropper{this};
   const std::vector<TunedChoices::ConvChoice>& all = tuned.conv_choices;
   for (auto first = all.begin(); first != all.end();) {
     const auto end =

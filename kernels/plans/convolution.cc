@@ -61,10 +61,14 @@ Error Convolution::LeaveImage() {
 }
 
 void Convolution::Fix(const std::shared_ptr<const Plans>& plans) {
-  PreparedPointer prepared = Decide(plans, 1);  // may throw, so before panels are dropped
+  fixed_ = Decide(plans, 1);
+  DropUnreadPanels();
+}
+
+void Convolution::DropUnreadPanels() const {
+  if (fixed_ == nullptr) return;
   // Each plan has its own layout, so no other plan reads its panels.
-  for (const auto& plan : plans->plans) plan->mutable_kernels()->DropUnreadPanels();
-  fixed_ = std::move(prepared);
+  for (const auto& plan : fixed_->plans->plans) plan->mutable_kernels()->DropUnreadPanels();
 }
 
 void Convolution::NameKernel(const Plans& plans) {

@@ -214,6 +214,13 @@ class Convolution {
   void Adopt(std::shared_ptr<const Plans> plans, std::vector<Choice> choices);
   /// Makes all runs use `plans`. No other plans are made from then on.
   void Fix(const std::shared_ptr<const Plans>& plans);
+  /// Frees the canonical panels that no engine of fixed_ reads. Not thread-safe.
+  void DropUnreadPanels() const;
+  /// Frees panels that plans of the same layouts have restored, once these plans are destroyed.
+  struct UnreadDropper {
+    const Convolution* conv;
+    ~UnreadDropper() { conv->DropUnreadPanels(); }
+  };
   PreparedPointer Decide(std::shared_ptr<const Plans> plans, int64_t batch) const;
   /// Generates the kernels of all parts; with `or_fewer`, of parts with fewer rows too.
   Error PrepareShares(const Cuts& cuts, bool or_fewer) const;

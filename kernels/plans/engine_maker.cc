@@ -83,7 +83,7 @@ Result<EngineMaker::Needed> EngineMaker::NeededEngines(const ScheduledEngine* sc
     ScheduleStatistics statistics;
     if (block.packing == Packing::kStrips) {
       if (vectors != nullptr) {
-        statistics = vectors->statistics();
+        statistics = vectors->estimate();
       } else if (is_like_another) {
         continue;
       } else {

@@ -3,8 +3,10 @@
 #define INTACT_KERNELS_RUNTIME_ALIGNED_BUFFER_H_
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
 #include <type_traits>
@@ -34,6 +36,17 @@ class AlignedBuffer {
     if (is_large) madvise(data_.get(), bytes, MADV_HUGEPAGE);  // a hint: failure does no harm
     size_ = size;
     return true;
+  }
+
+  /// Frees the memory, and returns its pages to the system. An allocator would keep them for later allocations.
+  void Release() noexcept {
+    const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+    const auto address = reinterpret_cast<uintptr_t>(data_.get());
+    const uintptr_t begin = (address + page - 1) / page * page, end = (address + bytes()) / page * page;
+    if (begin < end)
+      madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // failure does no harm
+    data_.reset();
+    size_ = 0;
   }
 
   T* data() { return data_.get(); }

@@ -1,6 +1,7 @@
 #include "kernels/weights/lazy_schedule.h"
 
 #include <algorithm>
+#include <atomic>
 #include <new>
 #include <utility>
 
@@ -35,19 +36,20 @@ LazyScheduleOf<Made>::LazyScheduleOf(const PackedWeights& weights, const Schedul
 template <class Made>
 Error LazyScheduleOf<Made>::Find(int threads) const {
   if (is_found()) return {};
+  std::atomic<bool> has_failed = false;
   const auto help = [&](int /*part*/, int /*thread*/) {
-    [[maybe_unused]] const Error error = FindOnThisThread();
+    if (!has_failed && !FindOnThisThread()) has_failed = true;
   };
   if (threads > 1) RunParts({threads, threads}, help);
-  return FindOnThisThread();
+  return FindOnThisThread() ? Error() : NoMemoryForSchedule();
 }
 
 template <class Made>
-Error LazyScheduleOf<Made>::FindOnThisThread() const {
+bool LazyScheduleOf<Made>::FindOnThisThread() const noexcept {
   std::unique_lock lock(mutex_);
-  if (is_found()) return {};
+  if (is_found()) return true;
   const std::shared_ptr<Search> search = Join();
-  if (search == nullptr) return NoMemoryForSchedule();
+  if (search == nullptr) return false;
   lock.unlock();
   typename Made::Part part;
   const bool has_built = BuildPart(&search->pieces, &part);
@@ -58,12 +60,16 @@ Error LazyScheduleOf<Made>::FindOnThisThread() const {
   } else {
     search->is_over = true;
     search_ = nullptr;
-    if (!search->has_failed) is_found_.store(true, std::memory_order_release);
+    if (search->has_failed) {
+      made_ = Made();
+    } else {
+      is_found_.store(true, std::memory_order_release);
+    }
     lock.unlock();
     over_.notify_all();
     if (!search->has_failed) on_found_();
   }
-  return search->has_failed ? NoMemoryForSchedule() : Error();
+  return !search->has_failed;
 }
 
 // The search that is under way, or a new one; null if memory ran out.
@@ -71,7 +77,6 @@ template <class Made>
 std::shared_ptr<typename LazyScheduleOf<Made>::Search> LazyScheduleOf<Made>::Join() const noexcept {
   try {
     if (search_ == nullptr) {
-      made_ = Made();
       made_.Begin(*weights_, spec_);
       search_ = std::make_shared<Search>(made_.PieceCount());
     }
@@ -103,9 +108,14 @@ bool LazyScheduleOf<Made>::AddPart(typename Made::Part part) const noexcept {
 
 template <class Made>
 void LazyScheduleOf<Made>::AddTo(PackedWeights* packed) const noexcept {
-  const std::lock_guard lock(mutex_);
-  if (is_found()) return made_.AddTo(packed);
-  std::copy_n(weights_->data, packed->bytes(), packed->owned.data());
+  {
+    const std::lock_guard lock(mutex_);  // until the schedule is found, its weights stay
+    if (!is_found()) {
+      std::copy_n(weights_->data, packed->bytes(), packed->owned.data());
+      return;
+    }
+  }
+  made_.AddTo(packed);
 }
 
 template class LazyScheduleOf<ScheduledWeights>;

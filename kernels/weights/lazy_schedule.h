@@ -54,7 +54,8 @@ class LazyScheduleOf final : public LazySchedule {
   LazyScheduleOf(const PackedWeights& weights, const ScheduleSpec& spec, const ScheduleStatistics& estimate,
                  std::function<void()> on_found);
   /// Found.
-  LazyScheduleOf(const ScheduleSpec& spec, Made made) : LazySchedule(spec), made_(std::move(made)) {
+  LazyScheduleOf(const ScheduleSpec& spec, Made made)
+      : LazySchedule(spec), estimate_(made.statistics()), made_(std::move(made)) {
     is_found_ = true;
   }
 
@@ -65,6 +66,8 @@ class LazyScheduleOf final : public LazySchedule {
     return made_;
   }
   Made* mutable_made() { return &made_; }
+  /// What engines are chosen by. Unlike statistics(), it never changes.
+  const ScheduleStatistics& estimate() const { return estimate_; }
   ScheduleStatistics statistics() const override { return is_found() ? made_.statistics() : estimate_; }
   /// Bytes of the schedule that was found; else 0.
   int64_t bytes() const { return is_found() ? made_.bytes() : 0; }
@@ -81,7 +84,8 @@ class LazyScheduleOf final : public LazySchedule {
     int threads = 0;  // that still work
     bool is_over = false, has_failed = false;
   };
-  Error FindOnThisThread() const;
+  /// Takes part in a search; false if memory ran out.
+  bool FindOnThisThread() const noexcept;
   std::shared_ptr<Search> Join() const noexcept;  // needs mutex_, as AddPart() does
   bool BuildPart(Pieces* pieces, typename Made::Part* part) const noexcept;
   bool AddPart(typename Made::Part part) const noexcept;

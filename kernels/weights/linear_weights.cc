@@ -146,7 +146,7 @@ void LinearWeights::FreeUnreadPanels() const noexcept {
   const std::lock_guard lock(freeing_);
   // Unread pages of a file take no memory.
   if (dropped_to_ == nullptr || mapping_ != nullptr || schedules_.HasUnfound()) return;
-  packed_.owned = {};
+  packed_.owned.Release();
   packed_.data = nullptr;
 }
 

@@ -35,15 +35,19 @@ std::span<const uint8_t> ScheduleRecords::HeldOrder(const ScheduleKey& key) cons
 
 void ScheduleRecords::Note(const ScheduleKey& key, const std::shared_ptr<const LazySchedule>& schedule) {
   const std::lock_guard lock(mutex_);
-  FindOrAdd(key)->made = schedule;
+  auto& made = FindOrAdd(key)->made;
+  std::erase_if(made, [](const auto& other) { return other.expired(); });
+  made.push_back(schedule);
 }
 
 bool ScheduleRecords::HasUnfound() const {
   const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(records_, [](const ScheduleRecord& record) {
-    const std::shared_ptr<const LazySchedule> made = record.made.lock();
-    return made != nullptr && !made->is_found();
-  });
+  const auto is_unfound = [](const std::weak_ptr<const LazySchedule>& made) {
+    const std::shared_ptr<const LazySchedule> used = made.lock();
+    return used != nullptr && !used->is_found();
+  };
+  return std::ranges::any_of(
+      records_, [&](const ScheduleRecord& record) { return std::ranges::any_of(record.made, is_unfound); });
 }
 
 std::vector<ScheduleRecord> ScheduleRecords::records() const {

@@ -48,10 +48,18 @@ struct ScheduleKey {
 
 struct ScheduleRecord {
   ScheduleKey key;
-  ScheduleStatistics estimate;             // quads = 0: not estimated
-  std::weak_ptr<const LazySchedule> made;  // the schedule, while a plan uses it
-  int64_t order_bytes = 0;                 // in a file; 0: the schedule was only estimated
-  std::span<const uint8_t> order;          // in a file: order_bytes bytes; else empty
+  ScheduleStatistics estimate;                          // quads = 0: not estimated
+  std::vector<std::weak_ptr<const LazySchedule>> made;  // schedules that plans use, or used
+  int64_t order_bytes = 0;                              // in a file; 0: the schedule was only estimated
+  std::span<const uint8_t> order;                       // in a file: order_bytes bytes; else empty
+
+  /// A schedule that a plan uses; else null.
+  std::shared_ptr<const LazySchedule> Used() const {
+    for (const auto& schedule : made) {
+      if (auto used = schedule.lock(); used != nullptr) return used;
+    }
+    return nullptr;
+  }
 };
 
 /// A record in a file.

@@ -616,9 +616,11 @@ TEST(FailingMemoryTest, RunsWithoutMemoryForKernelsGiveTheSameBytes) {
         args.c = fails ? c.data() : expected.data();
         const auto run = [&] { return intact_gemm_run(gemm, &args); };
         if (fails) {
+          args.threads = 2;
           until_failure = kAlways;
           const intact_status status = run();
           until_failure = kNever;
+          args.threads = 1;
           if (status == INTACT_OUT_OF_MEMORY) {  // for a schedule
             always_failed = 0;
             ++unfound;

@@ -263,8 +263,11 @@ TEST_P(TuneConv, EveryCandidateGivesTheSameBytes) {
   for (const bool is_open : {false, true}) {
     SCOPED_TRACE(is_open);
     Use(std::get<1>(GetParam()).line, is_open);
+    ExpectRight(*plan_);
+    const int64_t bytes = plan_->packed_bytes();
     const ConvChoices candidates = Candidates();
     ASSERT_FALSE(candidates.empty());
+    EXPECT_EQ(plan_->packed_bytes(), bytes) << "panels that candidates read are kept";
     for (const TunedChoices::ConvChoice& candidate : candidates) {
       SCOPED_TRACE(NameOf(candidate));
       const TunedChoices forced = {jit::HostCpu().ToString(), {}, {candidate}};

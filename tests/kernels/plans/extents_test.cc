@@ -11,6 +11,7 @@
 #include <intact/intact.hpp>
 #include <limits>
 #include <mutex>
+#include <random>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -259,6 +260,29 @@ TEST_P(OpenExtentsOnIsa, LinesThatAreTooLongForAPlanarBand) {
   const auto first = static_cast<size_t>(GetParam()) % std::size(kLines);
   for (size_t i = 0; i < (IsLong() ? std::size(kLines) : 1); ++i) {
     ExpectRight(kLines[(first + i) % std::size(kLines)], inputs);
+  }
+}
+
+// What an estimate chooses, the schedule does not change.
+TEST_P(OpenExtentsOnIsa, ScratchIsTheSameBeforeAndAfterSchedulesAreFound) {
+  ConvDesc desc = MakeConvDesc();
+  desc.spatial_dims = 1;
+  desc.input_channels = 40;
+  desc.output_channels = 120;
+  desc.input[0] = INTACT_ANY_EXTENT;
+  desc.linear.max_isa = GetParam();
+  std::vector<int8_t> weights(size_t{40} * 120);
+  std::minstd_rand random;
+  for (int8_t& weight : weights) weight = static_cast<int8_t>(static_cast<int>(random() % 128) - 64);
+  const Result<Conv> found = Conv::Create(desc, weights.data());
+  ASSERT_TRUE(found) << found.error().message;
+  ASSERT_TRUE(found->SaveMemory());  // finds all schedules
+  for (int64_t width = 45; width <= 56; ++width) {
+    const Result<Conv> fresh = Conv::Create(desc, weights.data());
+    ASSERT_TRUE(fresh) << fresh.error().message;
+    const auto before = fresh->Prepare(1, {width}), after = found->Prepare(1, {width});
+    ASSERT_TRUE(before && after);
+    EXPECT_EQ(before->scratch_bytes, after->scratch_bytes) << width;
   }
 }
 

@@ -144,6 +144,7 @@ TEST_P(NamedRows, AreSaved) {
       ASSERT_TRUE(loaded) << loaded.error().message;
       EXPECT_EQ((*loaded)->usual_m(), usual_m);
       EXPECT_EQ((*loaded)->kernel_name(), plan->kernel_name());
+      ASSERT_TRUE(kernels::ImageBytes(*plan));  // finds schedules
       EXPECT_LE((*loaded)->packed_bytes(), plan->packed_bytes());
       ExpectSameBytes(**loaded);
       const auto again = kernels::ImageOf(**loaded);

@@ -156,6 +156,30 @@ TEST_P(LazySchedule, IsFoundByAllThreadsOfARun) {
   EXPECT_EQ(plan->packed_bytes(), alone->packed_bytes());
 }
 
+// Tuning makes engines of weights that other plans already use.
+TEST_P(LazySchedule, OfTwoPlansKeepsThePanelsUntilBothAreFound) {
+  const auto plan = PlanFor(61);
+  ASSERT_NE(plan, nullptr);
+  const kernels::LinearWeights& weights = plan->weights();
+  const auto used = [&]() -> std::shared_ptr<const kernels::LazySchedule> {
+    for (const kernels::ScheduleRecord& record : weights.schedules().records()) {
+      if (auto schedule = record.Used(); schedule != nullptr) return schedule;
+    }
+    return nullptr;
+  };
+  ASSERT_NE(used(), nullptr);
+  {
+    const auto other = weights.MakeSchedule<kernels::ScheduledWeights>(used()->spec());
+    ASSERT_TRUE(other);
+    ASSERT_TRUE((*other)->Find(1).ok());
+    EXPECT_FALSE(IsFound(*plan));
+    ASSERT_NE(weights.packed().data, nullptr);
+  }
+  EXPECT_NE(used(), nullptr);
+  ExpectRuns(*plan, 61);
+  EXPECT_EQ(weights.packed().data, nullptr);
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, LazySchedule, testing::Values(INTACT_ISA_AVX2, INTACT_ISA_AVX512),
                          [](const auto& tested) { return intact_isa_name(tested.param); });
 
