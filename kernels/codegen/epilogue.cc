@@ -150,6 +150,7 @@ void Epilogue::StoreRow(const std::vector<jit::Vec>& accumulators, const jit::Me
 void Epilogue::StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const jit::Gp& c,
                          const jit::Mem& c_stride_bytes, bool are_adjacent) {
   const size_t width = rows[0].size();
+  HoldColumns(rows.size(), width);
   size_t first = 0;
   for (size_t packed = PackedRows(width); first < rows.size(); first += packed) {
     while (rows.size() - first < packed) packed /= 2;
@@ -181,6 +182,27 @@ void Epilogue::StoreRows(const std::vector<std::vector<jit::Vec>>& rows, const j
       emitter_.code().add(c, c_stride_bytes);
     }
   }
+  for (std::vector<jit::Vec>* const held : {&factors_, &addends_}) {
+    for (const jit::Vec& vector : *held) emitter_.registers().Free(vector);
+    held->clear();
+  }
+}
+
+// Loads are the bottleneck of kernels of one vector of columns.
+void Epilogue::HoldColumns(size_t rows, size_t width) {
+  constexpr size_t kLeastRows = 4;
+  constexpr int kSpare = 3;  // registers that other steps take
+  jit::RegisterFile& registers = emitter_.registers();
+  const auto hold = [&](const jit::Gp& columns, std::vector<jit::Vec>* held) {
+    if (registers.FreeVectors() < static_cast<int>(width) + kSpare) return;
+    for (size_t j = 0; j < width; ++j) {
+      held->push_back(registers.NewVector("columns"));
+      emitter_.Load(held->back(), x86::ptr(columns, static_cast<int>(j) * emitter_.vector_bytes()));
+    }
+  };
+  if (rows < kLeastRows || SharesRegister() || spec_.c_type == INTACT_S32 || spec_.is_fixed()) return;
+  hold(scales_, &factors_);
+  if (spec_.scaling.has_addends) hold(bias_, &addends_);
 }
 
 void Epilogue::StoreMaskedPart(const jit::Mem& to, const std::vector<jit::Vec>& packed, int bytes, int part) {
@@ -376,10 +398,14 @@ void Epilogue::Scale(const std::vector<jit::Vec>& accumulators) {
   LoadColumns(offsetof(EpilogueArgs, factors));
   for (const jit::Vec& accumulator : accumulators) code.vcvtdq2ps(accumulator, accumulator);
   if (!spec_.has_row_scales) {
-    int offset = 0;
-    for (const jit::Vec& accumulator : accumulators) {
-      code.vmulps(accumulator, accumulator, x86::ptr(scales_, offset));
-      offset += emitter_.vector_bytes();
+    for (size_t j = 0; j < accumulators.size(); ++j) {
+      const jit::Vec& accumulator = accumulators[j];
+      if (factors_.empty()) {
+        code.vmulps(accumulator, accumulator,
+                    x86::ptr(scales_, static_cast<int>(j) * emitter_.vector_bytes()));
+      } else {
+        code.vmulps(accumulator, accumulator, factors_[j]);
+      }
     }
     return;
   }
@@ -506,7 +532,12 @@ void Epilogue::ShiftRight(const jit::Vec& y, const Operand& shifts) {
 }
 
 void Epilogue::AddBias(const jit::Vec& accumulator, int vector) {
-  emitter_.code().vaddps(accumulator, accumulator, x86::ptr(bias_, vector * emitter_.vector_bytes()));
+  x86::Assembler& code = emitter_.code();
+  if (addends_.empty()) {
+    code.vaddps(accumulator, accumulator, x86::ptr(bias_, vector * emitter_.vector_bytes()));
+  } else {
+    code.vaddps(accumulator, accumulator, addends_[static_cast<size_t>(vector)]);
+  }
 }
 
 void Epilogue::AddResidual(const std::vector<jit::Vec>& accumulators) {

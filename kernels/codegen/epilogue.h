@@ -158,6 +158,8 @@ class Epilogue {
                    const std::vector<jit::Vec>& vectors);
 
  private:
+  /// Loads the scales and the bias of a row of `width` vectors into free registers, if enough rows use them.
+  void HoldColumns(size_t rows, size_t width);
   /// The number of rows of `width` vectors that are packed together.
   size_t PackedRows(size_t width) const;
   /// Computes the outputs of the tile's next row, not yet rounded to their type.
@@ -220,6 +222,7 @@ class Epilogue {
   int offset_ = 0;         // the offset of the EpilogueArgs in these arguments
   jit::Gp scales_, bias_;  // the same register if SharesRegister()
   jit::Gp constants_, row_, residual_;
+  std::vector<jit::Vec> factors_, addends_;  // of HoldColumns(); empty: read from memory
 };
 
 }  // namespace intact::kernels

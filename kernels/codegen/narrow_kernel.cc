@@ -142,9 +142,13 @@ class NarrowKernel {
 
   void Sums() {
     code().mov(b_, Argument(offsetof(NarrowKernelArgs, b)));
-    for (Vec& sum : sums_) {
-      sum = registers_.NewVector("sums of a row");
-      emitter_->Zero(sum);
+    for (Vec& sum : sums_) sum = registers_.NewVector("sums of a row");
+    if (IsWhole()) {
+      code().mov(steps_, Argument(offsetof(NarrowKernelArgs, compensation)));
+      emitter_->Load(sums_[0], x86::ptr(steps_));
+      for (size_t i = 1; i < sums_.size(); ++i) emitter_->Copy(sums_[i], sums_[0]);
+    } else {
+      for (const Vec& sum : sums_) emitter_->Zero(sum);
     }
     jit::Operand b(static_cast<size_t>(dot_->b_registers()));
     for (Vec& of_step : b) of_step = registers_.NewVector("b");
@@ -337,12 +341,12 @@ class NarrowKernel {
 
   void Store() {
     const Gp compensation = steps_;
-    code().mov(compensation, Argument(offsetof(NarrowKernelArgs, compensation)));
+    if (!IsWhole()) code().mov(compensation, Argument(offsetof(NarrowKernelArgs, compensation)));
     std::vector<std::vector<Vec>> outputs;
     for (int i = 0; i < spec_.tile_rows() / spec_.quads(); ++i) {
       const Vec sums = Outputs(static_cast<size_t>(i) * static_cast<size_t>(spec_.quads()));
       if (outputs_.isValid()) code().vpermd(sums, outputs_, sums);
-      code().vpaddd(sums, sums, x86::ptr(compensation));
+      if (!IsWhole()) code().vpaddd(sums, sums, x86::ptr(compensation));
       outputs.push_back({sums});
     }
     epilogue_.StoreRows(outputs, c_, Argument(offsetof(NarrowKernelArgs, c_vector_bytes)),
