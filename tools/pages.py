@@ -180,7 +180,7 @@ SUMMARIES = {
         *mean_and_worst(ATTENTION, *TIMES, "{isa}: oneDNN 3.12.1", "{isa}: intact", isa="AVX-VNNI"),
         *mean_and_worst(
             LITERT,
-            "../2026-11-30-amd_zen_5/tflite_models.json",
+            "../2026-12-01-amd_zen_5/tflite_models.json",
             ("over LiteRT",),
             column="ratio",
             isa="AVX-512-VNNI",
