@@ -30,7 +30,7 @@ struct NarrowKernelArgs {
   int64_t tiles = 0;           // ≥ 1
   const uint8_t* a = nullptr;  // row 0
   int64_t stride = 0;          // from a row to the next; several rows of a step have no gaps
-  int64_t steps = 0;  // whole steps, of each tap if there are taps
+  int64_t steps = 0;           // whole steps, of each tap if there are taps
   // NarrowKernelSpec::has_taps: the offsets of taps, in bytes from a row. At least one.
   const int64_t *taps = nullptr, *taps_end = nullptr;
   // Tail::kMasked: what a row has of the last step. A bit for each byte, read with zmm registers; ones for each
