@@ -311,6 +311,18 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(intact_isa_name(std::get<0>(test.param))) + "_" + std::get<1>(test.param).name;
     });
 
+// Narrow kernels of several taps: threads divide an output line, and a line has rows behind its whole tiles.
+INSTANTIATE_TEST_SUITE_P(
+    OfFewColumns, TuneConv,
+    testing::Combine(
+        testing::Values(INTACT_ISA_AVX_VNNI, INTACT_ISA_AVX512_VNNI),
+        testing::Values(ConvLayer{"FewChannels", "conv s8s8u8 in=3x21 c=32 o=7 kernel=3x3 pad=1x1 za=-7"},
+                        ConvLayer{"AVectorOfChannels",
+                                  "conv u8s8s32 in=3x21 c=20 o=16 kernel=3x3 pad=1x1 za=5 zb=3"})),
+    [](const auto& test) {
+      return std::string(intact_isa_name(std::get<0>(test.param))) + "_" + std::get<1>(test.param).name;
+    });
+
 class TuneConvHere : public TuneConv {};
 
 // With open extents, a plan also has the kernel for one row, which takes far longer for many rows.

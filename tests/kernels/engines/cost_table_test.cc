@@ -205,6 +205,29 @@ TEST(CostTable, KernelsInTurnAreExact) {
   }
 }
 
+// Some CPUs' tables have two rows share the last vector of columns. The tables vary which rows are computed together:
+// parts of a tile, and tiles at the ends of lines, where rows leave padding out.
+TEST(CostTable, RowsThatShareAVectorAreExact) {
+  for (const Isa isa : {Isa::kAvx512Vnni, Isa::kAvx10_2}) {
+    if (intact_isa_available(static_cast<intact_isa>(isa)) == 0) continue;
+    for (const int64_t waiting_vectors : {0, 100}) {
+      CostTable table = Costs();
+      table.layout.shared_columns = 8;
+      table.layout.most_waiting_vectors = waiting_vectors;
+      table.layout.least_skipped = 0;
+      const tests::ScopedCosts scope(table);
+      for (const char* line : {"gemm s8s8s32 m=50 n=24 k=61 za=3 bias=s32", "gemm u8s8s32 m=13 n=33 k=100",
+                               "gemm u8s8u8 m=11 n=20 k=64 scale=channel bias=f32 res=f32 zb=3",
+                               "conv u8s8s32 in=4x9 c=32 o=24 kernel=3x3 pad=1x1 za=7",
+                               "conv s8s8u8 in=5x12 c=20 o=40 kernel=3x5 pad=1x2 za=7 scale=channel"}) {
+        verify::Problem problem = tests::Parsed(line);
+        problem.isa = static_cast<intact_isa>(isa);
+        ASSERT_NO_FATAL_FAILURE(tests::ExpectItsModel(problem));
+      }
+    }
+  }
+}
+
 // Packing the taps of a row costs time, so schedules are chosen less often the more it costs.
 TEST(CostTable, SchedulesPayForTheTapsTheyPack) {
   for (const Isa isa : {Isa::kAvx2, Isa::kAvx512}) {

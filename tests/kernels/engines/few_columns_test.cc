@@ -90,6 +90,8 @@ TEST_P(FewColumns, GiveTheReferencesBytes) {
            "gemm s8s8s32 m=55 n=16 k=13 za=3",
            "gemm u8s8u8 m=70 n=11 k=16 zc=3 bias=f32 scale=channel cpad=2",
            "gemm u8s8f32 m=21 n=8 k=40 scale=channel apad=3",
+           // Rows with values, stored through scratch.
+           "gemm u8s8f32 m=249 n=15 k=92 zb=3 scale=channel cpad=4",
            // Several rows lie side by side in a step.
            "gemm s8s8s32 m=83 n=2 k=8 za=5",
            "gemm u8s8u8 m=72 n=3 k=8 zc=3 bias=f32 scale=channel",
@@ -111,8 +113,8 @@ TEST_P(FewColumns, GiveTheReferencesBytes) {
 
 // All candidates of tuning.
 TEST_P(FewColumns, EveryCandidateGivesTheSameBytes) {
-  for (const char* shape :
-       {"m=13 n=1 k=1100", "m=50 n=2 k=140", "m=7 n=4 k=300", "m=21 n=8 k=67", "m=40 n=3 k=70"}) {
+  for (const char* shape : {"m=13 n=1 k=1100", "m=50 n=2 k=140", "m=7 n=4 k=300", "m=21 n=8 k=67",
+                            "m=40 n=3 k=70", "m=14 n=14 k=30 zb=3", "m=7 n=8 k=30 zb=3"}) {
     const Problem problem = OnThis(std::string("gemm u8s8s32 za=3 fill=laplace ") + shape);
     const reference::Gemm gemm = verify::MaterializeGemm(problem);
     const verify::RunOptions options = verify::RunOptionsOf(problem);
