@@ -128,6 +128,8 @@ class Microkernel {
       jit::Operand& b = b_operands_.emplace_back();
       for (int i = 0; i < dot_->b_registers(); ++i) b.push_back(registers_.NewVector("b"));
     }
+    // A vector that rows share is half a vector in memory.
+    assert(!spec_.pairs_rows || static_cast<int>(b_operands_.size()) == spec_.vectors);
     if (spec_.dot != jit::DotKind::kCut) return;
     for (int j = 0; j < spec_.vectors; ++j) indices_.push_back(registers_.NewVector("quads of a window"));
   }

@@ -117,7 +117,8 @@ void Band::StageLines(const ConvInput& input, const Slice& slice, int64_t plane,
           first_line * geometry_.stride[kHeight] + i + height * (geometry_.dilation[kHeight] - line_step_);
       StageLine(input, slice, InputLine(geometry_, input, plane, tap, y), to + i * line_bytes_);
     }
-    // The last quad of a tap may read this much of the next line. Later slices overwrite it.
+    // The last quad of a tap may read this much of the next line. Later slices overwrite it. Taps that are padded to whole
+    // steps read more, and multiply it by 0.
     std::memset(to + staged * line_bytes_, PaddingOf(input), kQuad);
   }
 }
