@@ -176,7 +176,7 @@ class Microkernel {
     }
     for (int chain = 1; chain < chains_; ++chain) {
       for (int i = 0; i < spec_.mr; ++i) {
-        for (const Vec& sum : accumulators_[static_cast<size_t>(chain * spec_.mr + i)]) emitter_->Zero(sum);
+        for (int j = 0; j < spec_.vectors; ++j) emitter_->Zero(accumulator(chain, i, j));
       }
     }
     if (shared_ != nullptr) {

@@ -159,9 +159,9 @@ double NarrowEngine::Cost(int64_t m) const {
   constexpr double kOtherCall = 60, kCopiedRow = 60;
   double cost = 0;
   if (has_taps()) {
-    const int64_t line = data_.taps().line_rows;
-    cost = static_cast<double>(m / line) * LineCost(spec_.isa, data_.n, data_.k, line);
-    m %= line;
+    const int64_t line = data_.taps().line_rows, lines = m / line;
+    cost = static_cast<double>(lines) * LineCost(spec_.isa, data_.n, data_.k, line);
+    m -= lines * line;
   }
   cost += static_cast<double>(RoundUp(m, tile)) * RowCost(spec_.isa, data_.n, data_.k) / step_rows_;
   if (spec_.quads() == 1 && m % tile != 0) {

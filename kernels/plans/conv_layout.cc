@@ -284,9 +284,9 @@ bool ConvLayout::FillsSteps() const {
   }
   constexpr int64_t kPanelRows = 8;  // about
   const VnniCosts& costs = Costs().Of(isa_).vnni;
-  const double quads = static_cast<double>(k / depth * tap_depth_ / kQuad) * (kPanelRows + 1);
-  return NarrowEngine::LineCost(isa_, outputs, k, rows) <
-         static_cast<double>(rows) * (quads + costs.tile) / kPanelRows;
+  const int64_t quads = k / depth * tap_depth_ / kQuad;
+  const double tile = static_cast<double>(quads * (kPanelRows + 1)) + costs.tile;
+  return NarrowEngine::LineCost(isa_, outputs, k, rows) < static_cast<double>(rows) * tile / kPanelRows;
 }
 
 // With VNNI and few outputs: whether narrow kernels take less time than a planar band for a line of a band with joined taps.
@@ -300,8 +300,9 @@ bool ConvLayout::WantsNarrow() const {
       !NarrowEngine::TakesTaps(isa_, outputs, depth, rows)) {
     return false;
   }
-  const auto products = static_cast<double>(k / kQuad * outputs * kQuad / jit::VectorBytes(isa_));
-  const double pixel = products * PlanarItem() + static_cast<double>(Costs().layout.planar_pixel);
+  const int64_t products = k * outputs / jit::VectorBytes(isa_);
+  const double pixel =
+      static_cast<double>(products) * PlanarItem() + static_cast<double>(Costs().layout.planar_pixel);
   return NarrowEngine::LineCost(isa_, outputs, k, rows) < static_cast<double>(rows) * pixel;
 }
 
