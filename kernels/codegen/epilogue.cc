@@ -205,6 +205,12 @@ void Epilogue::HoldColumns(size_t rows, size_t width) {
   if (spec_.scaling.has_addends) hold(bias_, &addends_);
 }
 
+asmjit::Operand Epilogue::Columns(const jit::Gp& columns, const std::vector<jit::Vec>& held,
+                                  size_t vector) const {
+  if (!held.empty()) return held[vector];
+  return x86::ptr(columns, static_cast<int>(vector) * emitter_.vector_bytes());
+}
+
 void Epilogue::StoreMaskedPart(const jit::Mem& to, const std::vector<jit::Vec>& packed, int bytes, int part) {
   x86::Assembler& code = emitter_.code();
   if (part == 0) {
@@ -240,9 +246,12 @@ void Epilogue::StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& 
 }
 
 void Epilogue::AddBiasAndBound(const std::vector<jit::Vec>& accumulators) {
+  x86::Assembler& code = emitter_.code();
   if (spec_.scaling.has_addends) LoadColumns(offsetof(EpilogueArgs, addends));
   for (size_t j = 0; j < accumulators.size(); ++j) {
-    if (spec_.scaling.has_addends) AddBias(accumulators[j], static_cast<int>(j));
+    if (spec_.scaling.has_addends) {
+      code.emit(x86::Inst::kIdVaddps, accumulators[j], accumulators[j], Columns(bias_, addends_, j));
+    }
     if (!spec_.has_residual()) Bound(accumulators[j]);
   }
 }
@@ -399,13 +408,7 @@ void Epilogue::Scale(const std::vector<jit::Vec>& accumulators) {
   for (const jit::Vec& accumulator : accumulators) code.vcvtdq2ps(accumulator, accumulator);
   if (!spec_.has_row_scales) {
     for (size_t j = 0; j < accumulators.size(); ++j) {
-      const jit::Vec& accumulator = accumulators[j];
-      if (factors_.empty()) {
-        code.vmulps(accumulator, accumulator,
-                    x86::ptr(scales_, static_cast<int>(j) * emitter_.vector_bytes()));
-      } else {
-        code.vmulps(accumulator, accumulator, factors_[j]);
-      }
+      code.emit(x86::Inst::kIdVmulps, accumulators[j], accumulators[j], Columns(scales_, factors_, j));
     }
     return;
   }
@@ -529,15 +532,6 @@ void Epilogue::ShiftRight(const jit::Vec& y, const Operand& shifts) {
   code.vpaddd(y, y, other);
   emitter_.registers().Free(other);
   emitter_.registers().Free(right);
-}
-
-void Epilogue::AddBias(const jit::Vec& accumulator, int vector) {
-  x86::Assembler& code = emitter_.code();
-  if (addends_.empty()) {
-    code.vaddps(accumulator, accumulator, x86::ptr(bias_, vector * emitter_.vector_bytes()));
-  } else {
-    code.vaddps(accumulator, accumulator, addends_[static_cast<size_t>(vector)]);
-  }
 }
 
 void Epilogue::AddResidual(const std::vector<jit::Vec>& accumulators) {

@@ -160,6 +160,8 @@ class Epilogue {
  private:
   /// Loads the scales and the bias of a row of `width` vectors into free registers, if enough rows use them.
   void HoldColumns(size_t rows, size_t width);
+  /// The values of a vector of columns: a register of `held`, or in memory if HoldColumns() held none.
+  asmjit::Operand Columns(const jit::Gp& columns, const std::vector<jit::Vec>& held, size_t vector) const;
   /// The number of rows of `width` vectors that are packed together.
   size_t PackedRows(size_t width) const;
   /// Computes the outputs of the tile's next row, not yet rounded to their type.
@@ -185,7 +187,6 @@ class Epilogue {
   void MultiplyHigh(const jit::Vec& y, const Operand& multipliers);
   template <class Operand>
   void ShiftRight(const jit::Vec& y, const Operand& shifts);
-  void AddBias(const jit::Vec& accumulator, int vector);
   /// Adds the bias. Applies the activation, unless a residual comes first.
   void AddBiasAndBound(const std::vector<jit::Vec>& accumulators);
   /// Rounds to the type of outputs and stores.

@@ -64,6 +64,8 @@ struct ScheduleCosts {
 /// Columns that a vector holds (narrow_engine.h), in half cycles.
 struct NarrowCosts {
   double run = 0;                        // a run
+  double call = 0;                       // a kernel's call for the lines or rows that others leave
+  double copied_row = 0;                 // a row that is copied because there are fewer than a tile has
   double row = 0;                        // a row, with its outputs
   double step = 0;                       // a step of a row
   double whole_row = 0, whole_step = 0;  // as above, if the columns fill the vector: no sums are added up

@@ -142,8 +142,8 @@ double BlockCost::OfTileRow(int64_t rows, TileRows* known) const {
   double* const cost = known == nullptr ? nullptr : &known->at(static_cast<size_t>(rows));
   if (cost != nullptr && *cost != 0) return *cost;
   const int64_t whole = (vectors_ - (pairs_rows_ ? 1 : 0)) / block_.vectors;
-  const double computed = static_cast<double>(whole) * OfTile(rows, block_.vectors) +
-                          OfTile(rows, vectors_ - whole * block_.vectors, pairs_rows_);
+  const double computed = static_cast<double>(whole) * OfTile({rows, block_.vectors}) +
+                          OfTile({rows, vectors_ - whole * block_.vectors, pairs_rows_});
   if (cost != nullptr) *cost = computed;
   return computed;
 }
@@ -166,30 +166,32 @@ double BlockCost::OfStagedRow() const {
   return costs.row * static_cast<double>(copies) + costs.row_quad * quads_;
 }
 
-double BlockCost::OfTile(int64_t rows, int64_t vectors, bool pairs_rows) const {
-  if (vectors == 0) return 0;
-  return WithCosts([&](const auto& costs) { return OfTile(costs, rows, vectors, pairs_rows); });
+double BlockCost::OfTile(const Tile& tile) const {
+  if (tile.vectors == 0) return 0;
+  return WithCosts([&](const auto& costs) { return OfTile(costs, tile); });
 }
 
 // Vectors of wide weights that come from L2 take twice as long. Measured on Zen 5 with AVX-512 at 768×768.
-double BlockCost::OfTile(const PanelCosts& costs, int64_t rows, int64_t vectors, bool /*pairs_rows*/) const {
+double BlockCost::OfTile(const PanelCosts& costs, const Tile& tile) const {
+  const auto rows = static_cast<double>(tile.rows);
   const double vector = streams_weights_ ? 2 * costs.vector : costs.vector;
-  const double quad = costs.product * static_cast<double>(rows) + vector;
-  const double output = stores_bytes_ ? costs.output * static_cast<double>(rows) : 0;
-  return (tile_quads_ * quad + output) * static_cast<double>(vectors) + costs.tile;
+  const double quad = costs.product * rows + vector;
+  const double output = stores_bytes_ ? costs.output * rows : 0;
+  return (tile_quads_ * quad + output) * static_cast<double>(tile.vectors) + costs.tile;
 }
 
-double BlockCost::OfTile(const ScheduledPanelCosts& costs, int64_t rows, int64_t vectors,
-                         bool /*pairs_rows*/) const {
+double BlockCost::OfTile(const ScheduledPanelCosts& costs, const Tile& tile) const {
+  const auto rows = static_cast<double>(tile.rows);
   const double row = costs.item_row * items_ + costs.group_row * groups_;
-  const double quad = row * static_cast<double>(rows) + costs.item * items_;
+  const double quad = row * rows + costs.item * items_;
   const double output = stores_bytes_ ? costs.byte_output : costs.output;
-  return (quads_ * quad + output * static_cast<double>(rows)) * static_cast<double>(vectors) + costs.tile;
+  return (quads_ * quad + output * rows) * static_cast<double>(tile.vectors) + costs.tile;
 }
 
-double BlockCost::OfTile(const VnniCosts& costs, int64_t rows, int64_t vectors, bool pairs_rows) const {
+double BlockCost::OfTile(const VnniCosts& costs, const Tile& tile) const {
+  const int64_t rows = tile.rows, vectors = tile.vectors;
   // Rows and vectors are loaded, as fast as vectors are multiplied.
-  const int64_t saved = pairs_rows && rows >= kLeastPairedRows ? rows / 2 : 0;
+  const int64_t saved = tile.pairs_rows && rows >= kLeastPairedRows ? rows / 2 : 0;
   auto products = static_cast<double>(std::max(rows * vectors - saved, rows + vectors));
   if (streams_weights_) {
     const double loads = static_cast<double>(vectors * jit::VectorBytes(block_.isa)) / 64;

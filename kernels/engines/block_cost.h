@@ -74,10 +74,14 @@ class BlockCost {
     const VectorCosts& costs = Costs().Of(block_.isa);
     return std::visit([&](auto member) -> double { return visit(costs.*member); }, block_.costs);
   }
-  double OfTile(int64_t rows, int64_t vectors, bool pairs_rows = false) const;
-  double OfTile(const VnniCosts& costs, int64_t rows, int64_t vectors, bool pairs_rows) const;
-  double OfTile(const PanelCosts& costs, int64_t rows, int64_t vectors, bool pairs_rows) const;
-  double OfTile(const ScheduledPanelCosts& costs, int64_t rows, int64_t vectors, bool pairs_rows) const;
+  struct Tile {
+    int64_t rows = 0, vectors = 0;
+    bool pairs_rows = false;  // see PairsRows()
+  };
+  double OfTile(const Tile& tile) const;
+  double OfTile(const VnniCosts& costs, const Tile& tile) const;
+  double OfTile(const PanelCosts& costs, const Tile& tile) const;
+  double OfTile(const ScheduledPanelCosts& costs, const Tile& tile) const;
   double OfCall() const;
   double OfStagedRow() const;
   void CutAtLines(const Taps& taps);

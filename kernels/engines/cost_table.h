@@ -193,6 +193,8 @@ void ForEachVectorCost(const std::string& path, Costs& vector, const Visit& visi
   visit(path + ".schedule.edge_row", kProducts, schedule.edge_row);
   const auto narrow = [&](const std::string& kernel, auto& costs) {
     visit(kernel + ".run", kHalfCycles, costs.run);
+    visit(kernel + ".call", kHalfCycles, costs.call);
+    visit(kernel + ".copied_row", kHalfCycles, costs.copied_row);
     visit(kernel + ".row", kHalfCycles, costs.row);
     visit(kernel + ".step", kHalfCycles, costs.step);
     visit(kernel + ".whole_row", kHalfCycles, costs.whole_row);

@@ -19,6 +19,11 @@ constexpr int64_t kMostDepth = 2048;
 // The rows that are stored through scratch at a time: whole tiles.
 constexpr int64_t kScratchRows = 128;
 
+const NarrowCosts& CostsOf(core::Isa isa) {
+  const VectorCosts& costs = Costs().Of(isa);
+  return DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni ? costs.narrow_vnni : costs.narrow_wide;
+}
+
 }  // namespace
 
 // Without VNNI, this engine is 1.1 to 4 times as fast as schedules up to the depth tested here, and 0.8 times as
@@ -53,7 +58,7 @@ bool NarrowEngine::CanRun(const GemmData& data, core::Isa isa) {
 NarrowEngine::NarrowEngine(const GemmData& data, core::Isa isa) : data_(data) {
   spec_.isa = isa;
   spec_.width = data.weights.width;
-  spec_.columns = spec_.tile_rows() == 16 ? static_cast<int>(data.n) : spec_.width;
+  spec_.columns = spec_.lanes() == 16 ? static_cast<int>(data.n) : spec_.width;
   spec_.has_taps = has_taps();
   step_rows_ = has_taps() ? 1 : spec_.MostStepRows(data.k);
   for (int64_t tap = 0; tap < data.taps().count(); ++tap) joined_taps_.push_back(tap * data.taps().depth);
@@ -93,10 +98,9 @@ Error NarrowEngine::Build() {
   return {};
 }
 
-// The panel has quad q of column c at (q·width + c)·kQuad.
 void NarrowEngine::SetTail() {
   const auto at = [&](int64_t depth, int column) {
-    return (depth / kQuad * spec_.width + column) * kQuad + depth % kQuad;
+    return OffsetInPanel(depth, column, data_.weights.quad_bytes());
   };
   const int64_t first = data_.k - step_bytes();
   for (int64_t depth = data_.k / step_bytes() * step_bytes(); depth < data_.k; ++depth) {
@@ -123,9 +127,7 @@ void NarrowEngine::SetLanes(const RunBuffers& buffers, Lanes* lanes) const noexc
 }
 
 double NarrowEngine::RowCost(core::Isa isa, int64_t n, int64_t k) {
-  const VectorCosts& all = Costs().Of(isa);
-  const NarrowCosts& costs =
-      DotOf(isa, INTACT_EXACT) == jit::DotKind::kVnni ? all.narrow_vnni : all.narrow_wide;
+  const NarrowCosts& costs = CostsOf(isa);
   const int64_t lanes = jit::VectorBytes(isa) / 4, step_bytes = StepBytes(isa, n);
   const auto steps = static_cast<double>(CeilDivide(k, step_bytes));
   if (step_bytes > kQuad) return costs.row + steps * costs.step;
@@ -141,35 +143,31 @@ int64_t NarrowEngine::TailRows(core::Isa isa, int64_t n, int64_t rows) {
 }
 
 double NarrowEngine::LineCost(core::Isa isa, int64_t n, int64_t k, int64_t rows) {
-  constexpr double kCall = 80;
   const int64_t lanes = jit::VectorBytes(isa) / 4, last = rows % lanes, tail = TailRows(isa, n, rows);
   // A tile of few rows waits for the latency of products.
   const int64_t computed = rows - last +
                            (last == 0   ? 0
                             : tail == 0 ? lanes
                                         : std::max<int64_t>(tail, kInFlight));
-  return kCall * (last == 0 ? 1 : 2) + static_cast<double>(computed) * RowCost(isa, n, k);
+  return CostsOf(isa).call * (last == 0 ? 1 : 2) + static_cast<double>(computed) * RowCost(isa, n, k);
 }
 
 // Assumes that rows of one tap have no gaps.
 double NarrowEngine::Cost(int64_t m) const {
+  const NarrowCosts& costs = CostsOf(spec_.isa);
   const int64_t tile = spec_.tile_rows();
-  // Rows behind the last whole tile take another call. Fewer rows than a tile are copied one by one, and so are their
-  // outputs.
-  constexpr double kOtherCall = 60, kCopiedRow = 60;
-  double cost = 0;
+  double cost = costs.run;
   if (has_taps()) {
     const int64_t line = data_.taps().line_rows, lines = m / line;
-    cost = static_cast<double>(lines) * LineCost(spec_.isa, data_.n, data_.k, line);
+    cost += static_cast<double>(lines) * LineCost(spec_.isa, data_.n, data_.k, line);
     m -= lines * line;
   }
   cost += static_cast<double>(RoundUp(m, tile)) * RowCost(spec_.isa, data_.n, data_.k) / step_rows_;
   if (spec_.quads() == 1 && m % tile != 0) {
-    cost += kOtherCall + (m < tile ? kCopiedRow * static_cast<double>(m) : 0);
+    // Rows behind the last whole tile take another call. Fewer rows than a tile are copied one by one, and so are their
+    // outputs.
+    cost += costs.call + (m < tile ? costs.copied_row * static_cast<double>(m) : 0);
   }
-  const VectorCosts& all = Costs().Of(spec_.isa);
-  const bool is_vnni = DotOf(spec_.isa, INTACT_EXACT) == jit::DotKind::kVnni;
-  cost += is_vnni ? all.narrow_vnni.run : all.narrow_wide.run;
   // Of a vector; HalfCycles() is of 16 columns.
   const double product = HalfCycles(spec_.isa) * spec_.lanes() / kPanelColumns;
   return cost / static_cast<double>(data_.weights.quads()) / product;

@@ -133,8 +133,9 @@ class PanelEngine final : public Engine {
 
   PanelEngine(const GemmData& data, const KernelBlock& block, std::shared_ptr<const Schedule> schedule,
               std::shared_ptr<const WidePanels> wide, int64_t most_rows);
-  /// The specification of kernels of `rows` rows, without their columns and their loop.
+  /// Kernels of `rows` rows, for whole panels and for the columns behind them. Without their loops.
   MicrokernelSpec SpecFor(int rows) const;
+  MicrokernelSpec EdgeSpecFor(int rows) const;
   Error GenerateHeight(int rows) const;
   Error Generate(MicrokernelSpec spec, ByStores* kernels) const;
   /// Whether there are kernels for tiles of `rows` rows; generates them the first time.

@@ -30,44 +30,44 @@ MicrokernelSpec PanelEngine::SpecFor(int rows) const {
   spec.dot = block_.dot;
   spec.signs.a_signed = is_signed_;
   spec.mr = rows;
+  spec.vectors = block_.vectors;
   spec.width = data_.weights.width;
   spec.epilogue = data_.epilogue;
   return spec;
 }
 
 std::string PanelEngine::KernelName() const {
-  MicrokernelSpec spec = SpecFor(block_.mr);
-  spec.vectors = data_.n >= nr_ ? block_.vectors : EdgeVectors();
+  MicrokernelSpec spec = data_.n >= nr_ ? SpecFor(block_.mr) : EdgeSpecFor(block_.mr);
   spec.loop = LoopFor(spec, {}, false);
   return spec.Name();
 }
 
+MicrokernelSpec PanelEngine::EdgeSpecFor(int rows) const {
+  MicrokernelSpec spec = SpecFor(rows);
+  spec.vectors = EdgeVectors();
+  if (!masks_edge_) return spec;
+  spec.epilogue.variant.masked_vectors = EdgeVectors();
+  spec.epilogue.variant.last_columns = static_cast<int>(data_.n % lanes_);
+  spec.pairs_rows = pairs_rows_ && rows >= BlockCost::kLeastPairedRows;
+  return spec;
+}
+
 // The kernels for tiles of `rows` rows.
 Error PanelEngine::GenerateHeight(int rows) const {
-  MicrokernelSpec spec = SpecFor(rows);
+  const MicrokernelSpec whole = SpecFor(rows), edge = EdgeSpecFor(rows);
   Height& height = heights_[static_cast<size_t>(rows - 1)];
   if (data_.taps().shared) height.pixel_offsets = PatternOf(*data_.taps().shared, rows).offsets;
   for (const LineEnds line : LinesOf(rows)) {
     Kernels& kernels = height.At(line);
-    const auto generate = [&](int vectors, bool prefetches, ByStores* to) -> Error {
-      spec.vectors = vectors;
+    const auto generate = [&](MicrokernelSpec spec, bool prefetches, ByStores* to) -> Error {
       spec.loop = LoopFor(spec, line, prefetches);
       return Generate(spec, to);
     };
     if (data_.n >= nr_) {
-      RETURN_IF_ERROR(generate(block_.vectors, false, &kernels.whole));
-      if (can_prefetch_) RETURN_IF_ERROR(generate(block_.vectors, true, &kernels.prefetching));
+      RETURN_IF_ERROR(generate(whole, false, &kernels.whole));
+      if (can_prefetch_) RETURN_IF_ERROR(generate(whole, true, &kernels.prefetching));
     }
-    if (EdgeVectors() == 0) continue;
-    const EpilogueVariant whole = spec.epilogue.variant;
-    if (masks_edge_) {
-      spec.epilogue.variant.masked_vectors = EdgeVectors();
-      spec.epilogue.variant.last_columns = static_cast<int>(data_.n % lanes_);
-      spec.pairs_rows = pairs_rows_ && rows >= BlockCost::kLeastPairedRows;
-    }
-    RETURN_IF_ERROR(generate(EdgeVectors(), false, &kernels.edge));
-    spec.epilogue.variant = whole;
-    spec.pairs_rows = false;
+    if (EdgeVectors() != 0) RETURN_IF_ERROR(generate(edge, false, &kernels.edge));
   }
   height.state.store(Height::State::kMade, std::memory_order_release);
   return {};

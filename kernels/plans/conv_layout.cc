@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <utility>
 
 #include "core/isas.h"
@@ -16,6 +17,8 @@
 
 namespace intact::kernels {
 namespace {
+
+constexpr int64_t kPanelRows = 8;  // of a tile of panels, about
 
 int64_t LargestDivisor(int64_t number, int64_t limit) {
   for (int64_t divisor = std::min(number, limit); divisor > 1; --divisor) {
@@ -253,7 +256,6 @@ bool ConvLayout::WantsPlanar() const {
 // about as long as blocks of two. Of columns, the tiles of each group cost time in addition to their
 // products.
 bool ConvLayout::FillsLanes() const {
-  constexpr int64_t kPanelRows = 8;  // about
   const int64_t lanes = jit::VectorBytes(isa_) / 4, outputs = geometry_.group_outputs();
   const int64_t pixels =
       geometry_.IsOpen() ? kUsualPixels : geometry_.output[kDepth] * geometry_.plane_pixels();
@@ -269,41 +271,38 @@ double ConvLayout::PlanarItem() const {
   return (has_strips ? costs.planar_vnni_columns : costs.planar_vnni_column).item;
 }
 
-// Whether narrow kernels read taps that are padded to whole steps, and take less time than a panel for the taps as they are.
-bool ConvLayout::FillsSteps() const {
+// The time of an output line with narrow kernels if taps of `tap_depth` are padded to whole steps, in half cycles. Infinite if
+// these kernels cannot read the taps.
+double ConvLayout::NarrowLineCost(int64_t tap_depth) const {
   const int64_t outputs = geometry_.output_channels, rows = geometry_.output[kWidth];
-  if (core::IsCompiled(isa_) || UsesSchedule(isa_, problem_.mode) || UsesTiles(isa_) ||
-      geometry_.groups > 1 || geometry_.is_open[kWidth] || outputs > jit::VectorBytes(isa_) / 4) {
-    return false;
-  }
-  const int64_t depth = RoundUp(tap_depth_, NarrowEngine::StepBytes(isa_, outputs));
+  const int64_t depth = RoundUp(tap_depth, NarrowEngine::StepBytes(isa_, outputs));
   const int64_t k = geometry_.kernel[kDepth] * geometry_.kernel[kHeight] * depth;
-  if (depth == tap_depth_ || !NarrowEngine::TakesRows(problem_, outputs, k, isa_) ||
-      !NarrowEngine::TakesTaps(isa_, outputs, depth, rows)) {
+  const bool is_possible = NarrowEngine::TakesRows(problem_, outputs, k, isa_) &&
+                           NarrowEngine::TakesTaps(isa_, outputs, depth, rows);
+  return is_possible ? NarrowEngine::LineCost(isa_, outputs, k, rows)
+                     : std::numeric_limits<double>::infinity();
+}
+
+// Whether narrow kernels for taps that are padded to whole steps take less time than a panel for the taps as they are.
+bool ConvLayout::FillsSteps() const {
+  if (!HasFewOutputs() || core::IsCompiled(isa_) || UsesTiles(isa_) || geometry_.is_open[kWidth])
     return false;
-  }
-  constexpr int64_t kPanelRows = 8;  // about
+  if (tap_depth_ % NarrowEngine::StepBytes(isa_, geometry_.output_channels) == 0) return false;
   const VnniCosts& costs = Costs().Of(isa_).vnni;
-  const int64_t quads = k / depth * tap_depth_ / kQuad;
+  const int64_t quads = geometry_.kernel[kDepth] * geometry_.kernel[kHeight] * tap_depth_ / kQuad;
   const double tile = static_cast<double>(quads * (kPanelRows + 1)) + costs.tile;
-  return NarrowEngine::LineCost(isa_, outputs, k, rows) < static_cast<double>(rows) * tile / kPanelRows;
+  return NarrowLineCost(tap_depth_) < static_cast<double>(geometry_.output[kWidth]) * tile / kPanelRows;
 }
 
 // With VNNI and few outputs: whether narrow kernels take less time than a planar band for a line of a band with joined taps.
 bool ConvLayout::WantsNarrow() const {
   if (UsesTiles(isa_) || geometry_.IsOpen() || geometry_.dilation[kWidth] != 1) return false;
-  const int64_t depth = RoundUp(geometry_.kernel[kWidth] * geometry_.input_channels,
-                                NarrowEngine::StepBytes(isa_, geometry_.output_channels));
-  const int64_t k = geometry_.kernel[kDepth] * geometry_.kernel[kHeight] * depth;
-  const int64_t outputs = geometry_.output_channels, rows = geometry_.output[kWidth];
-  if (!NarrowEngine::TakesRows(problem_, outputs, k, isa_) ||
-      !NarrowEngine::TakesTaps(isa_, outputs, depth, rows)) {
-    return false;
-  }
-  const int64_t products = k * outputs / jit::VectorBytes(isa_);
+  const int64_t inputs = geometry_.input_channels, lanes = jit::VectorBytes(isa_) / 4;
+  const int64_t products = geometry_.taps() * CeilDivide(inputs, kQuad) * geometry_.output_channels / lanes;
   const double pixel =
       static_cast<double>(products) * PlanarItem() + static_cast<double>(Costs().layout.planar_pixel);
-  return NarrowEngine::LineCost(isa_, outputs, k, rows) < static_cast<double>(rows) * pixel;
+  return NarrowLineCost(geometry_.kernel[kWidth] * inputs) <
+         static_cast<double>(geometry_.output[kWidth]) * pixel;
 }
 
 // Each pixel is transposed once, which pays if several taps read it, or if it would be copied anyway. Tiles
