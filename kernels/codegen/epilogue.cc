@@ -138,6 +138,22 @@ void Epilogue::Advance() {
   if (spec_.has_residual()) code.mov(Argument(offsetof(EpilogueArgs, residual)), residual_);
 }
 
+void Epilogue::AdvanceColumns(int vectors) {
+  const auto advance = [&](size_t member, int bytes) {
+    emitter_.code().add(x86::qword_ptr(args_, offset_ + static_cast<int>(member)), bytes);
+  };
+  const int columns = vectors * emitter_.vector_bytes();
+  if (spec_.c_type != INTACT_S32) {
+    advance(offsetof(EpilogueArgs, factors), columns);
+    advance(offsetof(EpilogueArgs, addends), columns);
+  }
+  if (spec_.has_b_zero_points) advance(offsetof(EpilogueArgs, b_zero_points), columns);
+  if (spec_.has_row_zero_points) advance(offsetof(EpilogueArgs, column_sums), columns);
+  if (spec_.has_residual()) {
+    advance(offsetof(EpilogueArgs, residual), vectors * emitter_.lanes() * core::BytesOf(spec_.residual));
+  }
+}
+
 void Epilogue::LoadColumns(size_t member) {
   if (SharesRegister()) emitter_.code().mov(scales_, Argument(member));
 }

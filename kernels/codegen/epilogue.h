@@ -151,6 +151,8 @@ class Epilogue {
   void StoreFloats(const std::vector<jit::Vec>& values, const jit::Mem& c);
   /// After a tile's last row: advances the arguments to the tile below.
   void Advance();
+  /// After a tile of one row of `vectors` vectors: advances the arguments to the columns behind the tile, in the same row.
+  void AdvanceColumns(int vectors);
   /// For quartered 8-bit outputs of rows without values. Requantizes the `accumulators` of four adjacent
   /// columns from `column` on, a vector of rows each. Packs them into the first of `vectors`: quarter q holds
   /// rows 4q to 4q + 3 of the first column, then of the next columns. Destroys the other vectors.

@@ -43,6 +43,7 @@ class Microkernel {
     TakeRegisters();
     session_.Begin(registers_);
     if (spec_.pairs_rows) LoadMasks();
+    if (turn_ != nullptr && turn_->shifts) shift_ = jit::NewShift(*emitter_);
     const asmjit::Label tile = code().newLabel();
     code().bind(tile);
     dot_->Prepare();
@@ -83,7 +84,7 @@ class Microkernel {
   int Chains() const {
     if (spec_.dot != jit::DotKind::kVnni) return 1;
     const int tile = accumulator_count();
-    const int at_once = InTurn() ? spec_.mr : tile;
+    const int at_once = turn_ != nullptr ? 1 : tile;
     const int wanted = std::min((kInFlight + at_once - 1) / at_once, kUnroll);
     return std::clamp((registers_.FreeVectors() - spec_.vectors - (spec_.pairs_rows ? 2 : 1)) / tile, 1,
                       wanted);
@@ -99,7 +100,7 @@ class Microkernel {
     taps_ = registers_.NewGeneral("taps");
     b_ = registers_.NewGeneral("b");
     if (panels() > 1) panel_stride_ = registers_.NewGeneral("panel stride");
-    if (InTurn()) {
+    if (turn_ != nullptr) {
       panel_ = registers_.NewGeneral("panel");
     } else if (panels() > 3) {
       panel_stride3_ = registers_.NewGeneral("3 panel strides");
@@ -232,9 +233,9 @@ class Microkernel {
   void LoadB(const jit::Operand& b, const Mem& from) { dot_->LoadB(b, from, b_bytes()); }
 
   // Vector j of the quad at b_ + quad·quad_bytes(): columns beyond the first 16 are in the next panels. In turn, b_ points into
-  // the vector's own panel: with a stride in the address, Zen 5 reads panels of L2 at 0.8 of the speed.
+  // the vector's own panel.
   Mem BAddress(int j, int quad) const {
-    const int panel = InTurn() ? 0 : j * registers_.vector_bytes() / kPanelQuadBytes;
+    const int panel = turn_ != nullptr ? 0 : j * registers_.vector_bytes() / kPanelQuadBytes;
     const int offset = j * registers_.vector_bytes() % kPanelQuadBytes + quad * quad_bytes();
     switch (panel) {
       case 0:
@@ -263,6 +264,7 @@ class Microkernel {
     const auto broadcast = [&](int row, int step) {
       code().vpbroadcastd(
           a_operand_, x86::ptr(rows_[static_cast<size_t>(row)], offset_, 0, quad * a_bytes() + step * kQuad));
+      if (shift_.isValid()) code().vpxord(a_operand_, a_operand_, shift_);
     };
     if (dot_->takes_quads_apart()) {
       for (int i = rows.begin; i < rows.end; ++i) {
@@ -344,7 +346,6 @@ class Microkernel {
     }
   }
 
-  bool InTurn() const { return std::holds_alternative<PanelsInTurn>(spec_.loop); }
   bool Prefetches() const { return panels_ != nullptr && panels_->prefetches; }
   // Whether vectors of columns read different activations.
   bool Steps() const { return shared_ != nullptr || std::holds_alternative<SteppingLoop>(spec_.loop); }
@@ -377,7 +378,7 @@ class Microkernel {
         Prefetches() && bytes % kLine == 0) {
       code().prefetcht1(x86::ptr(prefetch_, bytes));
     }
-    if (InTurn()) return;
+    if (turn_ != nullptr) return;
     const int lines_ahead = panels_ != nullptr ? panels_->ahead : 0;
     if (lines_ahead != 0 ? quad * quad_bytes() % kLine != 0 : quad != 0) return;
     constexpr int kPage = 4096;
@@ -456,7 +457,7 @@ class Microkernel {
   void Products() {
     if (strip_ != nullptr) return WindowLoop();
     if (shared_ != nullptr) return TapLoop(shared_->pattern.width, [&] { LineTaps(); });
-    if (!InTurn()) return TapLoop(1, [&] { Tap(); });
+    if (turn_ == nullptr) return TapLoop(1, [&] { Tap(); });
     for (int j = 0; j < spec_.vectors; ++j) {
       vectors_ = {j, j + 1};
       if (j != 0) {
@@ -663,6 +664,10 @@ class Microkernel {
       code().vextracti64x4(own.ymm(), accumulators_[i].back(), 1);
       accumulators_[i].back() = own;
     }
+    if (turn_ != nullptr) {
+      epilogue_.StoreRow(accumulators_[0], x86::ptr(c));
+      return ToNextColumns(c);
+    }
     epilogue_.StoreRows(accumulators_, c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
     epilogue_.Advance();
     code().add(c, Argument(offsetof(MicrokernelArgs, c_gap_bytes)));
@@ -672,6 +677,17 @@ class Microkernel {
       code().add(Argument(offsetof(MicrokernelArgs, epilogue) + offsetof(EpilogueArgs, residual)), c);
     }
     code().add(x86::qword_ptr(registers_.Argument(), offsetof(MicrokernelArgs, rows)), spec_.mr * 8);
+  }
+
+  void ToNextColumns(const Gp& free) {
+    const auto advance = [&](size_t member, int bytes) {
+      code().add(x86::qword_ptr(registers_.Argument(), static_cast<int>(member)), bytes);
+    };
+    code().imul(free, Argument(offsetof(MicrokernelArgs, b_panel_stride_bytes)), spec_.vectors);
+    code().add(Argument(offsetof(MicrokernelArgs, b)), free);
+    advance(offsetof(MicrokernelArgs, c), spec_.nr() * core::BytesOf(spec_.epilogue.c_type));
+    advance(offsetof(MicrokernelArgs, compensation), spec_.nr() * static_cast<int>(sizeof(int32_t)));
+    epilogue_.AdvanceColumns(spec_.vectors);
   }
 
   // The ends of lines that tiles have.
@@ -688,6 +704,7 @@ class Microkernel {
   LineEnds line_;
   const PanelLoop* panels_ = std::get_if<PanelLoop>(&spec_.loop);  // or null, as below
   const SharedTaps* shared_ = std::get_if<SharedTaps>(&spec_.loop);
+  const PanelsInTurn* turn_ = std::get_if<PanelsInTurn>(&spec_.loop);
   const StripLoop* strip_ = std::get_if<StripLoop>(&spec_.loop);
   jit::Assembler session_;
   jit::RegisterFile registers_;
@@ -706,7 +723,7 @@ class Microkernel {
   std::vector<jit::DotVariant::Sums> sums_;     // [mr·vectors], if quads are summed in int16
   bool begins_group_ = false;                   // whether the next quad 0 begins int16 sums
   std::vector<jit::Operand> b_operands_;
-  Vec a_operand_, lower_a_operand_;
+  Vec a_operand_, lower_a_operand_, shift_;
   std::vector<Vec> indices_;  // of an extra quad: the quads of its columns
 };
 
@@ -718,7 +735,7 @@ std::string PanelLoop::Name() const {
   return (prefetches ? "_prefetch" : "") + line.Name() + (in_parts ? "_parts" : "");
 }
 
-std::string PanelsInTurn::Name() const { return line.Name() + "_turn"; }
+std::string PanelsInTurn::Name() const { return shifts ? "_turn_shifts" : "_turn"; }
 
 std::string SteppingLoop::Name() const { return "_step" + line.Name(); }
 

@@ -125,7 +125,9 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
       has_lines_(!is_staged_ && !data.skipping_compensation.empty()),
       block_rows_(std::max(RowsPerBlock(is_staged_ ? StagedStride() : data.k, block.mr),
                            RoundUp(LeastBlockRows(), block.mr))),
-      chunk_columns_(ColumnsPerChunk(ColumnBytes(), nr_)) {
+      chunk_columns_(ColumnsPerChunk(ColumnBytes(), nr_)),
+      has_turn_(HasTurn()),
+      most_rows_(most_rows) {
   // The next columns are fetched if there are several chunks, the next rows if L1 does not hold all of them.
   // The rows of a band are not at equal distances (RowMap::IsEven()).
   const bool fetches_rows = !has_lines_ && most_rows * data.k > Caches().TileRows();
@@ -145,7 +147,7 @@ Result<std::unique_ptr<Engine>> PanelEngine::Create(const GemmData& data, const 
   std::unique_ptr<PanelEngine> engine(
       new PanelEngine(data, block, std::move(schedule), std::move(wide), most_rows));
   if (engine->is_signed_) RETURN_IF_ERROR(UnshiftCompensation(data, &engine->compensation_));
-  engine->heights_ = std::vector<Height>(static_cast<size_t>(block.mr));
+  engine->heights_ = std::vector<Height>(static_cast<size_t>(block.mr) + 1);
   if (!engine->IsPortable()) RETURN_IF_ERROR(engine->GenerateHeight(1));
   return std::unique_ptr<Engine>(std::move(engine));
 }
@@ -209,12 +211,14 @@ int64_t PanelEngine::BlockRows(int64_t rows) const {
 
 Error PanelEngine::PrepareRows(int64_t rows, bool or_fewer) const {
   if (or_fewer) {
-    for (int64_t height = std::min<int64_t>(rows, block_.mr); height > 0; --height) {
+    const int64_t least = has_turn_ ? kInTurn : 1;
+    for (int64_t height = std::min<int64_t>(rows, block_.mr); height >= least; --height) {
       RETURN_IF_ERROR(MakeHeight(height));
     }
     return {};
   }
   if (rows == 0) return {};
+  if (rows == 1 && has_turn_) return MakeHeight(kInTurn);
   const int64_t block_rows = BlockRows(rows);
   // All whole blocks have the same tiles, except with lines. A file may ask for 2^31 rows.
   const int64_t last = (rows - 1) / block_rows * block_rows;
@@ -256,7 +260,8 @@ void PanelEngine::RunBy(const RunBuffers& buffers, const Range& range, uint8_t* 
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);
     Input a{buffers.rows(), buffers.taps.empty() ? data_.taps().offsets : buffers.taps, data_.taps().depth};
-    if (is_staged_) a = Stage(a.rows, block, block_end, scratch);
+    if (Stages(range)) a = Stage(a.rows, block, block_end, scratch);
+    if (RunsInTurn(range)) return RunInTurn(buffers, range, a, &call, calls);
     for (int64_t column = range.column_begin; column < range.column_end; column += chunk_columns_) {
       const int64_t chunk_end = std::min(range.column_end, column + chunk_columns_);
       const int64_t next_end = std::min(range.column_end, chunk_end + chunk_columns_);
@@ -348,7 +353,7 @@ void PanelEngine::NextTiles(const RowMap& a, TileCutter* cutter, RowCursor* curs
   tiles->gap = 0;
   tiles->count = std::min<int64_t>(next.count, kMaxTiles);
   if (tiles->count == 0) return;
-  const Height& height = heights_[static_cast<size_t>(tiles->rows - 1)];
+  const Height& height = HeightOf(tiles->rows);
   if (has_lines_) {
     // Tiles at the ends of lines are taken one by one.
     if (cost_.run_rows() != 0) tiles->count = 1;
@@ -372,7 +377,7 @@ void PanelEngine::CutToRows(Tiles* tiles) const noexcept {
   tiles->count = tiles->all_rows();
   tiles->rows = 1;
   tiles->line = {};
-  tiles->kernels = HasHeight(1) ? &heights_.front().at_line.front() : nullptr;
+  tiles->kernels = HasHeight(1) ? &HeightOf(1).at_line.front() : nullptr;
 }
 
 void PanelEngine::RunPortably(const RunBuffers& buffers, const Range& range,
@@ -394,11 +399,31 @@ void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const I
   tile.row_begin = range.row_begin;
   tile.rows = range.row_end - range.row_begin;
   tile.count = 1;
-  tile.kernels = &heights_[static_cast<size_t>(tile.rows - 1)].at_line.front();
+  tile.kernels = &HeightOf(tile.rows).at_line.front();
   RowCursor(a.rows, tile.row_begin).Take(tile.rows, pointers.data());
   if (!HasHeight(tile.rows)) CutToRows(&tile);
   PrefetchRegion region;
   RunTiles(buffers, range, tile, a, pointers.data(), &region, call, calls);
+}
+
+void PanelEngine::RunInTurn(const RunBuffers& buffers, const Range& range, const Input& a,
+                            MicrokernelArgs* call, Calls* calls) const {
+  const Kernels& kernels = HeightOf(kInTurn).at_line.front();
+  const uint8_t* const row = a.rows.At(range.row_begin);
+  Tiles tile;
+  tile.row_begin = range.row_begin;
+  tile.rows = tile.count = 1;
+  SetTaps(a, nullptr, call);
+  const auto run = [&](const MicrokernelFunction& kernel, int64_t column, int64_t tiles) {
+    if (tiles == 0) return;
+    SetTile(buffers, tile, column, call);
+    call->rows = &row;
+    call->tiles = tiles;
+    Call(kernel, 1, call, calls);
+  };
+  const int64_t columns = range.column_end - range.column_begin, edge_columns = columns % kTurnColumns;
+  run(kernels.whole.front(), range.column_begin, columns / kTurnColumns);
+  run(kernels.edge.front(), range.column_end - edge_columns, edge_columns == 0 ? 0 : 1);
 }
 
 void PanelEngine::RunChunk(const RunBuffers& buffers, const Range& range, const Input& a, int64_t next_end,
@@ -504,7 +529,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
   if (tiles.kernels == nullptr) {
     return calls == nullptr ? RunPortably(buffers, range, tiles) : calls->LackKernel();
   }
-  call->pixel_offsets = heights_[static_cast<size_t>(tiles.rows - 1)].pixel_offsets.data();
+  call->pixel_offsets = HeightOf(tiles.rows).pixel_offsets.data();
   SetTaps(a, tiles.compensation, call);
   const bool streams = can_stream_ && Streams(buffers, data_, block_.isa,
                                               nr_ == lanes_ ? Costs().layout.streaming_panel_quads : 0);
@@ -528,7 +553,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     }
     if (prefetching != 0) {
       call->tiles = prefetching;
-      Call(tiles.kernels->prefetching[stores], tiles.rows, call, calls);
+      Call(tiles.kernels->prefetching[stores], tiles.rows * call->tiles, call, calls);
     }
     // More prefetches would evict other data.
     if (prefetching == tiles.count) continue;
@@ -539,7 +564,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
       call->rows = pointers + prefetching * tiles.rows;
     }
     call->tiles = tiles.count - prefetching;
-    Call(tiles.kernels->whole[stores], tiles.rows, call, calls);
+    Call(tiles.kernels->whole[stores], tiles.rows * call->tiles, call, calls);
   }
   if (edge_columns == 0) return;
   const auto last_columns = static_cast<unsigned>(edge_columns) % static_cast<unsigned>(lanes_);
@@ -547,7 +572,7 @@ void PanelEngine::RunTiles(const RunBuffers& buffers, const Range& range, const 
     SetTile(buffers, tiles, edge_begin, call);
     call->rows = pointers;
     call->tiles = tiles.count;
-    return Call(tiles.kernels->edge[last_columns == 0 ? stores : 0], tiles.rows, call, calls);
+    return Call(tiles.kernels->edge[last_columns == 0 ? stores : 0], tiles.all_rows(), call, calls);
   }
   // RunEdge() runs several tiles at once, up to the room of its scratch.
   const int64_t tile_bytes = data_.ScratchTileBytes(tiles.rows, RoundUp(edge_columns, lanes_));

@@ -79,7 +79,7 @@ class PanelEngine final : public Engine {
     ByStores whole, prefetching;  // for whole blocks of columns
     ByStores edge;
   };
-  /// The kernels for tiles of one height.
+  /// The kernels for tiles of one height, or kInTurn.
   struct Height {
     enum class State : uint8_t { kNotMade, kMade, kFailed };
     std::atomic<State> state = State::kNotMade;
@@ -103,7 +103,7 @@ class PanelEngine final : public Engine {
       return rows == other.rows && line == other.line && compensation == other.compensation;
     }
   };
-  /// What is done with each call of a kernel, instead of the call. `rows`: the rows of a tile.
+  /// What is done with each call of a kernel, instead of the call. `rows`: the rows of all its tiles.
   class Calls {
    public:
     virtual ~Calls() = default;
@@ -120,6 +120,9 @@ class PanelEngine final : public Engine {
       calls->Call(kernel, rows, call);
     }
   }
+  /// The height of one row that is multiplied by panels in turn (PanelsInTurn).
+  static constexpr int64_t kInTurn = 0;
+  static constexpr int kTurnVectors = 4, kTurnColumns = kTurnVectors * kPanelColumns;
   class TileCutter;
   class Recorder;
   class PrefetchRegion;
@@ -137,10 +140,14 @@ class PanelEngine final : public Engine {
   MicrokernelSpec SpecFor(int rows) const;
   MicrokernelSpec EdgeSpecFor(int rows) const;
   Error GenerateHeight(int rows) const;
+  bool HasTurn() const;
+  MicrokernelSpec InTurnSpec(int64_t columns) const;
+  Error GenerateInTurn() const;
   Error Generate(MicrokernelSpec spec, ByStores* kernels) const;
+  Height& HeightOf(int64_t rows) const { return heights_[static_cast<size_t>(rows)]; }
   /// Whether there are kernels for tiles of `rows` rows; generates them the first time.
   bool HasHeight(int64_t rows) const noexcept {
-    const auto state = heights_[static_cast<size_t>(rows - 1)].state.load(std::memory_order_acquire);
+    const auto state = HeightOf(rows).state.load(std::memory_order_acquire);
     return state == Height::State::kNotMade ? TryHeight(rows) : state == Height::State::kMade;
   }
   bool TryHeight(int64_t rows) const noexcept;
@@ -149,7 +156,6 @@ class PanelEngine final : public Engine {
   /// The loop of the kernel that `spec` specifies in all other members.
   MicrokernelLoop LoopFor(const MicrokernelSpec& spec, LineEnds line, bool prefetches) const;
   static bool IsInParts(const MicrokernelSpec& spec);
-  bool IsInTurn(const MicrokernelSpec& spec) const;
   int Ahead(const MicrokernelSpec& spec) const;
   /// The flags that tiles of `rows` rows may have: a tile begins a line, ends it, both, or neither.
   std::vector<LineEnds> LinesOf(int rows) const;
@@ -193,6 +199,16 @@ class PanelEngine final : public Engine {
   }
   void RunTile(const RunBuffers& buffers, const Range& range, const Input& a, MicrokernelArgs* call,
                Calls* calls) const;
+  /// Whether `range` is one row that is multiplied by panels in turn.
+  bool RunsInTurn(const Range& range) const {
+    return has_turn_ && range.row_end - range.row_begin == 1 && HasHeight(kInTurn);
+  }
+  /// Whether such a row is staged. Kernels in turn shift rows themselves, but read whole quads.
+  bool StagesInTurn() const { return is_staged_ && data_.taps().depth % kQuad != 0; }
+  /// Whether rows of `range` are staged.
+  bool Stages(const Range& range) const { return RunsInTurn(range) ? StagesInTurn() : is_staged_; }
+  void RunInTurn(const RunBuffers& buffers, const Range& range, const Input& a, MicrokernelArgs* call,
+                 Calls* calls) const;
   /// Computes `range`, tile after tile. Prefetches shares of `region`; if `region` is null, the rows of the
   /// next tiles.
   void RunRows(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
@@ -249,8 +265,10 @@ class PanelEngine final : public Engine {
   bool joins_ends_ = false;
   int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk
   AlignedBuffer<int32_t> compensation_;  // replaces the compensation of data_ if is_signed_
+  bool has_turn_;                        // one row is multiplied by panels in turn
+  int64_t most_rows_;                    // see Create()
   mutable std::mutex generating_;
-  mutable std::vector<Height> heights_;  // [rows − 1]; kernels are added under generating_
+  mutable std::vector<Height> heights_;  // [rows], or kInTurn; kernels are added under generating_
 };
 
 }  // namespace intact::kernels

@@ -17,7 +17,7 @@ class PanelEngine::Recorder final : public BoundCalls, private Calls {
   }
   size_t count() const override { return count_; }
   void Run() const noexcept override {
-    if (engine_.is_staged_) engine_.Stage(buffers_.rows(), range_.row_begin, range_.row_end, scratch_);
+    if (engine_.Stages(range_)) engine_.Stage(buffers_.rows(), range_.row_begin, range_.row_end, scratch_);
     for (const auto& [kernel, args, rows, tiles, column, columns] : calls_) {
       MicrokernelArgs call = args;
       call.rows = rows.get();
@@ -41,7 +41,7 @@ class PanelEngine::Recorder final : public BoundCalls, private Calls {
 
   void Call(const MicrokernelFunction& kernel, int64_t rows, MicrokernelArgs* call) override {
     if (++count_ > kMostBoundCalls) return;
-    calls_.push_back({&kernel, *call, Keep(call->rows, rows * call->tiles), {}, 0, 0});
+    calls_.push_back({&kernel, *call, Keep(call->rows, rows), {}, 0, 0});
   }
   void CallEdge(const Tiles& tiles, int64_t column, int64_t columns, MicrokernelArgs* call) override {
     if (++count_ > kMostBoundCalls) return;

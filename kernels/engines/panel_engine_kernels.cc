@@ -37,6 +37,7 @@ MicrokernelSpec PanelEngine::SpecFor(int rows) const {
 }
 
 std::string PanelEngine::KernelName() const {
+  if (has_turn_ && most_rows_ == 1) return InTurnSpec(std::min<int64_t>(data_.n, kTurnColumns)).Name();
   MicrokernelSpec spec = data_.n >= nr_ ? SpecFor(block_.mr) : EdgeSpecFor(block_.mr);
   spec.loop = LoopFor(spec, {}, false);
   return spec.Name();
@@ -52,10 +53,40 @@ MicrokernelSpec PanelEngine::EdgeSpecFor(int rows) const {
   return spec;
 }
 
+bool PanelEngine::HasTurn() const {
+  const Taps& taps = data_.taps();
+  return Costs().layout.panels_in_turn != 0 && block_.dot == jit::DotKind::kVnni && lanes_ == kPanelColumns &&
+         data_.weights.width == kPanelColumns && taps.vector_step == 0 && !taps.shared && !has_lines_ &&
+         cost_.run_rows() == 0 && data_.weights.bytes() <= Caches().L2Weights();
+}
+
+MicrokernelSpec PanelEngine::InTurnSpec(int64_t columns) const {
+  MicrokernelSpec spec = SpecFor(1);
+  spec.vectors = static_cast<int>(CeilDivide(columns, kPanelColumns));
+  spec.loop = PanelsInTurn{data_.a_shift() != 0 && !is_signed_ && !StagesInTurn()};
+  if (columns % kPanelColumns == 0) return spec;
+  spec.epilogue.variant.masked_vectors = spec.vectors;
+  spec.epilogue.variant.last_columns = static_cast<int>(columns % kPanelColumns);
+  return spec;
+}
+
+Error PanelEngine::GenerateInTurn() const {
+  Height& height = HeightOf(kInTurn);
+  Kernels& kernels = height.at_line.front();
+  if (data_.n >= kTurnColumns) {
+    ASSIGN_OR_RETURN(kernels.whole.front(), GetMicrokernel(InTurnSpec(kTurnColumns)));
+  }
+  if (data_.n % kTurnColumns != 0) {
+    ASSIGN_OR_RETURN(kernels.edge.front(), GetMicrokernel(InTurnSpec(data_.n % kTurnColumns)));
+  }
+  height.state.store(Height::State::kMade, std::memory_order_release);
+  return {};
+}
+
 // The kernels for tiles of `rows` rows.
 Error PanelEngine::GenerateHeight(int rows) const {
   const MicrokernelSpec whole = SpecFor(rows), edge = EdgeSpecFor(rows);
-  Height& height = heights_[static_cast<size_t>(rows - 1)];
+  Height& height = HeightOf(rows);
   if (data_.taps().shared) height.pixel_offsets = PatternOf(*data_.taps().shared, rows).offsets;
   for (const LineEnds line : LinesOf(rows)) {
     Kernels& kernels = height.At(line);
@@ -83,8 +114,9 @@ Error PanelEngine::Generate(MicrokernelSpec spec, ByStores* kernels) const {
 
 Error PanelEngine::MakeHeight(int64_t rows) const {
   const std::lock_guard lock(generating_);
-  const auto state = heights_[static_cast<size_t>(rows - 1)].state.load(std::memory_order_relaxed);
-  return state == Height::State::kMade ? Error() : GenerateHeight(static_cast<int>(rows));
+  const auto state = HeightOf(rows).state.load(std::memory_order_relaxed);
+  if (state == Height::State::kMade) return {};
+  return rows == kInTurn ? GenerateInTurn() : GenerateHeight(static_cast<int>(rows));
 }
 
 // A run cannot fail, so it goes on without these kernels. It does not try again.
@@ -97,7 +129,7 @@ bool PanelEngine::TryHeight(int64_t rows) const noexcept {
   }
   const std::lock_guard lock(generating_);
   auto expected = Height::State::kNotMade;
-  heights_[static_cast<size_t>(rows - 1)].state.compare_exchange_strong(expected, Height::State::kFailed);
+  HeightOf(rows).state.compare_exchange_strong(expected, Height::State::kFailed);
   return expected == Height::State::kMade;
 }
 
@@ -111,7 +143,6 @@ MicrokernelLoop PanelEngine::LoopFor(const MicrokernelSpec& spec, LineEnds line,
     return SharedTaps{PatternOf(*taps.shared, spec.mr).pattern, static_cast<int>(taps.depth / kQuad)};
   }
   if (taps.vector_step != 0) return SteppingLoop{line};
-  if (!prefetches && IsInTurn(spec)) return PanelsInTurn{line};
   return PanelLoop{line, prefetches, Ahead(spec), IsInParts(spec)};
 }
 
@@ -122,14 +153,6 @@ MicrokernelLoop PanelEngine::LoopFor(const MicrokernelSpec& spec, LineEnds line,
 bool PanelEngine::IsInParts(const MicrokernelSpec& spec) {
   return spec.dot == jit::DotKind::kVnni && spec.epilogue.c_type == INTACT_S32 &&
          spec.mr * spec.vectors > Costs().layout.most_waiting_vectors;
-}
-
-// On Zen 5 and with weights in L2, one row is 1.3 to 1.5 times as fast (n = 640, k = 128: 1.08 times), and two
-// rows gain nothing. Weights in L3 arrive as fast in any order.
-bool PanelEngine::IsInTurn(const MicrokernelSpec& spec) const {
-  return spec.dot == jit::DotKind::kVnni && spec.vectors > 1 && !spec.pairs_rows &&
-         jit::VectorBytes(spec.isa) == kPanelQuadBytes && spec.mr <= Costs().layout.rows_in_turn &&
-         data_.weights.bytes() <= Caches().L2Weights();
 }
 
 // VNNI kernels on ymm registers always wait for weights: fetching each line is 1.03 times as fast at 64 to
