@@ -12,12 +12,12 @@ namespace intact::kernels {
 class PanelEngine::Recorder final : public BoundCalls, private Calls {
  public:
   Recorder(const PanelEngine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch)
-      : engine_(engine), buffers_(buffers), range_(range), scratch_(scratch) {
+      : engine_(engine), stages_(engine.Stages(range)), buffers_(buffers), range_(range), scratch_(scratch) {
     engine_.RunBy(buffers_, range_, scratch_, this);
   }
   size_t count() const override { return count_; }
   void Run() const noexcept override {
-    if (engine_.Stages(range_)) engine_.Stage(buffers_.rows(), range_.row_begin, range_.row_end, scratch_);
+    if (stages_) engine_.Stage(buffers_.rows(), range_.row_begin, range_.row_end, scratch_);
     for (const auto& [kernel, args, rows, tiles, column, columns] : calls_) {
       MicrokernelArgs call = args;
       call.rows = rows.get();
@@ -59,6 +59,7 @@ class PanelEngine::Recorder final : public BoundCalls, private Calls {
   }
 
   const PanelEngine& engine_;
+  bool stages_;
   RunBuffers buffers_;
   Range range_;
   uint8_t* scratch_;
