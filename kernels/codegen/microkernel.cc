@@ -43,7 +43,6 @@ class Microkernel {
     TakeRegisters();
     session_.Begin(registers_);
     if (spec_.pairs_rows) LoadMasks();
-    if (turn_ != nullptr && turn_->shifts) shift_ = jit::NewShift(*emitter_);
     const asmjit::Label tile = code().newLabel();
     code().bind(tile);
     dot_->Prepare();
@@ -84,8 +83,7 @@ class Microkernel {
   int Chains() const {
     if (spec_.dot != jit::DotKind::kVnni) return 1;
     const int tile = accumulator_count();
-    const int at_once = turn_ != nullptr ? 1 : tile;
-    const int wanted = std::min((kInFlight + at_once - 1) / at_once, kUnroll);
+    const int wanted = std::min((kInFlight + tile - 1) / tile, kUnroll);
     return std::clamp((registers_.FreeVectors() - spec_.vectors - (spec_.pairs_rows ? 2 : 1)) / tile, 1,
                       wanted);
   }
@@ -100,11 +98,7 @@ class Microkernel {
     taps_ = registers_.NewGeneral("taps");
     b_ = registers_.NewGeneral("b");
     if (panels() > 1) panel_stride_ = registers_.NewGeneral("panel stride");
-    if (turn_ != nullptr) {
-      panel_ = registers_.NewGeneral("panel");
-    } else if (panels() > 3) {
-      panel_stride3_ = registers_.NewGeneral("3 panel strides");
-    }
+    if (panels() > 3) panel_stride3_ = registers_.NewGeneral("3 panel strides");
     if (Prefetches()) prefetch_ = registers_.NewGeneral("prefetch");
     if (shared_ != nullptr) TakePixelRegisters();
     if (strip_ != nullptr) {
@@ -112,7 +106,6 @@ class Microkernel {
       windows_ = registers_.NewGeneral("windows");
     }
     chains_ = Chains();
-    vectors_ = {0, spec_.vectors};
     accumulators_.resize(static_cast<size_t>(chains_) * static_cast<size_t>(spec_.mr));
     for (int row = 0; row < chains_ * spec_.mr; ++row) {
       std::vector<Vec>& vectors = accumulators_[static_cast<size_t>(row)];
@@ -196,9 +189,7 @@ class Microkernel {
     for (size_t i = 0; i < rows_.size(); ++i) code().mov(rows_[i], x86::ptr(taps_, static_cast<int>(i) * 8));
     code().mov(b_, Argument(offsetof(MicrokernelArgs, b)));
     if (panels() > 1) code().mov(panel_stride_, Argument(offsetof(MicrokernelArgs, b_panel_stride_bytes)));
-    if (panel_.isValid()) code().mov(panel_, b_);
-    if (panel_stride3_.isValid())
-      code().lea(panel_stride3_, x86::ptr(panel_stride_, panel_stride_, 1));  // 1 + 2
+    if (panels() > 3) code().lea(panel_stride3_, x86::ptr(panel_stride_, panel_stride_, 1));  // 1 + 2
     if (Prefetches()) code().mov(prefetch_, Argument(offsetof(MicrokernelArgs, prefetch)));
     if (strip_ != nullptr) {
       code().mov(windows_, Argument(offsetof(MicrokernelArgs, windows)));
@@ -232,10 +223,9 @@ class Microkernel {
   int b_bytes() const { return std::min(quad_bytes(), registers_.vector_bytes()); }
   void LoadB(const jit::Operand& b, const Mem& from) { dot_->LoadB(b, from, b_bytes()); }
 
-  // Vector j of the quad at b_ + quad·quad_bytes(): columns beyond the first 16 are in the next panels. In turn, b_ points into
-  // the vector's own panel.
+  // Vector j of the quad at b_ + quad·quad_bytes(): columns beyond the first 16 are in the next panels.
   Mem BAddress(int j, int quad) const {
-    const int panel = turn_ != nullptr ? 0 : j * registers_.vector_bytes() / kPanelQuadBytes;
+    const int panel = j * registers_.vector_bytes() / kPanelQuadBytes;
     const int offset = j * registers_.vector_bytes() % kPanelQuadBytes + quad * quad_bytes();
     switch (panel) {
       case 0:
@@ -250,8 +240,7 @@ class Microkernel {
   }
 
   void Quad(int quad, const Span& rows, bool fetches) {
-    const int end = std::min(vectors_.end, static_cast<int>(b_operands_.size()));
-    for (int j = vectors_.begin; j < end; ++j) {
+    for (int j = 0; j < static_cast<int>(b_operands_.size()); ++j) {
       const jit::Operand& b = b_operands_[static_cast<size_t>(j)];
       if (IsShared(j)) {
         code().vbroadcasti32x8(b[0], BAddress(j, quad));
@@ -264,7 +253,6 @@ class Microkernel {
     const auto broadcast = [&](int row, int step) {
       code().vpbroadcastd(
           a_operand_, x86::ptr(rows_[static_cast<size_t>(row)], offset_, 0, quad * a_bytes() + step * kQuad));
-      if (shift_.isValid()) code().vpxord(a_operand_, a_operand_, shift_);
     };
     if (dot_->takes_quads_apart()) {
       for (int i = rows.begin; i < rows.end; ++i) {
@@ -307,7 +295,7 @@ class Microkernel {
   }
 
   void Dots(const Vec& a, int step, int row, int quad) {
-    for (int j = vectors_.begin; j < vectors_.end; ++j) Dot(a, step, row, j, quad);
+    for (int j = 0; j < spec_.vectors; ++j) Dot(a, step, row, j, quad);
   }
 
   // Quads 0 to `quads` − 1. The first quad begins int16 sums.
@@ -378,7 +366,6 @@ class Microkernel {
         Prefetches() && bytes % kLine == 0) {
       code().prefetcht1(x86::ptr(prefetch_, bytes));
     }
-    if (turn_ != nullptr) return;
     const int lines_ahead = panels_ != nullptr ? panels_->ahead : 0;
     if (lines_ahead != 0 ? quad * quad_bytes() % kLine != 0 : quad != 0) return;
     constexpr int kPage = 4096;
@@ -457,16 +444,7 @@ class Microkernel {
   void Products() {
     if (strip_ != nullptr) return WindowLoop();
     if (shared_ != nullptr) return TapLoop(shared_->pattern.width, [&] { LineTaps(); });
-    if (turn_ == nullptr) return TapLoop(1, [&] { Tap(); });
-    for (int j = 0; j < spec_.vectors; ++j) {
-      vectors_ = {j, j + 1};
-      if (j != 0) {
-        code().add(panel_, panel_stride_);
-        code().mov(b_, panel_);
-        code().mov(taps_, Argument(offsetof(MicrokernelArgs, taps)));
-      }
-      TapLoop(1, [&] { Tap(); });
-    }
+    TapLoop(1, [&] { Tap(); });
   }
 
   // Each `body` multiplies `taps` taps.
@@ -642,12 +620,12 @@ class Microkernel {
     for (const Vec& index : indices_) registers_.Free(index);
     for (const Gp& row : rows_) registers_.Free(row);
     for (const Gp& pixel : pixels_) registers_.Free(pixel);
-    for (const Gp& general :
-         {end_, vector_step_, pixel_offsets_, other_pixel_, counts_, windows_, panel_, panel_stride3_}) {
+    for (const Gp& general : {end_, vector_step_, pixel_offsets_, other_pixel_, counts_, windows_}) {
       if (general.isValid()) registers_.Free(general);
     }
     for (const Gp& general : {offset_, taps_, b_}) registers_.Free(general);
     if (panels() > 1) registers_.Free(panel_stride_);
+    if (panels() > 3) registers_.Free(panel_stride3_);
     if (Prefetches()) {
       code().mov(Argument(offsetof(MicrokernelArgs, prefetch)), prefetch_);
       registers_.Free(prefetch_);
@@ -664,10 +642,6 @@ class Microkernel {
       code().vextracti64x4(own.ymm(), accumulators_[i].back(), 1);
       accumulators_[i].back() = own;
     }
-    if (turn_ != nullptr) {
-      epilogue_.StoreRow(accumulators_[0], x86::ptr(c));
-      return ToNextColumns(c);
-    }
     epilogue_.StoreRows(accumulators_, c, Argument(offsetof(MicrokernelArgs, c_stride_bytes)));
     epilogue_.Advance();
     code().add(c, Argument(offsetof(MicrokernelArgs, c_gap_bytes)));
@@ -677,17 +651,6 @@ class Microkernel {
       code().add(Argument(offsetof(MicrokernelArgs, epilogue) + offsetof(EpilogueArgs, residual)), c);
     }
     code().add(x86::qword_ptr(registers_.Argument(), offsetof(MicrokernelArgs, rows)), spec_.mr * 8);
-  }
-
-  void ToNextColumns(const Gp& free) {
-    const auto advance = [&](size_t member, int bytes) {
-      code().add(x86::qword_ptr(registers_.Argument(), static_cast<int>(member)), bytes);
-    };
-    code().imul(free, Argument(offsetof(MicrokernelArgs, b_panel_stride_bytes)), spec_.vectors);
-    code().add(Argument(offsetof(MicrokernelArgs, b)), free);
-    advance(offsetof(MicrokernelArgs, c), spec_.nr() * core::BytesOf(spec_.epilogue.c_type));
-    advance(offsetof(MicrokernelArgs, compensation), spec_.nr() * static_cast<int>(sizeof(int32_t)));
-    epilogue_.AdvanceColumns(spec_.vectors);
   }
 
   // The ends of lines that tiles have.
@@ -704,7 +667,6 @@ class Microkernel {
   LineEnds line_;
   const PanelLoop* panels_ = std::get_if<PanelLoop>(&spec_.loop);  // or null, as below
   const SharedTaps* shared_ = std::get_if<SharedTaps>(&spec_.loop);
-  const PanelsInTurn* turn_ = std::get_if<PanelsInTurn>(&spec_.loop);
   const StripLoop* strip_ = std::get_if<StripLoop>(&spec_.loop);
   jit::Assembler session_;
   jit::RegisterFile registers_;
@@ -713,17 +675,16 @@ class Microkernel {
   Epilogue epilogue_;
 
   std::vector<Gp> rows_;
-  Gp offset_, end_, taps_, b_, panel_, panel_stride_, panel_stride3_, prefetch_, vector_step_;
+  Gp offset_, end_, taps_, b_, panel_stride_, panel_stride3_, prefetch_, vector_step_;
   Gp counts_, windows_;             // counts and windows of a scheduled strip
   std::vector<Gp> pixels_;          // offsets of pixels after the first, as registers allow
   Gp pixel_offsets_, other_pixel_;  // for pixels without a register: the table of offsets, and one of them
   int chains_ = 1;
-  Span vectors_;                                // the vectors that a loop multiplies
   std::vector<std::vector<Vec>> accumulators_;  // [chains][mr]: a row of vectors
   std::vector<jit::DotVariant::Sums> sums_;     // [mr·vectors], if quads are summed in int16
   bool begins_group_ = false;                   // whether the next quad 0 begins int16 sums
   std::vector<jit::Operand> b_operands_;
-  Vec a_operand_, lower_a_operand_, shift_;
+  Vec a_operand_, lower_a_operand_;
   std::vector<Vec> indices_;  // of an extra quad: the quads of its columns
 };
 
@@ -734,8 +695,6 @@ std::string LineEnds::Name() const { return std::string(begins ? "_begin" : "") 
 std::string PanelLoop::Name() const {
   return (prefetches ? "_prefetch" : "") + line.Name() + (in_parts ? "_parts" : "");
 }
-
-std::string PanelsInTurn::Name() const { return shifts ? "_turn_shifts" : "_turn"; }
 
 std::string SteppingLoop::Name() const { return "_step" + line.Name(); }
 

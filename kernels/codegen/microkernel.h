@@ -78,7 +78,7 @@ namespace intact::kernels {
 /// Kernels advance these arguments from tile to tile. Set and read members one by one: copying several at
 /// once would wait for their stores.
 struct MicrokernelArgs {
-  int64_t tiles = 1;                     // number of tiles: of rows, or with PanelsInTurn of columns
+  int64_t tiles = 1;                     // number of tiles
   const uint8_t* const* rows = nullptr;  // mr pointers for each tile
   const int64_t* taps = nullptr;         // offsets in bytes of at least one tap
   const int64_t* taps_end = nullptr;
@@ -130,15 +130,6 @@ struct PanelLoop {
   std::string Name() const;  // "_prefetch_begin_parts"
 };
 
-/// Multiplies one row by the panels of a tile, one after the other, and goes on with the columns behind the tile:
-/// MicrokernelArgs::tiles counts tiles of the same row. So weights come as one stream, which hardware prefetchers of some CPUs
-/// follow from L2 better than several. The kernel fetches nothing ahead. Vectors are as wide as panels, Vnni.
-struct PanelsInTurn {
-  bool shifts = false;  // activations are s8, which the kernel shifts to u8
-  auto operator<=>(const PanelsInTurn&) const = default;
-  std::string Name() const;  // "_turn_shifts"
-};
-
 /// Each vector of columns reads different activations. The dot variant has one step.
 struct SteppingLoop {
   LineEnds line;
@@ -162,7 +153,7 @@ struct StripLoop {
   std::string Name() const;  // "_by4"
 };
 
-using MicrokernelLoop = std::variant<PanelLoop, PanelsInTurn, SteppingLoop, SharedTaps, StripLoop>;
+using MicrokernelLoop = std::variant<PanelLoop, SteppingLoop, SharedTaps, StripLoop>;
 
 struct MicrokernelSpec {
   core::Isa isa = core::Isa::kAvx2;

@@ -106,8 +106,9 @@ struct LayoutLimits {
   // VNNI kernels of up to fetching_rows rows fetch each line of a panel at a distance of panel_ahead bytes.
   // Scheduled kernels fetch a strip into L2 at a distance of strip_ahead bytes.
   int64_t fetching_rows = 0, panel_ahead = 0, strip_ahead = 0;
-  // 1: a VNNI kernel on zmm registers multiplies one row by panels in turn (PanelsInTurn), if L2 holds the weights.
-  int64_t panels_in_turn = 0;
+  // If not 0, row kernels (row_kernel.h) multiply one row. This is the distance in bytes at which they fetch weights that L2
+  // does not hold.
+  int64_t row_ahead = 0;
   // In VNNI kernels with zmm registers, two rows share the last vector if it has at most this number of columns, at most
   // half of the lanes (MicrokernelSpec::pairs_rows). This pays if masked loads take no port of products.
   int64_t shared_columns = 0;
@@ -263,7 +264,7 @@ void ForEachCost(Table& table, const Visit& visit) {
   visit("layout.fetching_rows", "rows", layout.fetching_rows);
   visit("layout.panel_ahead", "bytes", layout.panel_ahead);
   visit("layout.strip_ahead", "bytes", layout.strip_ahead);
-  visit("layout.panels_in_turn", "0 or 1", layout.panels_in_turn);
+  visit("layout.row_ahead", "bytes", layout.row_ahead);
   visit("layout.shared_columns", "columns", layout.shared_columns);
   visit("layout.streaming_panel_quads", "quads", layout.streaming_panel_quads);
   visit("layout.streaming_row_quads", "quads", layout.streaming_row_quads);

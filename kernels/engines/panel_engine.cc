@@ -126,7 +126,7 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
       block_rows_(std::max(RowsPerBlock(is_staged_ ? StagedStride() : data.k, block.mr),
                            RoundUp(LeastBlockRows(), block.mr))),
       chunk_columns_(ColumnsPerChunk(ColumnBytes(), nr_)),
-      has_turn_(HasTurn()),
+      has_row_kernel_(HasRowKernel()),
       most_rows_(most_rows) {
   // The next columns are fetched if there are several chunks, the next rows if L1 does not hold all of them.
   // The rows of a band are not at equal distances (RowMap::IsEven()).
@@ -211,14 +211,14 @@ int64_t PanelEngine::BlockRows(int64_t rows) const {
 
 Error PanelEngine::PrepareRows(int64_t rows, bool or_fewer) const {
   if (or_fewer) {
-    const int64_t least = has_turn_ ? kInTurn : 1;
+    const int64_t least = has_row_kernel_ ? kRowKernel : 1;
     for (int64_t height = std::min<int64_t>(rows, block_.mr); height >= least; --height) {
       RETURN_IF_ERROR(MakeHeight(height));
     }
     return {};
   }
   if (rows == 0) return {};
-  if (rows == 1 && has_turn_) return MakeHeight(kInTurn);
+  if (rows == 1 && has_row_kernel_) return MakeHeight(kRowKernel);
   const int64_t block_rows = BlockRows(rows);
   // All whole blocks have the same tiles, except with lines. A file may ask for 2^31 rows.
   const int64_t last = (rows - 1) / block_rows * block_rows;
@@ -261,7 +261,7 @@ void PanelEngine::RunBy(const RunBuffers& buffers, const Range& range, uint8_t* 
     const int64_t block_end = std::min(range.row_end, block + block_rows);
     Input a{buffers.rows(), buffers.taps.empty() ? data_.taps().offsets : buffers.taps, data_.taps().depth};
     if (Stages(range)) a = Stage(a.rows, block, block_end, scratch);
-    if (RunsInTurn(range)) return RunInTurn(buffers, range, a, &call, calls);
+    if (RunsRow(range)) return RunRow(buffers, range, a, &call, calls);
     for (int64_t column = range.column_begin; column < range.column_end; column += chunk_columns_) {
       const int64_t chunk_end = std::min(range.column_end, column + chunk_columns_);
       const int64_t next_end = std::min(range.column_end, chunk_end + chunk_columns_);
@@ -406,9 +406,9 @@ void PanelEngine::RunTile(const RunBuffers& buffers, const Range& range, const I
   RunTiles(buffers, range, tile, a, pointers.data(), &region, call, calls);
 }
 
-void PanelEngine::RunInTurn(const RunBuffers& buffers, const Range& range, const Input& a,
-                            MicrokernelArgs* call, Calls* calls) const {
-  const Kernels& kernels = HeightOf(kInTurn).at_line.front();
+void PanelEngine::RunRow(const RunBuffers& buffers, const Range& range, const Input& a, MicrokernelArgs* call,
+                         Calls* calls) const {
+  const Kernels& kernels = HeightOf(kRowKernel).at_line.front();
   const uint8_t* const row = a.rows.At(range.row_begin);
   Tiles tile;
   tile.row_begin = range.row_begin;
@@ -421,8 +421,8 @@ void PanelEngine::RunInTurn(const RunBuffers& buffers, const Range& range, const
     call->tiles = tiles;
     Call(kernel, 1, call, calls);
   };
-  const int64_t columns = range.column_end - range.column_begin, edge_columns = columns % kTurnColumns;
-  run(kernels.whole.front(), range.column_begin, columns / kTurnColumns);
+  const int64_t columns = range.column_end - range.column_begin, edge_columns = columns % nr_;
+  run(kernels.whole.front(), range.column_begin, columns / nr_);
   run(kernels.edge.front(), range.column_end - edge_columns, edge_columns == 0 ? 0 : 1);
 }
 

@@ -30,6 +30,7 @@
 #include "core/result.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/microkernel.h"
+#include "kernels/codegen/row_kernel.h"
 #include "kernels/engines/block_cost.h"
 #include "kernels/engines/engine.h"
 #include "kernels/weights/lazy_schedule.h"
@@ -79,7 +80,7 @@ class PanelEngine final : public Engine {
     ByStores whole, prefetching;  // for whole blocks of columns
     ByStores edge;
   };
-  /// The kernels for tiles of one height, or kInTurn.
+  /// The kernels for tiles of one height, or row kernels.
   struct Height {
     enum class State : uint8_t { kNotMade, kMade, kFailed };
     std::atomic<State> state = State::kNotMade;
@@ -120,9 +121,8 @@ class PanelEngine final : public Engine {
       calls->Call(kernel, rows, call);
     }
   }
-  /// The height of one row that is multiplied by panels in turn (PanelsInTurn).
-  static constexpr int64_t kInTurn = 0;
-  static constexpr int kTurnVectors = 4, kTurnColumns = kTurnVectors * kPanelColumns;
+  /// The height of row kernels (row_kernel.h), which compute a range of one row.
+  static constexpr int64_t kRowKernel = 0;
   class TileCutter;
   class Recorder;
   class PrefetchRegion;
@@ -140,9 +140,10 @@ class PanelEngine final : public Engine {
   MicrokernelSpec SpecFor(int rows) const;
   MicrokernelSpec EdgeSpecFor(int rows) const;
   Error GenerateHeight(int rows) const;
-  bool HasTurn() const;
-  MicrokernelSpec InTurnSpec(int64_t columns) const;
-  Error GenerateInTurn() const;
+  bool HasRowKernel() const;
+  /// For the same columns as a microkernel of one row.
+  RowKernelSpec RowSpec(const MicrokernelSpec& microkernel) const;
+  Error GenerateRowKernel() const;
   Error Generate(MicrokernelSpec spec, ByStores* kernels) const;
   Height& HeightOf(int64_t rows) const { return heights_[static_cast<size_t>(rows)]; }
   /// Whether there are kernels for tiles of `rows` rows; generates them the first time.
@@ -199,16 +200,16 @@ class PanelEngine final : public Engine {
   }
   void RunTile(const RunBuffers& buffers, const Range& range, const Input& a, MicrokernelArgs* call,
                Calls* calls) const;
-  /// Whether `range` is one row that is multiplied by panels in turn.
-  bool RunsInTurn(const Range& range) const {
-    return has_turn_ && range.row_end - range.row_begin == 1 && HasHeight(kInTurn);
+  /// Whether a row kernel computes `range`.
+  bool RunsRow(const Range& range) const {
+    return has_row_kernel_ && range.row_end - range.row_begin == 1 && HasHeight(kRowKernel);
   }
-  /// Whether such a row is staged. Kernels in turn shift rows themselves, but read whole quads.
-  bool StagesInTurn() const { return is_staged_ && data_.taps().depth % kQuad != 0; }
+  /// Whether its row is staged. Row kernels shift s8 themselves, but read whole quads.
+  bool StagesRow() const { return is_staged_ && data_.taps().depth % kQuad != 0; }
   /// Whether rows of `range` are staged.
-  bool Stages(const Range& range) const { return RunsInTurn(range) ? StagesInTurn() : is_staged_; }
-  void RunInTurn(const RunBuffers& buffers, const Range& range, const Input& a, MicrokernelArgs* call,
-                 Calls* calls) const;
+  bool Stages(const Range& range) const { return RunsRow(range) ? StagesRow() : is_staged_; }
+  void RunRow(const RunBuffers& buffers, const Range& range, const Input& a, MicrokernelArgs* call,
+              Calls* calls) const;
   /// Computes `range`, tile after tile. Prefetches shares of `region`; if `region` is null, the rows of the
   /// next tiles.
   void RunRows(const RunBuffers& buffers, const Range& range, const Input& a, PrefetchRegion* region,
@@ -265,10 +266,10 @@ class PanelEngine final : public Engine {
   bool joins_ends_ = false;
   int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk
   AlignedBuffer<int32_t> compensation_;  // replaces the compensation of data_ if is_signed_
-  bool has_turn_;                        // one row is multiplied by panels in turn
+  bool has_row_kernel_;                  // a row kernel computes ranges of one row
   int64_t most_rows_;                    // see Create()
   mutable std::mutex generating_;
-  mutable std::vector<Height> heights_;  // [rows], or kInTurn; kernels are added under generating_
+  mutable std::vector<Height> heights_;  // [rows], or [kRowKernel]; kernels are added under generating_
 };
 
 }  // namespace intact::kernels

@@ -37,8 +37,10 @@ MicrokernelSpec PanelEngine::SpecFor(int rows) const {
 }
 
 std::string PanelEngine::KernelName() const {
-  if (has_turn_ && most_rows_ == 1) return InTurnSpec(std::min<int64_t>(data_.n, kTurnColumns)).Name();
-  MicrokernelSpec spec = data_.n >= nr_ ? SpecFor(block_.mr) : EdgeSpecFor(block_.mr);
+  const bool is_row = has_row_kernel_ && most_rows_ == 1;
+  const int rows = is_row ? 1 : block_.mr;
+  MicrokernelSpec spec = data_.n >= nr_ ? SpecFor(rows) : EdgeSpecFor(rows);
+  if (is_row) return RowSpec(spec).Name();
   spec.loop = LoopFor(spec, {}, false);
   return spec.Name();
 }
@@ -53,31 +55,34 @@ MicrokernelSpec PanelEngine::EdgeSpecFor(int rows) const {
   return spec;
 }
 
-bool PanelEngine::HasTurn() const {
+// On Zen 5, 1.1 to 1.27 times as fast as panels side by side if L2 or L3 holds the weights, and 1.05 times as fast with weights
+// of 16 to 32 MiB.
+bool PanelEngine::HasRowKernel() const {
   const Taps& taps = data_.taps();
-  return Costs().layout.panels_in_turn != 0 && block_.dot == jit::DotKind::kVnni && lanes_ == kPanelColumns &&
+  return Costs().layout.row_ahead != 0 && block_.dot == jit::DotKind::kVnni && lanes_ == kPanelColumns &&
          data_.weights.width == kPanelColumns && taps.vector_step == 0 && !taps.shared && !has_lines_ &&
-         cost_.run_rows() == 0 && data_.weights.bytes() <= Caches().L2Weights();
+         cost_.run_rows() == 0;
 }
 
-MicrokernelSpec PanelEngine::InTurnSpec(int64_t columns) const {
-  MicrokernelSpec spec = SpecFor(1);
-  spec.vectors = static_cast<int>(CeilDivide(columns, kPanelColumns));
-  spec.loop = PanelsInTurn{data_.a_shift() != 0 && !is_signed_ && !StagesInTurn()};
-  if (columns % kPanelColumns == 0) return spec;
-  spec.epilogue.variant.masked_vectors = spec.vectors;
-  spec.epilogue.variant.last_columns = static_cast<int>(columns % kPanelColumns);
+RowKernelSpec PanelEngine::RowSpec(const MicrokernelSpec& microkernel) const {
+  RowKernelSpec spec;
+  spec.isa = microkernel.isa;
+  spec.signs = microkernel.signs;
+  spec.vectors = microkernel.vectors;
+  spec.shifts = data_.a_shift() != 0 && !is_signed_ && !StagesRow();
+  if (data_.weights.bytes() > Caches().L2Weights()) spec.ahead = static_cast<int>(Costs().layout.row_ahead);
+  spec.epilogue = microkernel.epilogue;
   return spec;
 }
 
-Error PanelEngine::GenerateInTurn() const {
-  Height& height = HeightOf(kInTurn);
+Error PanelEngine::GenerateRowKernel() const {
+  Height& height = HeightOf(kRowKernel);
   Kernels& kernels = height.at_line.front();
-  if (data_.n >= kTurnColumns) {
-    ASSIGN_OR_RETURN(kernels.whole.front(), GetMicrokernel(InTurnSpec(kTurnColumns)));
+  if (data_.n >= nr_) {
+    ASSIGN_OR_RETURN(kernels.whole.front(), GetRowKernel(RowSpec(SpecFor(1))));
   }
-  if (data_.n % kTurnColumns != 0) {
-    ASSIGN_OR_RETURN(kernels.edge.front(), GetMicrokernel(InTurnSpec(data_.n % kTurnColumns)));
+  if (EdgeVectors() != 0) {
+    ASSIGN_OR_RETURN(kernels.edge.front(), GetRowKernel(RowSpec(EdgeSpecFor(1))));
   }
   height.state.store(Height::State::kMade, std::memory_order_release);
   return {};
@@ -116,7 +121,7 @@ Error PanelEngine::MakeHeight(int64_t rows) const {
   const std::lock_guard lock(generating_);
   const auto state = HeightOf(rows).state.load(std::memory_order_relaxed);
   if (state == Height::State::kMade) return {};
-  return rows == kInTurn ? GenerateInTurn() : GenerateHeight(static_cast<int>(rows));
+  return rows == kRowKernel ? GenerateRowKernel() : GenerateHeight(static_cast<int>(rows));
 }
 
 // A run cannot fail, so it goes on without these kernels. It does not try again.
