@@ -177,29 +177,37 @@ TEST(CostTable, BytesDoNotDependOnTheTable) {
   EXPECT_GT(choices, gemms + 8) << "hardly any table chooses another kernel";
 }
 
-// Some CPUs' tables have kernels of few rows multiply the panels of a tile in turn.
-TEST(CostTable, KernelsInTurnAreExact) {
+// Some CPUs' tables have row kernels multiply one row.
+TEST(CostTable, RowKernelsAreExact) {
   for (const Isa isa : {Isa::kAvx512Vnni, Isa::kAvx10_2}) {
     if (intact_isa_available(static_cast<intact_isa>(isa)) == 0) continue;
-    for (const int64_t rows : {0, 1, 8}) {
+    for (const int64_t ahead : {0, 512}) {
       CostTable table = Costs();
-      table.layout.rows_in_turn = rows;
+      table.layout.row_ahead = ahead;
       const tests::ScopedCosts scope(table);
-      for (const int64_t k : {1, 4, 12, 15, 16, 20, 64, 300}) {
-        for (const int64_t m : {1, 2, 3, 16}) {
-          verify::Problem problem = tests::Parsed("gemm s8s8s32 m=1 n=250 k=1 za=3 wmax=128");
+      for (const char* line : {"gemm s8s8s32 m=1 n=250 k=1 za=3 wmax=128 usual=1",
+                               "gemm u8s8u8 m=1 n=200 k=1 zc=3 scale=channel usual=1",
+                               "gemm s8s8s8 m=1 n=170 k=1 bias=s32 zc=-9 scale=channel fixed=away usual=1",
+                               "gemm u8s8f32 m=1 n=129 k=1 zb=4 za=7 bias=f32 usual=1",
+                               "gemm s8s8u8 m=1 n=153 k=1 zb=9 zbper=channel res=s8 zres=3 usual=1",
+                               "gemm s8s8f16 m=1 n=200 k=1 quant=dynamic_rows x=normal usual=1",
+                               "gemm u8s8f32 m=1 n=231 k=1 quant=dynamic_rows x=normal usual=1"}) {
+        for (const int64_t k : {1, 4, 12, 15, 16, 20, 64, 300}) {
+          verify::Problem problem = tests::Parsed(line);
           problem.isa = static_cast<intact_isa>(isa);
           problem.k = k;
-          problem.m = m;
           ASSERT_NO_FATAL_FAILURE(tests::ExpectItsModel(problem));
-          EXPECT_EQ(KernelOf(problem).find("_turn_") != std::string::npos, rows == 8) << KernelOf(problem);
+          EXPECT_EQ(KernelOf(problem).find("_row_") != std::string::npos, ahead != 0)
+              << KernelOf(problem) << problem.ToString();
         }
       }
-      for (const char* line : {"conv u8s8u8 in=5x3 c=20 o=100 kernel=3x3 pad=1x1 za=7",
-                               "conv u8s8s32 in=4x7 c=16 o=130 kernel=3x3 pad=1x1"}) {
-        verify::Problem conv = tests::Parsed(line);
-        conv.isa = static_cast<intact_isa>(isa);
-        ASSERT_NO_FATAL_FAILURE(tests::ExpectItsModel(conv));
+      // A convolution of one output, and threads with one row each.
+      for (const char* line :
+           {"conv u8s8u8 in=3x3 c=20 o=100 kernel=3x3 za=7", "conv s8s8s32 in=3x4 c=16 o=130 kernel=3x4",
+            "conv u8s8s32 in=5x3 c=12 o=40 kernel=3x3 pad=1x1", "gemm s8s8u8 m=3 n=70 k=36 threads=3"}) {
+        verify::Problem problem = tests::Parsed(line);
+        problem.isa = static_cast<intact_isa>(isa);
+        ASSERT_NO_FATAL_FAILURE(tests::ExpectItsModel(problem));
       }
     }
   }

@@ -17,6 +17,7 @@
 #include "core/isas.h"
 #include "kernels/codegen/dispatch.h"
 #include "kernels/codegen/microkernel.h"
+#include "kernels/codegen/row_kernel.h"
 #include "kernels/weights/cut_panels.h"
 #include "kernels/weights/scheduled_vectors.h"
 #include "reference/models/lowering.h"
@@ -70,8 +71,10 @@ TEST(RequireIsas, AreParsedStrictly) {
 // or a strip of `windows`. `extra`: the extra quads of a panel that was cut.
 std::vector<int32_t> RunTile(const kernels::MicrokernelSpec& spec, const uint8_t* rows, int64_t row_bytes,
                              const void* b, int64_t panel_bytes, const std::vector<int32_t>& compensation,
-                             int64_t windows = 0, const kernels::ExtraQuads& extra = {}) {
-  const Result<kernels::MicrokernelFunction> kernel = kernels::GetMicrokernel(spec);
+                             int64_t windows = 0, const kernels::ExtraQuads& extra = {},
+                             const kernels::RowKernelSpec* row_kernel = nullptr) {
+  const Result<kernels::MicrokernelFunction> kernel =
+      row_kernel == nullptr ? kernels::GetMicrokernel(spec) : kernels::GetRowKernel(*row_kernel);
   if (!kernel) {
     ADD_FAILURE() << kernel.error().message;
     return {};
@@ -262,20 +265,29 @@ TEST_P(AllSigns, MultiplyInAllShapes) {
       spec.signs = signs;
       spec.mr = mr;
       spec.vectors = static_cast<int>(kColumns) * 4 / jit::VectorBytes(isa);
-      if (mr % 2 == 1 && jit::VectorBytes(isa) == kernels::kPanelQuadBytes)
-        spec.loop = kernels::PanelsInTurn();
       SCOPED_TRACE(spec.Name());
-      const std::vector<int32_t> c = RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), compensation);
-      ASSERT_EQ(std::ssize(c), mr * kColumns);
-      for (int64_t i = 0; i < std::ssize(c); ++i) {
-        const int64_t m = i / kColumns, n = i % kColumns;
-        int32_t expected = compensation[static_cast<size_t>(n)];
-        for (int64_t k = 0; k < kDepth; ++k) {
-          expected += value(a[static_cast<size_t>(m * kDepth + k)], signs.a_signed) *
-                      value(b[static_cast<size_t>(kernels::OffsetInPanel(k, n, kernels::kPanelQuadBytes))],
-                            signs.b_signed);
+      kernels::RowKernelSpec row;
+      row.isa = isa;
+      row.signs = signs;
+      row.ahead = 128;
+      const bool has_row_kernel = mr == 1 && jit::VectorBytes(isa) == kernels::kPanelQuadBytes;
+      for (const kernels::RowKernelSpec* const kernel :
+           {static_cast<kernels::RowKernelSpec*>(nullptr), &row}) {
+        if (kernel != nullptr && !has_row_kernel) continue;
+        const std::vector<int32_t> c =
+            RunTile(spec, a.data(), kDepth, b.data(), std::ssize(b), compensation, 0, {}, kernel);
+        ASSERT_EQ(std::ssize(c), mr * kColumns);
+        for (int64_t i = 0; i < std::ssize(c); ++i) {
+          const int64_t m = i / kColumns, n = i % kColumns;
+          int32_t expected = compensation[static_cast<size_t>(n)];
+          for (int64_t k = 0; k < kDepth; ++k) {
+            expected += value(a[static_cast<size_t>(m * kDepth + k)], signs.a_signed) *
+                        value(b[static_cast<size_t>(kernels::OffsetInPanel(k, n, kernels::kPanelQuadBytes))],
+                              signs.b_signed);
+          }
+          ASSERT_EQ(c[static_cast<size_t>(i)], expected)
+              << m << ", " << n << (kernel == nullptr ? "" : ", row kernel");
         }
-        ASSERT_EQ(c[static_cast<size_t>(i)], expected) << m << ", " << n;
       }
     }
   }
