@@ -13,6 +13,7 @@ import argparse
 import itertools
 import logging
 import math
+import os
 import statistics
 import sys
 import time
@@ -107,9 +108,20 @@ def decoder(layers: int = 8, width: int = 576, inner: int = 1536, heads: int = 9
     return quantizer.model.model.SerializeToString()
 
 
+def set_threads(options: onnxruntime.SessionOptions, threads: int) -> None:
+    """Each thread has a core of its own, the caller of times() the first one: a thread that wakes up may share the caller's core
+    for some milliseconds."""
+    options.intra_op_num_threads = threads
+    cores = sorted(os.sched_getaffinity(0))
+    if 1 < threads <= len(cores):
+        options.add_session_config_entry(
+            "session.intra_op_thread_affinities", ";".join(str(core + 1) for core in cores[1:threads])
+        )
+
+
 def session(model: bytes, threads: int, isa: str | None, with_intact: bool) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
+    set_threads(options, threads)
     options.log_severity_level = 3
     if with_intact:
         intact.onnxruntime.add(options, max_isa=isa)
@@ -133,13 +145,17 @@ def times(
     clock = time.process_time if threads == 1 else time.perf_counter
     taken: list[list[float]] = [[] for _ in sessions]
     end = time.monotonic() + seconds
+    cores = os.sched_getaffinity(0)
+    if threads > 1:
+        os.sched_setaffinity(0, {min(cores)})
     while len(taken[0]) <= rounds and (len(taken[0]) < 3 or time.monotonic() < end):
         for each, of_session in zip(sessions, taken):
             if threads > 1:
-                time.sleep(0.02)  # the other sessions' threads wait actively for some milliseconds
+                time.sleep(0.06)  # threads of other sessions wait actively, on the same cores, for up to 50 ms
             start = clock()
             each.run(None, given)
             of_session.append(1000 * (clock() - start))
+    os.sched_setaffinity(0, cores)
     return [statistics.median(of_session[1:]) for of_session in taken]
 
 

@@ -28,7 +28,7 @@ import numpy as np
 import onnxruntime
 from zoo_models import Inputs, Model, model_names, models
 
-from bench import positive, times
+from bench import positive, set_threads, times
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import stock
@@ -50,7 +50,8 @@ def session(
 ) -> onnxruntime.InferenceSession:
     """`arguments`: of intact.onnxruntime.add()."""
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads, options.log_severity_level = threads, 4
+    options.log_severity_level = 4
+    set_threads(options, threads)
     if profile:
         options.enable_profiling, options.profile_file_prefix = True, profile
     if with_intact:
