@@ -256,12 +256,14 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
 
 void PanelEngine::RunBy(const RunBuffers& buffers, const Range& range, uint8_t* scratch, Calls* calls) const {
   MicrokernelArgs call = MakeCall();
+  const bool runs_row =
+      RunsRow(range);  // another thread may make the kernel now, after this thread could not
   const int64_t block_rows = BlockRows(range.row_end - range.row_begin);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);
     Input a{buffers.rows(), buffers.taps.empty() ? data_.taps().offsets : buffers.taps, data_.taps().depth};
-    if (Stages(range)) a = Stage(a.rows, block, block_end, scratch);
-    if (RunsRow(range)) return RunRow(buffers, range, a, &call, calls);
+    if (Stages(runs_row)) a = Stage(a.rows, block, block_end, scratch);
+    if (runs_row) return RunRow(buffers, range, a, &call, calls);
     for (int64_t column = range.column_begin; column < range.column_end; column += chunk_columns_) {
       const int64_t chunk_end = std::min(range.column_end, column + chunk_columns_);
       const int64_t next_end = std::min(range.column_end, chunk_end + chunk_columns_);

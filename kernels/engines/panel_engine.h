@@ -206,8 +206,8 @@ class PanelEngine final : public Engine {
   }
   /// Whether its row is staged. Row kernels shift s8 themselves, but read whole quads.
   bool StagesRow() const { return is_staged_ && data_.taps().depth % kQuad != 0; }
-  /// Whether rows of `range` are staged.
-  bool Stages(const Range& range) const { return RunsRow(range) ? StagesRow() : is_staged_; }
+  /// Whether rows are staged. `runs_row`: RunsRow().
+  bool Stages(bool runs_row) const { return runs_row ? StagesRow() : is_staged_; }
   void RunRow(const RunBuffers& buffers, const Range& range, const Input& a, MicrokernelArgs* call,
               Calls* calls) const;
   /// Computes `range`, tile after tile. Prefetches shares of `region`; if `region` is null, the rows of the

@@ -12,7 +12,11 @@ namespace intact::kernels {
 class PanelEngine::Recorder final : public BoundCalls, private Calls {
  public:
   Recorder(const PanelEngine& engine, const RunBuffers& buffers, const Range& range, uint8_t* scratch)
-      : engine_(engine), stages_(engine.Stages(range)), buffers_(buffers), range_(range), scratch_(scratch) {
+      : engine_(engine),
+        stages_(engine.Stages(engine.RunsRow(range))),
+        buffers_(buffers),
+        range_(range),
+        scratch_(scratch) {
     engine_.RunBy(buffers_, range_, scratch_, this);
   }
   size_t count() const override { return count_; }
