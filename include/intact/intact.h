@@ -547,12 +547,12 @@ INTACT_API const char* intact_isa_name(int32_t isa);
 INTACT_API int32_t intact_isa_available(int32_t isa);
 
 /** Packs `b` and chooses kernels. Kernels without VNNI may need a schedule of the weights. The search for it
- * can take longer than this call. A prepare, bind or run finds the schedule if its kernel needs the schedule.
- * Later calls use the schedule that was found. `linear`: NULL for the defaults. `b` holds linear->b_type
- * elements; b[k,n] is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless desc->runtime_b. On
- * success `*gemm` owns copies of everything that it needs. Destroy the plan with intact_gemm_destroy().
- * Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED, OUT_OF_MEMORY; `*gemm` is
- * then NULL. */
+ * can take longer than this call. The first intact_gemm_prepare(), intact_gemm_bind() or run whose kernel
+ * needs the schedule finds it. Later calls use this schedule. `linear`: NULL for the defaults. `b` holds
+ * linear->b_type elements; b[k,n] is element k·b_stride_k + n·b_stride_n. `b` must not be NULL unless
+ * desc->runtime_b. On success `*gemm` owns copies of everything that it needs. Destroy the plan with
+ * intact_gemm_destroy(). Thread-safe. Errors: INVALID_ARGUMENT, UNSUPPORTED, OVERFLOW, CODEGEN_FAILED,
+ * OUT_OF_MEMORY; `*gemm` is then NULL. */
 INTACT_API intact_status intact_gemm_create(const intact_gemm_desc* desc, const intact_linear_desc* linear,
                                             const void* b, intact_gemm** gemm);
 

@@ -63,8 +63,8 @@ struct ScheduleCosts {
 
 /// Columns that a vector holds (narrow_engine.h), in half cycles.
 struct NarrowCosts {
-  double run = 0;                        // a run
-  double call = 0;                       // a kernel's call for the lines or rows that others leave
+  double run = 0;   // a run
+  double call = 0;  // a further call of a kernel: for a line of taps, or for rows behind the whole tiles
   double copied_row = 0;                 // a row that is copied because there are fewer than a tile has
   double row = 0;                        // a row, with its outputs
   double step = 0;                       // a step of a row

@@ -39,7 +39,7 @@
 //
 //   lanes of the last vector     columns 32 … 39 of rows[0] | columns 32 … 39 of rows[1]
 //
-// Weights come from L2 or beyond, as one stream per panel, or panel after panel (PanelsInTurn).
+// Weights come from L2 or beyond, as one stream per panel. Row kernels (row_kernel.h) read panel after panel.
 // Hardware prefetchers stop at the end of a page, so each iteration of the loop over several streams fetches a
 // line of the next page. Kernels that would wait for weights fetch every line some distance ahead
 // (PanelLoop::ahead). Kernels that prefetch also fetch another region for later tiles:

@@ -25,14 +25,14 @@ struct RowKernelSpec {
   jit::DotSigns signs;
   int vectors = 1;      // panels of a tile
   bool shifts = false;  // from s8 to u8
-  int ahead = 0;        // the distance in bytes at which each line of weights is fetched; 0: they are not
+  int ahead = 0;        // the distance in bytes at which each line of weights is fetched; 0: none is
   EpilogueSpec epilogue;
   std::string Name() const;  // "u8s8s32_row_1x64c4_vnni_avx512vnni"
   auto operator<=>(const RowKernelSpec&) const = default;
 };
 
-/// The function for `spec`. It takes the arguments of a microkernel of one row. But `tiles` are tiles of columns, and the
-/// kernel advances the arguments from tile to tile of the row. A CODEGEN_FAILED error names the kernel.
+/// The function for `spec`. It takes the arguments of a microkernel of one row; `tap_bytes` are whole quads. But `tiles` are tiles
+/// of columns, and the kernel advances the arguments from tile to tile of the row. A CODEGEN_FAILED error names the kernel.
 Result<MicrokernelFunction> GetRowKernel(const RowKernelSpec& spec);
 
 }  // namespace intact::kernels

@@ -218,8 +218,10 @@ class Engine {
 
   virtual EngineId id() const = 0;
   virtual EngineTile tile() const = 0;
-  /// Name of the main kernel.
+  /// Name of the main kernel. No other engine of the plan has this name.
   virtual std::string KernelName() const = 0;
+  /// Name of the kernel that runs most of `m` rows.
+  virtual std::string KernelNameFor(int64_t /*m*/) const { return KernelName(); }
   /// Finds the engine's schedule, if it has one, on `threads` threads: RunRange() and Bind() need it. Thread-safe.
   /// OUT_OF_MEMORY.
   virtual Error FindSchedule(int /*threads*/) const { return {}; }

@@ -126,8 +126,7 @@ PanelEngine::PanelEngine(const GemmData& data, const KernelBlock& block,
       block_rows_(std::max(RowsPerBlock(is_staged_ ? StagedStride() : data.k, block.mr),
                            RoundUp(LeastBlockRows(), block.mr))),
       chunk_columns_(ColumnsPerChunk(ColumnBytes(), nr_)),
-      has_row_kernel_(HasRowKernel()),
-      most_rows_(most_rows) {
+      has_row_kernel_(HasRowKernel()) {
   // The next columns are fetched if there are several chunks, the next rows if L1 does not hold all of them.
   // The rows of a band are not at equal distances (RowMap::IsEven()).
   const bool fetches_rows = !has_lines_ && most_rows * data.k > Caches().TileRows();

@@ -12,7 +12,8 @@
 // the stack.
 //
 // Kernels for tiles of one height are generated when PrepareRows() or the first run of such a tile needs them. If
-// generation fails, tiles of one row take the place of higher tiles. If their generation fails too, the portable
+// generation fails, tiles of one row take the place of higher tiles, and of row kernels (row_kernel.h), which compute a
+// range of one row. If their generation fails too, the portable
 // engine computes the rows. It does not compute every block's bytes (IsPortable()). Engines of other blocks are
 // created with kernels of one row.
 #ifndef INTACT_KERNELS_ENGINES_PANEL_ENGINE_H_
@@ -51,6 +52,7 @@ class PanelEngine final : public Engine {
   EngineId id() const override { return {EngineId::Kind::kPanels, block_}; }
   EngineTile tile() const override { return {block_.mr, nr_, lanes_}; }
   std::string KernelName() const override;
+  std::string KernelNameFor(int64_t m) const override;
   int64_t packed_bytes() const override {
     return static_cast<int64_t>(compensation_.bytes()) + (schedule_ == nullptr ? 0 : schedule_->bytes()) +
            (wide_ == nullptr ? 0 : wide_->bytes());
@@ -136,7 +138,7 @@ class PanelEngine final : public Engine {
 
   PanelEngine(const GemmData& data, const KernelBlock& block, std::shared_ptr<const Schedule> schedule,
               std::shared_ptr<const WidePanels> wide, int64_t most_rows);
-  /// Kernels of `rows` rows, for whole panels and for the columns behind them. Without their loops.
+  /// Kernels of `rows` rows, for whole blocks of columns and for the columns behind them. Without their loops.
   MicrokernelSpec SpecFor(int rows) const;
   MicrokernelSpec EdgeSpecFor(int rows) const;
   Error GenerateHeight(int rows) const;
@@ -267,7 +269,6 @@ class PanelEngine final : public Engine {
   int64_t block_rows_, chunk_columns_;   // rows of A in a block, and columns of B in a chunk
   AlignedBuffer<int32_t> compensation_;  // replaces the compensation of data_ if is_signed_
   bool has_row_kernel_;                  // a row kernel computes ranges of one row
-  int64_t most_rows_;                    // see Create()
   mutable std::mutex generating_;
   mutable std::vector<Height> heights_;  // [rows], or [kRowKernel]; kernels are added under generating_
 };

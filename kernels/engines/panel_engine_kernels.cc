@@ -37,12 +37,14 @@ MicrokernelSpec PanelEngine::SpecFor(int rows) const {
 }
 
 std::string PanelEngine::KernelName() const {
-  const bool is_row = has_row_kernel_ && most_rows_ == 1;
-  const int rows = is_row ? 1 : block_.mr;
-  MicrokernelSpec spec = data_.n >= nr_ ? SpecFor(rows) : EdgeSpecFor(rows);
-  if (is_row) return RowSpec(spec).Name();
+  MicrokernelSpec spec = data_.n >= nr_ ? SpecFor(block_.mr) : EdgeSpecFor(block_.mr);
   spec.loop = LoopFor(spec, {}, false);
   return spec.Name();
+}
+
+std::string PanelEngine::KernelNameFor(int64_t m) const {
+  if (m != 1 || !has_row_kernel_) return KernelName();
+  return RowSpec(data_.n >= nr_ ? SpecFor(1) : EdgeSpecFor(1)).Name();
 }
 
 MicrokernelSpec PanelEngine::EdgeSpecFor(int rows) const {

@@ -45,7 +45,7 @@ class GemmPlan {
   int64_t usual_m() const { return usual_m_; }
   const std::string& kernel_name() const { return unit_->kernel_name(); }
   /// The name of the kernel that runs `m` rows, or that runs `args`.
-  std::string KernelNameFor(int64_t m) const { return unit_->engines().For(m).KernelName(); }
+  std::string KernelNameFor(int64_t m) const { return unit_->engines().For(m).KernelNameFor(m); }
   std::string KernelNameFor(const intact_gemm_args& args) const {
     return IsEmpty(args) ? "nothing" : KernelNameFor(BatchOf(args).m());
   }

@@ -18,7 +18,8 @@ Result<std::unique_ptr<UnitPlan>> UnitPlan::Create(std::shared_ptr<const LinearW
   }
   RETURN_IF_ERROR(plan->engines_.MakeUsual(usual, like == nullptr ? nullptr : &like->engines_));
   RETURN_IF_ERROR(plan->rows_.MakeKernels(isa));
-  plan->kernel_name_ = plan->engines_.For(usual.named == 0 ? kLargeM : usual.named).KernelName();
+  const int64_t named = usual.named == 0 ? kLargeM : usual.named;
+  plan->kernel_name_ = plan->engines_.For(named).KernelNameFor(named);
   return plan;
 }
 

@@ -109,13 +109,13 @@ def decoder(layers: int = 8, width: int = 576, inner: int = 1536, heads: int = 9
 
 
 def set_threads(options: onnxruntime.SessionOptions, threads: int) -> None:
-    """Each thread has a core of its own, the caller of times() the first one: a thread that wakes up may share the caller's core
-    for some milliseconds."""
+    """If there are enough processors, each thread has one of its own, the caller of times() the first one. Otherwise a thread that
+    wakes up may share the caller's processor for some milliseconds."""
     options.intra_op_num_threads = threads
-    cores = sorted(os.sched_getaffinity(0))
-    if 1 < threads <= len(cores):
+    processors = sorted(os.sched_getaffinity(0))
+    if 1 < threads <= len(processors):
         options.add_session_config_entry(
-            "session.intra_op_thread_affinities", ";".join(str(core + 1) for core in cores[1:threads])
+            "session.intra_op_thread_affinities", ";".join(str(each + 1) for each in processors[1:threads])
         )
 
 
@@ -145,17 +145,19 @@ def times(
     clock = time.process_time if threads == 1 else time.perf_counter
     taken: list[list[float]] = [[] for _ in sessions]
     end = time.monotonic() + seconds
-    cores = os.sched_getaffinity(0)
-    if threads > 1:
-        os.sched_setaffinity(0, {min(cores)})
-    while len(taken[0]) <= rounds and (len(taken[0]) < 3 or time.monotonic() < end):
-        for each, of_session in zip(sessions, taken):
-            if threads > 1:
-                time.sleep(0.06)  # threads of other sessions wait actively, on the same cores, for up to 50 ms
-            start = clock()
-            each.run(None, given)
-            of_session.append(1000 * (clock() - start))
-    os.sched_setaffinity(0, cores)
+    processors = os.sched_getaffinity(0)
+    if 1 < threads <= len(processors):
+        os.sched_setaffinity(0, {min(processors)})  # see set_threads()
+    try:
+        while len(taken[0]) <= rounds and (len(taken[0]) < 3 or time.monotonic() < end):
+            for each, of_session in zip(sessions, taken):
+                if threads > 1:
+                    time.sleep(0.06)  # threads of other sessions wait actively, there too, for up to 50 ms
+                start = clock()
+                each.run(None, given)
+                of_session.append(1000 * (clock() - start))
+    finally:
+        os.sched_setaffinity(0, processors)
     return [statistics.median(of_session[1:]) for of_session in taken]
 
 

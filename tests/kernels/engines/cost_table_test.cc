@@ -204,7 +204,7 @@ TEST(CostTable, RowKernelsAreExact) {
       // A convolution of one output, and threads with one row each.
       for (const char* line :
            {"conv u8s8u8 in=3x3 c=20 o=100 kernel=3x3 za=7", "conv s8s8s32 in=3x4 c=16 o=130 kernel=3x4",
-            "conv u8s8s32 in=5x3 c=12 o=40 kernel=3x3 pad=1x1", "gemm s8s8u8 m=3 n=70 k=36 threads=3"}) {
+            "gemm s8s8u8 m=4 n=24 k=20000 threads=4"}) {
         verify::Problem problem = tests::Parsed(line);
         problem.isa = static_cast<intact_isa>(isa);
         ASSERT_NO_FATAL_FAILURE(tests::ExpectItsModel(problem));
