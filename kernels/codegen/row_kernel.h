@@ -2,7 +2,7 @@
 // Here the weights come as one stream, which hardware prefetchers of some CPUs follow better than several: one loop reads all
 // panels, and a call goes through all columns.
 //
-//   tile: a few panels, whose outputs are stored together
+//   tile: a few panels. The kernel stores their outputs together
 //     panel: four sums in turn hide the latency of products; then outputs move up by a register, and the panel's sum is the last
 //       tap, quads: each quad of the row meets 64 adjacent bytes of B
 #ifndef INTACT_KERNELS_CODEGEN_ROW_KERNEL_H_

@@ -255,8 +255,8 @@ void PanelEngine::RunRange(const RunBuffers& buffers, const Range& range, uint8_
 
 void PanelEngine::RunBy(const RunBuffers& buffers, const Range& range, uint8_t* scratch, Calls* calls) const {
   MicrokernelArgs call = MakeCall();
-  const bool runs_row =
-      RunsRow(range);  // another thread may make the kernel now, after this thread could not
+  // Decided once: another thread may make the kernel at any time.
+  const bool runs_row = RunsRow(range);
   const int64_t block_rows = BlockRows(range.row_end - range.row_begin);
   for (int64_t block = range.row_begin; block < range.row_end; block += block_rows) {
     const int64_t block_end = std::min(range.row_end, block + block_rows);

@@ -271,14 +271,18 @@ double ConvLayout::PlanarItem() const {
   return (has_strips ? costs.planar_vnni_columns : costs.planar_vnni_column).item;
 }
 
-// The time of an output line with narrow kernels if taps of `tap_depth` are padded to whole steps, in half cycles. Infinite if
-// these kernels cannot read the taps.
+// The depth of a row if taps of `tap_depth` are padded to whole steps of narrow kernels.
+int64_t ConvLayout::NarrowDepth(int64_t tap_depth) const {
+  return geometry_.kernel[kDepth] * geometry_.kernel[kHeight] *
+         RoundUp(tap_depth, NarrowEngine::StepBytes(isa_, geometry_.output_channels));
+}
+
+// The time of an output line with narrow kernels for such a row, in half cycles. Infinite if these kernels cannot read the taps.
 double ConvLayout::NarrowLineCost(int64_t tap_depth) const {
   const int64_t outputs = geometry_.output_channels, rows = geometry_.output[kWidth];
-  const int64_t depth = RoundUp(tap_depth, NarrowEngine::StepBytes(isa_, outputs));
-  const int64_t k = geometry_.kernel[kDepth] * geometry_.kernel[kHeight] * depth;
+  const int64_t k = NarrowDepth(tap_depth), taps = geometry_.kernel[kDepth] * geometry_.kernel[kHeight];
   const bool is_possible = NarrowEngine::TakesRows(problem_, outputs, k, isa_) &&
-                           NarrowEngine::TakesTaps(isa_, outputs, depth, rows);
+                           NarrowEngine::TakesTaps(isa_, outputs, k / taps, rows);
   return is_possible ? NarrowEngine::LineCost(isa_, outputs, k, rows)
                      : std::numeric_limits<double>::infinity();
 }
@@ -297,12 +301,11 @@ bool ConvLayout::FillsSteps() const {
 // With VNNI and few outputs: whether narrow kernels take less time than a planar band for a line of a band with joined taps.
 bool ConvLayout::WantsNarrow() const {
   if (UsesTiles(isa_) || geometry_.IsOpen() || geometry_.dilation[kWidth] != 1) return false;
-  const int64_t inputs = geometry_.input_channels, lanes = jit::VectorBytes(isa_) / 4;
-  const int64_t products = geometry_.taps() * CeilDivide(inputs, kQuad) * geometry_.output_channels / lanes;
+  const int64_t tap_depth = geometry_.kernel[kWidth] * geometry_.input_channels;
+  const int64_t products = NarrowDepth(tap_depth) * geometry_.output_channels / jit::VectorBytes(isa_);
   const double pixel =
       static_cast<double>(products) * PlanarItem() + static_cast<double>(Costs().layout.planar_pixel);
-  return NarrowLineCost(geometry_.kernel[kWidth] * inputs) <
-         static_cast<double>(geometry_.output[kWidth]) * pixel;
+  return NarrowLineCost(tap_depth) < static_cast<double>(geometry_.output[kWidth]) * pixel;
 }
 
 // Each pixel is transposed once, which pays if several taps read it, or if it would be copied anyway. Tiles

@@ -172,6 +172,7 @@ class ConvLayout {
   bool FillsLanes() const;
   /// With VNNI: the time of an item of a planar band's schedule, in products.
   double PlanarItem() const;
+  int64_t NarrowDepth(int64_t tap_depth) const;
   double NarrowLineCost(int64_t tap_depth) const;
   bool WantsNarrow() const;
   bool FillsSteps() const;
